@@ -72,17 +72,20 @@ class _Container:
     line."""
 
     def __init__(self, file: UntrustedFile):
-        self.file, self.at, self.floats = file, 0, False
+        self.file = file
+        self.at = 0  # offset of the next byte
+        self.floats = False  # True if the following records contain floats
+        self.text_from, self.text_until = 0, 0  # offsets of the last data that are text
         self.outputs: dict[str, VendorTensor] = {}
         self.inputs: dict[str, VendorTensor] = {}
         self.missing: dict[str, str] = {}
 
     def read(self) -> VendorDump:
         for _ in range(MAX_RECORDS):
-            if not self._record():
+            if not self._read_record():
                 break
         else:
-            raise self._bad(f"more than {MAX_RECORDS} records")
+            raise self._error(f"more than {MAX_RECORDS} records")
         for name, tensor in self.inputs.items():
             if name not in self.missing:
                 self.outputs.setdefault(name, tensor)
@@ -90,7 +93,7 @@ class _Container:
             self.outputs.pop(name, None)
         return VendorDump("sigmastar", list(self.outputs.values()), None, self.missing)
 
-    def _bad(self, what: str) -> BadFileError:
+    def _error(self, what: str) -> BadFileError:
         return BadFileError(f"{self.file.path}: byte {self.at}: {what}")
 
     def _line(self) -> bytes:
@@ -98,7 +101,7 @@ class _Container:
         self.at += len(line) + 1
         return line
 
-    def _record(self) -> bool:
+    def _read_record(self) -> bool:
         """Reads one record. Returns False at the end of the file."""
         line = b""
         while not line.strip():
@@ -110,13 +113,13 @@ class _Container:
             return True
         head = _HEAD.fullmatch(line)
         if head is None:
-            raise self._bad(f"{line[:60]!r}; wanted a line //out ... or //in ...")
+            raise self._error(f"{line[:60]!r}; wanted a line //out ... or //in ...")
         opened = _OPEN.fullmatch(self._line())
         if opened is None or opened[1] != head[1]:
-            raise self._bad(f"wanted op_{head[1].decode()}[N] NAME = {{")
+            raise self._error(f"wanted op_{head[1].decode()}[N] NAME = {{")
         size = _SIZE.fullmatch(self._line())
         if size is None:
-            raise self._bad("wanted //buffer data size: N")
+            raise self._error("wanted //buffer data size: N")
         self._tensor(head, whole_number(size[1], f"{self.file.path}: byte {self.at}"))
         return True
 
@@ -124,7 +127,7 @@ class _Container:
         where = f"{self.file.path}: byte {self.at}"
         shape = _shape(head[7], where)
         if len(shape) != whole_number(head[8], where):
-            raise self._bad(f"shape {list(shape)}, but dims:{head[8].decode()[:9]}")
+            raise self._error(f"shape {list(shape)}, but dims:{head[8].decode()[:9]}")
         name = head[5].decode("utf-8", "replace")
         start = self.at
         is_text = self._skip(size)
@@ -166,7 +169,7 @@ class _Container:
         """Parses a scale. Returns () for 0.000000, which would make all values equal."""
         scale = real_number(text, f"{self.file.path}: byte {self.at}")
         if scale < 0:
-            raise self._bad(f"scale {scale:g}; wanted a positive one")
+            raise self._error(f"scale {scale:g}; wanted a positive one")
         return (scale,) if scale else ()
 
     def _skip(self, size: int) -> bool:
@@ -180,7 +183,7 @@ class _Container:
                 return False
         if self.at < self.file.size_bytes and self.file.read(self.at, 1) == b"\n" and self._text_end():
             return True
-        raise self._bad(f"{size} bytes of data are declared, but }}; does not follow them")
+        raise self._error(f"{size} bytes of data are declared, but }}; does not follow them")
 
     def _text_end(self) -> bool:
         """Moves to the end of a text of numbers, which }; closes. Returns False if it is not closed."""

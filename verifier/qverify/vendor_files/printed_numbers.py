@@ -75,8 +75,10 @@ class _Decimals:
     formats print a fixed number of digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
-        self.lengths: set[int] = set()  # of decimals
-        self.digits, self.before, self.exponent = 0, -99, False
+        self.lengths: set[int] = set()  # numbers of decimals that occur
+        self.digits = 0  # largest number of significant digits
+        self.before = -99  # digits of the largest value before the decimal point; negative below 0.1
+        self.exponent = False  # True if a number has an exponent
 
     def add(self, match: re.Match[bytes]) -> None:
         if match[1] is None:  # nan or inf

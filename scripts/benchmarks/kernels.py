@@ -25,7 +25,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.renderers import fault_explanation
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 from qverify.session.triage.run_triage import triage
 from qverify.session.triage.triage_request import TriageRequest
 
@@ -190,7 +190,7 @@ class _Bench:
             deadline_s=DEADLINE_S,
             explain_s=EXPLAIN_S,
         )
-        report: Triage = triage(request)
+        report: TriageDocument = triage(request)
         result.seconds = round(time.perf_counter() - start, 2)
         rung = next((r for r in report.rungs if (r.a, r.b) == ("simulator", "board")), None)
         result.detected = rung is not None and rung.verdict == "FAILED"

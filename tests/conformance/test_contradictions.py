@@ -128,7 +128,7 @@ def test_in_a_run_after_the_first(lie: str, said: str, lies) -> None:
     first = board.run(prepared())
     assert first.state == "complete"
     with pytest.raises(Contradiction, match=said):
-        board.again(first.digests)
+        board.repeat_run(first.digests)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_endless_events_of_a_run_after_the_first(mode: str, tmp_path: Path, monk
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
     given = {n: np.zeros(graph().spec(n).shape, graph().spec(n).numpy_dtype) for n in unit.inputs}
     calls: dict[str, Callable[[], object]] = {
-        "second": lambda: board.again(None),
+        "second": lambda: board.repeat_run(None),
         "pulled": lambda: board.pull(["t"]),
         "unit": lambda: board.run_unit(unit, given),
     }

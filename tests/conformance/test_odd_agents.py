@@ -109,8 +109,8 @@ def test_one_tensor_that_breaks_its_digest_keeps_no_other_back(relayed: Relay) -
             board.pull(["q", "t", "u"])
     finally:
         board.close()
-    assert set(caught.value.came) == {"q", "u"} and set(caught.value.broken) == {"t"}
-    assert all(np.array_equal(v, expected.tensors[n]) for n, v in caught.value.came.items())
+    assert set(caught.value.matching) == {"q", "u"} and set(caught.value.broken) == {"t"}
+    assert all(np.array_equal(v, expected.tensors[n]) for n, v in caught.value.matching.items())
     assert np.array_equal(recording.tensors["y"], expected.tensors["y"])
 
 

@@ -14,9 +14,9 @@ import pytest
 from qverify.cli.ci_annotations import MAX_SUMMARY_BYTES
 from qverify.cli.main import main
 from qverify.renderers import formats
-from qverify.renderers.annotations import MOST, Annotation, github_commands, list_annotations
+from qverify.renderers.annotations import MAX_PER_LEVEL, Annotation, github_commands, list_annotations
 from qverify.renderers.html_page.tensors import HEADS
-from qverify.renderers.tables import FIRST, FORCED
+from qverify.renderers.tensor_rows import BASIC_COLUMNS, FORCED_COLUMNS
 from qverify.report.compare_reports import compare_reports
 from qverify.report.document import Report
 from qverify.report.read_report import read_report
@@ -136,7 +136,7 @@ def test_the_numbers_are_equal_in_all_formats(name, tmp_path):
 
 def test_the_columns_of_csv_are_documented(tmp_path):
     head = next(line for line in written(three(), "csv", tmp_path).splitlines() if not line.startswith("#"))
-    assert head == ",".join([*FIRST, *FORCED, *sorted(RUNS["passing"].pairs[0].tensors[0].metrics)])
+    assert head == ",".join([*BASIC_COLUMNS, *FORCED_COLUMNS, *sorted(RUNS["passing"].pairs[0].tensors[0].metrics)])
     page = (ROOT / "docs/reference/formats.md").read_text()
     assert all(f"`{name}`" in page for name in head.split(","))
 
@@ -195,7 +195,8 @@ def test_github_commands_are_one_line_and_read_back():
     assert command(github_commands([Annotation("warning", text, text)])[0])[1] == text
     assert all(command(line) for line in github_commands(list_annotations(any_bytes())))
     assert (
-        len(github_commands([Annotation("error", "t", "x")] * 50 + [Annotation("warning", "t", "x")] * 50)) == 2 * MOST
+        len(github_commands([Annotation("error", "t", "x")] * 50 + [Annotation("warning", "t", "x")] * 50))
+        == 2 * MAX_PER_LEVEL
     )
 
 

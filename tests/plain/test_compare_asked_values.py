@@ -71,7 +71,7 @@ def test_what_a_broken_link_left_whole_is_kept():
     class Torn(BoardError):
         def __init__(self):
             super().__init__("the link broke")
-            self.came, self.broken = {"n1": X}, {"n2": "its digest is another"}
+            self.matching, self.broken = {"n1": X}, {"n2": "its digest is another"}
 
     def pull(names):
         raise Torn

@@ -96,7 +96,7 @@ def test_a_board_that_offers_finals_only():
     pair = report.pairs[2]
     assert report.verdict == "PASSED" and [m.tensor for m in pair.coverage.not_offered] == ["n1", "n2"]
     assert (
-        verdict_lines.line(pair)
+        verdict_lines.verdict_line(pair)
         == "Sim and Arm result Strict check PASSED (final outputs only: the board offers no per-node dump)"
     )
     bad = three(board=wrong_at("n1"), board_caps=finals)

@@ -15,7 +15,7 @@ from qverify.compare.verdict import combine, judge_all
 from qverify.errors import UsageError
 from qverify.renderers import terminal, verdict_lines
 from qverify.renderers.formats import page
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import EXIT, to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
@@ -229,9 +229,9 @@ def test_relax_board_is_said_with_what_was_lost():
     pair = three(board=wrong_at("n2"), options=off).pairs[2]
     assert pair.verdict == "PASSED" and not pair.bit_equal and pair.coverage.compared == 3
     for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "not bit-equal in 2 of 3 tensors, first n2"):
-        assert words in verdict_lines.line(pair)
+        assert words in verdict_lines.verdict_line(pair)
     healthy = three(options=off).pairs[2]
-    assert "bit-equal in all 3 tensors compared" in verdict_lines.line(healthy) and healthy.bit_equal
+    assert "bit-equal in all 3 tensors compared" in verdict_lines.verdict_line(healthy) and healthy.bit_equal
     assert three(board=wrong_at("n2", by=3), options=off).pairs[2].verdict == "FAILED"
 
 
@@ -309,7 +309,7 @@ def test_the_document_follows_its_schema_and_is_strict_json(tmp_path):
 
 
 def test_the_terminal_shows_the_three_way_table_and_the_facts():
-    text = terminal.render(three(board=wrong_at("n2")), ["y"], View(160))
+    text = terminal.render(three(board=wrong_at("n2")), ["y"], TextView(160))
     for words in (
         "ref ~ sim",
         "ref ~ board",

@@ -18,11 +18,11 @@ from qverify.compare.verdict import judge_all
 from qverify.model_bin.units import units
 from qverify.renderers import formats, terminal
 from qverify.renderers.drawings import panels, png, svg
-from qverify.renderers.drawings.files import write_plots
+from qverify.renderers.drawings.plot_files import write_plots
 from qverify.renderers.html_page.tensor_drawings import anchors
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
-from qverify.report.drawings import MOST, TensorDrawing
+from qverify.report.drawings import MAX_DRAWN, TensorDrawing
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
@@ -201,10 +201,10 @@ def test_each_side_is_drawn_with_the_scale_that_it_states():
 
 
 def test_no_more_than_the_rule_says():
-    many = {f"t{n:03d}": [float(n), 1.0] for n in range(MOST + 20)}
+    many = {f"t{n:03d}": [float(n), 1.0] for n in range(MAX_DRAWN + 20)}
     worse = {name: [v[0], v[1] + int(name[1:]) / 100] for name, v in many.items()}
     drawn = two(side("reference", **many), side("board", **worse), DRAW).pairs[0].drawings
-    assert len(drawn) == MOST and {d.why for d in drawn} == {"a final output that differs"}
+    assert len(drawn) == MAX_DRAWN and {d.why for d in drawn} == {"a final output that differs"}
 
 
 def test_a_picture_is_drawn_as_a_picture():
@@ -260,13 +260,13 @@ def test_pixels_are_a_png():
 
 def test_the_terminal_shows_where_the_blamed_tensor_differs():
     report = three(board=wrong_at("n2"))
-    plain, blocks = (terminal.render(report, [], View(wrapped=True, blocks=b)) for b in (False, True))
+    plain, blocks = (terminal.render(report, [], TextView(wrapped=True, blocks=b)) for b in (False, True))
     for text, mark in ((plain, "#"), (blocks, "█")):
         assert "n2, reference ~ board: 1 of 40 elements differ" in text and f"+1 LSB {mark}" in text
         assert f"  |   {mark}   |" in text and plain.isascii()
-    for view in (View(), View(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
+    for view in (TextView(), TextView(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
         assert "  |   " not in terminal.render(report, [], view)
-    assert "elements differ" not in terminal.render(three(), [], View(wrapped=True))
+    assert "elements differ" not in terminal.render(three(), [], TextView(wrapped=True))
 
 
 def test_a_row_leads_to_the_drawing_of_the_same_bytes_in_another_pair():
@@ -309,6 +309,6 @@ def test_the_page_draws_each_tensor_and_stays_small(tmp_path):
     report = two(side("reference", **noisy), side("board", **other), DRAW)
     formats.page("html").write(report, str(tmp_path / "r.html"))
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert len(text) < 3_000_000 and text.count('class="drawn"') == MOST
+    assert len(text) < 3_000_000 and text.count('class="drawn"') == MAX_DRAWN
     for at, drawing in enumerate(report.pairs[0].drawings):
         assert f'id="d0-{at}"' in text and f'href="#d0-{at}"' in text and drawing.name in text

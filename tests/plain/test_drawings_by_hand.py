@@ -14,7 +14,7 @@ from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.options import Options
 from qverify.compare.paired_values import FLOAT_BLOCK, PairedValues
 from qverify.report.document import Forced
-from qverify.report.drawings import Difference, ErrorMaps, InputDrawing
+from qverify.report.drawings import DifferingElement, ErrorMaps, InputDrawing
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -110,10 +110,10 @@ def test_the_first_twelve_that_differ_are_listed_though_blocks_end_between_them(
     b = a.copy()
     b[0, -8:], b[1, :8] = 3, 4
     found = draw(a, b, 1.0).first
-    assert found[:8] == [Difference((0, FLOAT_BLOCK - 8 + i), 0, 3) for i in range(8)]
-    assert found[8:] == [Difference((1, i), 0, 4) for i in range(4)]
+    assert found[:8] == [DifferingElement((0, FLOAT_BLOCK - 8 + i), 0, 3) for i in range(8)]
+    assert found[8:] == [DifferingElement((1, i), 0, 4) for i in range(4)]
     (alone,) = draw(np.array(1.0, np.float32), np.array(2.0, np.float32)).first
-    assert alone == Difference((), 1.0, 2.0)
+    assert alone == DifferingElement((), 1.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_sides_without_specs_are_drawn_as_their_arrays_are() -> None:
     (drawn,) = two(*sides, Options(dump_all=True, drawings=True)).pairs[0].drawings
     assert (drawn.name, drawn.op, drawn.dtype, drawn.shape) == ("y", "", "int32", (2,))
     assert drawn.why == "a final output that differs" or drawn.why == "the first that differs"
-    assert drawn.first == [Difference((1,), 2, 3)]
+    assert drawn.first == [DifferingElement((1,), 2, 3)]
 
 
 SIDES = {"reference": np.array([1, 2], np.int32), "board": np.array([1, 3], np.int32)}

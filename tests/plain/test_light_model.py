@@ -296,7 +296,7 @@ def test_what_is_prepared_beyond_a_limit_is_not_kept(monkeypatch: pytest.MonkeyP
     """Nodes that were forgotten make room for others."""
     graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
     kept = Simulator(graph)
-    monkeypatch.setattr(simulator, "MOST_PREPARED", 5 * SIZE * SIZE)  # of 4 bytes each
+    monkeypatch.setattr(simulator, "MAX_PREPARED_BYTES", 5 * SIZE * SIZE)  # of 4 bytes each
     freed = Simulator(graph)
     prepared = random_inputs(graph, 3)
     products_of = [n.name for n in graph.nodes if n.op == "matmul"]

@@ -289,7 +289,7 @@ def test_experiments_of_a_board_that_hangs_end_with_the_time_to_explain(tmp_path
     with connected(c.graph(), tmp_path, fault="hang@y") as board:
         experiments = BoardExperiments(board)
         assert experiments.until == inf
-        board.ending(time.monotonic() + 60)
+        board.bounded_until(time.monotonic() + 60)
         board._agent.put(board._sha256, board._model)
         experiments.until = time.monotonic() + 0.5
         with pytest.raises(LinkTimeout, match=r"no answer within 0\.\d+ s; give --explain SECONDS to wait longer"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.profiles import names, page
 from qverify.sides.dumps.vendor_axes import Unsettled, arrange_axes
-from qverify.sides.dumps.vendor_names import NamedTensor, by_index, common_spelling, pair_names
+from qverify.sides.dumps.vendor_names import NamedTensor, common_spelling, pair_by_index, pair_names
 from qverify.vendor_files.printed_numbers import numbers
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
@@ -24,25 +24,25 @@ def test_pairs_are_one_to_one_and_only_of_what_is_spelled_alike(written, true):
     found = pair_names(
         [NamedTensor((n,)) for n in here], [NamedTensor((n,)) for n in true], common_spelling(spelled_loosely, None)
     )
-    assert len(set(found.to.values())) == len(found.to)
-    for name, other in found.to.items():
+    assert len(set(found.b_of_a.values())) == len(found.b_of_a)
+    for name, other in found.b_of_a.items():
         assert [t for t in true if spelled_loosely(t) == name] == [other]
     for name in here:
         alike = [t for t in true if spelled_loosely(t) == name]
-        assert (name in found.to) == (len(alike) == 1) and (name in found.doubtful) == (len(alike) > 1)
+        assert (name in found.b_of_a) == (len(alike) == 1) and (name in found.doubtful) == (len(alike) > 1)
 
 
 def test_the_models_other_names_make_a_pair_doubtful():
     found = pair_names([NamedTensor(("a_b",))], [NamedTensor(("a/b",))], spelled_loosely, ["a/b", "a:b"])
-    assert found.to == {} and set(found.doubtful) == {"a_b", "a/b"}
+    assert found.b_of_a == {} and set(found.doubtful) == {"a_b", "a/b"}
 
 
 def test_the_index_says_the_name_and_the_name_has_to_agree():
     side = [NamedTensor(("x_1",), 0), NamedTensor(("y",), 1), NamedTensor(("#2",), 2), NamedTensor(("z",), 9)]
     outputs, there = ("x/1", "other", "third"), {"x/1", "other", "third"}
     found = pair_names(side, [NamedTensor((n,)) for n in there], spelled_loosely)
-    by_index(found, side, outputs, there)
-    assert found.to == {"x_1": "x/1", "#2": "third"} and set(found.doubtful) == {"y", "z"}
+    pair_by_index(found, side, outputs, there)
+    assert found.b_of_a == {"x_1": "x/1", "#2": "third"} and set(found.doubtful) == {"y", "z"}
 
 
 @given(st.permutations(range(4)), st.lists(st.integers(1, 4), min_size=4, max_size=4))
@@ -70,7 +70,7 @@ def test_an_arrangement_gives_the_wanted_shape_or_is_refused(order, dims):
     ],
 )
 def test_axes(have, want, layout, wanted, said):
-    assert arrange_axes(have, want, layout, wanted).said == said
+    assert arrange_axes(have, want, layout, wanted).note == said
 
 
 @pytest.mark.parametrize(("have", "want"), [((1, 4, 4, 4), (1, 4, 4, 4)), ((2, 3), (3, 2)), ((1, 2, 3, 4), (1, 24))])

@@ -19,9 +19,9 @@ from qverify.errors import BadFileError
 from qverify.renderers import formats
 from qverify.renderers.difference_rows import difference_rows, shown
 from qverify.renderers.difference_text import render
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.compare_reports import compare_reports, step
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report, plain
 from qverify.report.read_report import read_report, report_of
 from qverify.report.schema import SCHEMAS, schema_text
@@ -37,7 +37,7 @@ def saved(report: Report, path: Path) -> str:
     return str(path)
 
 
-def diff_of(a: Report, b: Report) -> Difference:
+def diff_of(a: Report, b: Report) -> ReportDifference:
     return compare_reports(a, b, "a.json", "b.json")
 
 
@@ -132,7 +132,7 @@ def test_tensors_of_one_run_only_and_times():
     assert times["node", "n1"] == (0.5, 0.25) and "500.00 ms -> 250.00 ms" in render(found)
 
 
-def written(found: Difference, name: str, tmp_path: Path) -> str:
+def written(found: ReportDifference, name: str, tmp_path: Path) -> str:
     path = tmp_path / f"d{formats.page(name).SUFFIX}"
     formats.page(name).write_difference(found, str(path))
     return path.read_text(encoding="utf-8")
@@ -259,7 +259,9 @@ def test_a_narrow_table_still_says_of_which_two_sides_a_row_is():
         return report
 
     found = diff_of(renamed(three()), renamed(three(board=wrong_at("n2"))))
-    rows = [line for line in render(found, View(columns=80)).splitlines() if "n2_Quant" in line and "PASSED" in line]
+    rows = [
+        line for line in render(found, TextView(columns=80)).splitlines() if "n2_Quant" in line and "PASSED" in line
+    ]
     assert len(rows) == len(set(rows)) == 2 and "ref~board" in rows[0] and "sim~board" in rows[1]
 
 

@@ -21,7 +21,7 @@ from qverify.renderers import formats
 from qverify.renderers.html_page import around, layered
 from qverify.renderers.html_page.page import render
 from qverify.report.document import Blame, NetworkUnit, Report
-from qverify.report.triage_document import Neighbour, Neighbourhood, OutputRow, Rung, Stage, TensorLoss, Triage
+from qverify.report.triage_document import Neighbour, Neighbourhood, OutputRow, Rung, Stage, TensorLoss, TriageDocument
 
 from tests.plain.test_report_formats import NASTY, Page
 from tests.plain.three_sides import three, wrong_at
@@ -35,7 +35,7 @@ def failed() -> Report:
     return three(board=wrong_at("n2"))
 
 
-def hostile() -> Triage:
+def hostile() -> TriageDocument:
     """A triage whose every name would do something if it were not escaped."""
     rungs = [
         Rung(
@@ -53,14 +53,16 @@ def hostile() -> Triage:
         for name in NASTY
     ]
     losses = [TensorLoss(n, n, n, n, "name", 9.0, 0.9, 0.1, 1.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.5, 0.1) for n in NASTY]
-    found = Triage("FAILED", f"{NASTY[0]} ~ board", NASTY[0], [Stage(n, "float", n) for n in NASTY], rungs, losses)
+    found = TriageDocument(
+        "FAILED", f"{NASTY[0]} ~ board", NASTY[0], [Stage(n, "float", n) for n in NASTY], rungs, losses
+    )
     return replace(found, unknown=NASTY, notes=NASTY, unpaired={n: n for n in NASTY}, frames=NASTY, command=NASTY[0])
 
 
-def written(found: Report | Triage, name: str, folder: Path) -> str:
+def written(found: Report | TriageDocument, name: str, folder: Path) -> str:
     page = formats.page(name)
     path = folder / f"r{page.SUFFIX}"
-    getattr(page, "write_triage" if isinstance(found, Triage) else "write")(found, str(path))
+    getattr(page, "write_triage" if isinstance(found, TriageDocument) else "write")(found, str(path))
     return path.read_text(encoding="utf-8")
 
 
@@ -112,7 +114,7 @@ def test_the_curve_has_what_was_recomputed():
 def test_the_graph_says_where_the_sides_agree():
     report = failed()
     assert [(u.node, u.covers, u.inputs, u.outputs) for u in report.units][1] == ("n2", ["onnx_n2"], ["n1"], ["n2"])
-    network = around.networks(report, lambda pair, row: f"t{pair}-{row}")
+    network = around.network_of(report, lambda pair, row: f"t{pair}-{row}")
     assert [network.state(n) for n in ("x", "n1", "n2", "y")] == [
         ["agrees"] * 3,
         ["agrees"] * 3,
@@ -136,7 +138,7 @@ def test_boxes_of_a_drawing_do_not_overlap(seed):
     rng = random.Random(seed)
     names = [f"n{at}" for at in range(rng.randint(1, 14))]
     edges = [(a, b) for a, b in itertools.combinations(names, 2) if rng.random() < 0.3]
-    boxes = {name: layered.Box(name, (name,)) for name in names}
+    boxes = {name: layered.NodeBox(name, (name,)) for name in names}
     found = xml.fromstring(layered.draw(boxes, edges, "a graph"))
     places = [(float(r.get("x", "")), float(r.get("y", ""))) for r in found.iter("rect")]
     assert len(places) == len(names) and len(list(found.iter("path"))) >= len(edges)
@@ -149,14 +151,14 @@ def test_boxes_of_a_drawing_do_not_overlap(seed):
 
 
 def test_of_many_nodes_those_that_differ_are_drawn():
-    units = [NetworkUnit(f"n{at}", "add", [], [f"n{at - 1}"], [f"n{at}"]) for at in range(around.MOST_DRAWN + 40)]
+    units = [NetworkUnit(f"n{at}", "add", [], [f"n{at - 1}"], [f"n{at}"]) for at in range(around.MAX_DRAWN + 40)]
     report = replace(failed(), units=units)
     report.pairs[1].same_bytes = {"n150": False}
     text = render(visible(report))
-    assert text.count('class="graph"') == around.MOST_DRAWN + 1
+    assert text.count('class="graph"') == around.MAX_DRAWN + 1
     assert "120 nodes are drawn, those that do not agree before others, 40 are described" in text
-    network = around.networks(report, lambda pair, row: "")
-    assert 150 in around.drawn_first(network)
+    network = around.network_of(report, lambda pair, row: "")
+    assert 150 in around.units_to_draw(network)
 
 
 @pytest.mark.parametrize("name", ["html", "junit", "csv", "markdown", "model-explorer", "json"])

@@ -6,7 +6,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.renderers import formats
 from qverify.report.compare_reports import compare_reports
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 
 from tests.plain.chromium import USABLE, WHY_NOT, Chromium
 from tests.plain.test_report_formats import NASTY
@@ -112,7 +112,7 @@ def test_on_paper_the_tables_are_not_cut(tmp_path):
         assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
 
 
-def a_difference() -> Difference:
+def a_difference() -> ReportDifference:
     from tests.plain.three_sides import three
 
     report = failed()

@@ -97,7 +97,7 @@ def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys:
     ("setup", "end", "teardown", "why"),
     [
         ("echo on", "echo broken; exit 7", "echo off", "the runner ended with status 7: broken"),
-        ("echo on", "exit 7", "echo off", "the runner ended with status 7, and said nothing"),
+        ("echo on", "exit 7", "echo off", "the runner ended with status 7, without any output"),
         ("echo on", "echo done", "echo stuck; exit 4", "the runner's teardown ended with status 4: stuck"),
         ("echo none; exit 5", "echo done", "echo off", "the runner's setup ended with status 5: none"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.runners import Answer, RunnerInput, RunnerRequest
+from qverify.runners import CommandReply, RunnerInput, RunnerRequest
 from qverify.runners import hrt_model_exec as page
 from qverify.tensors.spec import TensorSpec
 
@@ -144,8 +144,8 @@ def test_inputs_go_in_the_order_of_the_boards_model() -> None:
     )
     answers = {"-h": "--model_file --input_file --enable_dump --dump_path", "model_info": f"[model name]: m\n\n{info}"}
 
-    def ask(line: str) -> Answer:
-        return Answer(0, answers[line.split()[1]])
+    def ask(line: str) -> CommandReply:
+        return CommandReply(0, answers[line.split()[1]])
 
     inputs = tuple(RunnerInput(TensorSpec(n, "float32", (1, 4)), f"/in/{n[0]}.bin", "") for n in ("a", "b/x"))
     request = RunnerRequest(

@@ -25,7 +25,7 @@ from qverify.cli.main import main
 from qverify.renderers import frame_lines, pair_facts, several_boards, terminal, verdict_lines
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.shortened_names import shorten_all
-from qverify.renderers.view import View, cells
+from qverify.renderers.text_view import TextView, cells
 from qverify.report.document import Agreement, Blame, FirstDivergence, MissingTensor, Pair, Report, TensorRow
 
 NODES = 200
@@ -71,7 +71,7 @@ def report(bad: dict[int, int] | None = None, mild: dict[int, int] | None = None
 
 
 def screen(of: Report, columns: int = 80, **more) -> list[str]:
-    lines = terminal.render(of, [], View(columns, wrapped=True, **more)).split("\n")
+    lines = terminal.render(of, [], TextView(columns, wrapped=True, **more)).split("\n")
     plain = [COLOUR.sub("", line) for line in lines]
     assert [line for line in plain if cells(line) > columns and STRICT not in line] == []
     return plain
@@ -89,7 +89,7 @@ def test_a_pass_is_one_screen_with_the_outputs(columns):
     assert lines[0].startswith("qverify ") and "quant.onnx" in " ".join(lines[:3]) and "local" in " ".join(lines[:3])
     assert "... 199 tensors, all equal" in shown
     assert len([line for line in shown if line.startswith("/")]) == 1
-    assert lines[-3:] == [verdict_lines.line(p) for p in report().pairs]
+    assert lines[-3:] == [verdict_lines.verdict_line(p) for p in report().pairs]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])
@@ -101,7 +101,7 @@ def test_a_failure_is_the_rows_around_the_first_culprit(columns):
     assert len(rows) == 8 and len([line for line in rows if "FAILED" in line]) == 1
     assert "... 87 tensors, all equal" in shown
     assert "... 105 tensors: 1 FAILED, 103 equal, 1 within the gate" in " ".join(line.strip() for line in shown)
-    assert lines[-3:] == [verdict_lines.line(p) for p in of.pairs]
+    assert lines[-3:] == [verdict_lines.verdict_line(p) for p in of.pairs]
     assert "".join("".join(lines).split()).count("firstdivergence") == 1  # of two pairs, one line
     assert f"blame: board at {name(90)}".replace(" ", "") in "".join(lines).replace(" ", "")
 
@@ -124,7 +124,7 @@ def test_every_row_or_the_few_that_differ_most():
 
 def test_only_the_verdict_lines_or_more_facts():
     of = report(bad={90: 12})
-    assert screen(of, detail="quiet") == [verdict_lines.line(p) for p in of.pairs]
+    assert screen(of, detail="quiet") == [verdict_lines.verdict_line(p) for p in of.pairs]
     assert not [line for line in screen(of) if line.startswith("link:")]
     assert "link: bytes sent 5" in screen(of, detail="verbose")
 
@@ -152,7 +152,7 @@ def test_shortened_names_stay_apart():
 
 
 def test_names_of_wide_characters_keep_the_columns():
-    lines, _ = draw([Column("n", ["網路", "ab", "e\u0301"], name=True), Column("x", ["1", "2", "3"])], View(40))
+    lines, _ = draw([Column("n", ["網路", "ab", "e\u0301"], name=True), Column("x", ["1", "2", "3"])], TextView(40))
     assert [cells(line) for line in lines[2:]] == [7, 7, 7]
     assert unicodedata.east_asian_width("網") == "W"
 
@@ -164,9 +164,9 @@ def test_columns_that_are_empty_or_all_the_same_go():
         Column("s", ["k", "k"]),
         Column("x", ["1", "2"]),
     ]
-    lines, same = draw(columns, View(40))
+    lines, same = draw(columns, TextView(40))
     assert (lines[0].split(), same) == (["n", "x"], "s k")
-    one, same = draw([replace(c, texts=c.texts[:1]) for c in columns], View(40))
+    one, same = draw([replace(c, texts=c.texts[:1]) for c in columns], TextView(40))
     assert (one[0].split(), same) == (["n", "s", "x"], "")  # of one row nothing can be the same
 
 
@@ -191,10 +191,10 @@ def test_equal_facts_are_one_line():
 
 def test_in_a_pipe_a_fact_is_one_line_and_nothing_is_coloured():
     of = report(bad={90: 12})
-    text = terminal.render(of, [], View(80))
+    text = terminal.render(of, [], TextView(80))
     assert "\x1b" not in text and f"blame: board at {name(90)}\n" in text
     assert max(map(cells, table(text.split("\n")))) <= 80
-    coloured = terminal.render(of, [], View(80, coloured=True))
+    coloured = terminal.render(of, [], TextView(80, coloured=True))
     assert COLOUR.sub("", coloured) == text
     last = coloured.split("\n")[-3:]
     assert last[0].startswith("\x1b[32mQuanti.onnx and Sim") and last[2].startswith("\x1b[31mSim and Arm")

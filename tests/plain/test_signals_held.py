@@ -26,13 +26,13 @@ SLEEP = "sleep 60"
 
 def _engine(folder: Path) -> None:
     choice = engine_process.EngineChoice(python=sys.executable)
-    engine_process._wait(["/bin/sh", "-c", SLEEP], folder, choice, 1 << 20)
+    engine_process._run_program(["/bin/sh", "-c", SLEEP], folder, choice, 1 << 20)
 
 
 def _interpreter(folder: Path) -> None:
     interpreter = object.__new__(other_interpreter.OtherInterpreter)
     interpreter._words = ["/bin/sh", "-c", SLEEP]
-    with interpreter._started(folder):
+    with interpreter._running(folder):
         raise AssertionError("not interrupted")
 
 

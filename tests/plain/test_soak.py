@@ -57,7 +57,7 @@ def test_a_board_that_errs_every_second_run(digits: Path, tmp_path: Path, capsys
 
 def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> None:
     """The board's connection breaks in this run after the first; for good: it is never made again."""
-    real, opened, runs = Board.again, soak._connect, list[int]()
+    real, opened, runs = Board.repeat_run, soak._connect, list[int]()
 
     def again(self: Board, given: dict[str, str] | None) -> object:
         runs.append(1)
@@ -71,7 +71,7 @@ def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> N
             raise LinkError("nothing answers")
         return opened(*given)
 
-    monkeypatch.setattr(Board, "again", again)
+    monkeypatch.setattr(Board, "repeat_run", again)
     monkeypatch.setattr(soak, "_connect", open_again)
     monkeypatch.setattr(soak, "RECONNECT_DELAY_S", 0.01)
 

@@ -9,17 +9,17 @@ import sys
 
 import pytest
 from qverify.renderers import spark_line, terminal
-from qverify.renderers.view import View, cells
+from qverify.renderers.text_view import TextView, cells
 
 from tests.plain.three_sides import record, side, three, two, wrong_at
 
-SCREEN = View(80, True, blocks=True)
+SCREEN = TextView(80, True, blocks=True)
 
 
 def test_the_line_falls_where_the_board_begins_to_differ():
     line = spark_line.draw(three(board=wrong_at("n2")), SCREEN)
     assert line == "matching digits, sim ~ board: █▁▁  █ equal ▇ 5+ ▁ 0"
-    assert spark_line.draw(three(board=wrong_at("n2")), View(80, True)).endswith(": #__  # equal * 5+ _ 0")
+    assert spark_line.draw(three(board=wrong_at("n2")), TextView(80, True)).endswith(": #__  # equal * 5+ _ 0")
 
 
 def test_levels_follow_the_decimals():
@@ -33,7 +33,7 @@ def test_many_tensors_fit_and_the_worst_of_several_is_shown():
     values = {f"t{at}": [1.0] for at in range(500)}
     report = two(side("reference", **values), side("board", **{**values, "t250": [2.0]}))
     for columns in (40, 80, 120):
-        line = spark_line.draw(report, View(columns, True, blocks=True))
+        line = spark_line.draw(report, TextView(columns, True, blocks=True))
         assert cells(line) <= columns and line.count("▁") == (1 if columns == 40 else 2)  # one of the legend
 
 
@@ -41,8 +41,8 @@ def test_nothing_is_drawn_where_nothing_differs_or_in_a_pipe():
     assert spark_line.draw(three(), SCREEN) == ""
     bad = three(board=wrong_at("n2"))
     assert "matching digits, sim" in terminal.render(bad, [], SCREEN)
-    assert "matching digits, sim" not in terminal.render(bad, [], View())
-    assert "matching digits, sim" not in terminal.render(bad, [], View(80, True, detail="quiet"))
+    assert "matching digits, sim" not in terminal.render(bad, [], TextView())
+    assert "matching digits, sim" not in terminal.render(bad, [], TextView(80, True, detail="quiet"))
 
 
 def test_what_is_not_known_is_a_question_mark():

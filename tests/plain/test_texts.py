@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from qverify.compare import decimals
 from qverify.renderers import triage_text, verdict_lines
+from qverify.renderers.text_view import TextView
 from qverify.renderers.triage_text import conclusion
-from qverify.renderers.view import View
 from qverify.report.document import Pair
 from qverify.report.side_names import named, within
-from qverify.report.triage_document import Rung, Triage
+from qverify.report.triage_document import Rung, TriageDocument
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_role_has_an_article_and_a_dump_its_own_name(side: str, sentence: str)
     ],
 )
 def test_a_cause_in_words(cause: str, why: str, text: str) -> None:
-    line = verdict_lines.line(Pair("reference", "board", "INCONCLUSIVE", cause, why))
+    line = verdict_lines.verdict_line(Pair("reference", "board", "INCONCLUSIVE", cause, why))
     assert line == f"Quanti.onnx and Arm result Strict check INCONCLUSIVE ({why}; {text}"
 
 
@@ -57,7 +57,7 @@ def test_a_rule_in_words(rule: str, digits: int, text: str) -> None:
 
 @pytest.mark.parametrize(("rungs", "text"), [(1, "TRIAGE: the gate passes"), (3, "TRIAGE: all 3 gates pass")])
 def test_how_many_gates_pass(rungs: int, text: str) -> None:
-    triage = Triage("PASSED", None, "", rungs=[Rung("reference", "board", "bit equality", "PASSED")] * rungs)
+    triage = TriageDocument("PASSED", None, "", rungs=[Rung("reference", "board", "bit equality", "PASSED")] * rungs)
     assert triage_text.render(triage).splitlines()[-1] == text
 
 
@@ -65,9 +65,9 @@ def test_the_command_that_triage_recommends_is_a_line_to_copy():
     command = (
         f"qverify quantize float.onnx -i photos -o quant16.onnx --int16 {','.join(f'layer{n}' for n in range(20))}"
     )
-    found = Triage("FAILED", "float ~ reference", f"raise these layers to 16 bit: {command}")
-    assert conclusion(found, View(60, wrapped=True)).splitlines()[1:] == [
+    found = TriageDocument("FAILED", "float ~ reference", f"raise these layers to 16 bit: {command}")
+    assert conclusion(found, TextView(60, wrapped=True)).splitlines()[1:] == [
         "next step: raise these layers to 16 bit:",
         command,
     ]
-    assert conclusion(found, View(60)).splitlines()[1:] == [f"next step: {found.next_step}"]
+    assert conclusion(found, TextView(60)).splitlines()[1:] == [f"next step: {found.next_step}"]

@@ -15,8 +15,9 @@ from qverify.errors import UsageError
 from qverify.extras import import_extra
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import formats, frame_lines, notebook, tables, terminal, triage_text
+from qverify.renderers import formats, frame_lines, notebook, terminal, triage_text
 from qverify.renderers.overall_lines import overall_lines
+from qverify.renderers.tensor_rows import tensor_rows
 from qverify.report import document, triage_document
 from qverify.report.document import Blame, Verdict
 from qverify.session.compile_file import CompiledFile
@@ -134,7 +135,7 @@ class Report(Result):
         """Returns a pandas.DataFrame with a row for each compared tensor of each pair, in the columns of the CSV.
         Raises MissingExtraError if pandas is not installed."""
         pandas = import_extra("pandas", "to_frame()")
-        columns, rows = tables.tensor_rows(self.document)
+        columns, rows = tensor_rows(self.document)
         return pandas.DataFrame(rows, columns=columns)
 
     def tensor(self, side: str, name: str, frame: int = 0, board: str | None = None) -> Array:
@@ -182,12 +183,12 @@ def _tensor(recording: Recording, name: str, recordings: Mapping[str, Recording]
 
 
 class Triage(Result):
-    """The result of triage. document: a report.triage_document.Triage. str() returns the text that the command
+    """The result of triage. document: a report.triage_document.TriageDocument. str() returns the text that the command
     prints."""
 
     _writer = "write_triage"
 
-    def __init__(self, result: triage_document.Triage):
+    def __init__(self, result: triage_document.TriageDocument):
         self.document = result
 
     @property

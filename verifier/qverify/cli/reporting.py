@@ -15,9 +15,9 @@ import click
 from qverify.cli.ci_annotations import annotate
 
 if TYPE_CHECKING:
-    from qverify.report.difference import Difference
+    from qverify.report.difference import ReportDifference
     from qverify.report.document import Report
-    from qverify.report.triage_document import Triage
+    from qverify.report.triage_document import TriageDocument
 
 
 class ReportOption(click.Option):
@@ -95,7 +95,7 @@ class ReportFiles:
         if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for _, name in self.files):
             raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
-    def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
+    def save(self, report: Report | TriageDocument | ReportDifference, stdout: bool = True) -> None:
         """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
         preliminary report. Raises UsageError if a file cannot be written."""
         from qverify.renderers.formats import page
@@ -105,9 +105,9 @@ class ReportFiles:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)
         if self.plots is not None and stdout:
-            from qverify.renderers.drawings.files import write_plots
+            from qverify.renderers.drawings.plot_files import write_plots
 
-            write_plots(cast("Report | Triage", report), self.plots)
+            write_plots(cast("Report | TriageDocument", report), self.plots)
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -257,7 +257,7 @@ def require_writable(option: str, path: str) -> None:
         raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
 
 
-def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
+def emit(report: Report | TriageDocument | ReportDifference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     command."""
     if not reports.stdout_taken:
@@ -267,7 +267,7 @@ def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) 
     return exit_status(report)
 
 
-def exit_status(report: Report | Triage | Difference) -> int:
+def exit_status(report: Report | TriageDocument | ReportDifference) -> int:
     """Returns the exit status for a result: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE; 2 if a frame could not be
     prepared and none FAILED. Triage and differences have their own rules."""
     from qverify.report.document import EXIT, Report

@@ -15,7 +15,7 @@ from qverify.cli.live_progress import live_progress
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
     from qverify.report.document import Report
     from qverify.session.verify_boards import VerifyJob
 
@@ -78,7 +78,7 @@ def load(name: str) -> ModuleType:
         raise missing_extra("--server", error) or error from None
 
 
-def verify_on_farm(job: VerifyJob, view: View, quiet: bool) -> Report:
+def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> Report:
     """Runs the job on its farm, prints each board's result unless `quiet`, and returns the report of all boards."""
     from qverify.renderers import frame_lines, heading, terminal
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
 
 DEFAULT_COLUMNS, MIN_COLUMNS = 80, 40  # if the width is not known; narrower output could not be read
 UNLIMITED_COLUMNS = 1 << 30  # more than any row has
@@ -34,7 +34,7 @@ ROWS = (
 
 
 def view_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as one `view` (renderers.view.View). Options that contradict each
+    """Adds the options. The command receives them as one `view` (renderers.text_view.TextView). Options that contradict each
     other are a usage error."""
 
     @wraps(command)
@@ -55,18 +55,18 @@ def view_options(command: Callable[..., int]) -> Callable[..., int]:
     return wrapper
 
 
-def screen() -> View:
+def screen() -> TextView:
     """Returns the view for standard output: as wide as COLUMNS states, or else as the terminal, or 80 columns; wrapped
     and coloured on a terminal."""
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
 
     terminal = sys.stdout.isatty()
     columns = shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
     click.get_current_context().color = coloured = takes_colour(sys.stdout)  # else click removes colours in a pipe
-    return View(max(columns, MIN_COLUMNS), terminal, coloured, blocks=takes_blocks(sys.stdout))
+    return TextView(max(columns, MIN_COLUMNS), terminal, coloured, blocks=takes_blocks(sys.stdout))
 
 
-def listing_screen() -> View:
+def listing_screen() -> TextView:
     """Returns the view for a listing. It is that of screen(), but without a terminal and without COLUMNS it is as wide
     as its rows, so that no name is shortened and all can be searched."""
     from dataclasses import replace

@@ -61,7 +61,7 @@ class Values:
         except Exception as error:  # `pull` raises errors of links, which are not known in this package
             if not hasattr(error, "exit_status"):
                 raise
-            arrays = getattr(error, "came", {})  # those that arrived whole
+            arrays = getattr(error, "matching", {})  # those that arrived whole
             broken = getattr(error, "broken", {})
             self.failed |= {n: f"could not be pulled: {broken.get(n, error)}" for n in wanted if n not in arrays}
         for name in wanted:

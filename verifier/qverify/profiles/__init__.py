@@ -1,12 +1,12 @@
-"""Vendors' dumps, one profile per file: NAME.py reads what that vendor's tools write. A page defines
+"""Profiles, one per file: NAME.py reads the files that one vendor's tools write. A page defines
 
-WANTED        what its dump looks like, for error messages
-CHECKED       what its reader was checked against, for every report; "" where there is no vendor
-recognised(folder) -> bool   whether this is certainly its dump; False where another format could look the same
-read(folder, asked) -> VendorDump
-ARRAYS        optional: True where its dump itself is .npy or .npz files, which are otherwise read without a profile
+WANTED        description of its dumps, for error messages
+CHECKED       how its reader was tested, for every report; "" if it has no vendor
+recognised(folder) -> bool   True only if this is certainly its dump, and no other format could look the same
+read(folder, options) -> VendorDump
+ARRAYS        optional: True if its dumps are .npy or .npz files, which are otherwise read without a profile
 
-The file name is the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
+The file names are the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
 descriptions only."""
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 
-class Page(Protocol):
-    """What a profile's module defines."""
+class ProfilePage(Protocol):
+    """The interface of a profile's module."""
 
     WANTED: str
     CHECKED: str
 
     def recognised(self, folder: UntrustedFolder) -> bool: ...
-    def read(self, folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump: ...
+    def read(self, folder: UntrustedFolder, options: ReadingOptions) -> VendorDump: ...
 
 
 def names() -> list[str]:
@@ -34,17 +34,17 @@ def names() -> list[str]:
     return page_names(__name__)
 
 
-def page(name: str) -> Page:
+def page(name: str) -> ProfilePage:
     """Returns a profile's module. Raises UsageError for an unknown name."""
     if name not in names():
         raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
-    return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
+    return cast(ProfilePage, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 
 def recognised(path: str) -> str:
-    """Returns the profile whose dump this certainly is, or "". Raises UsageError where two recognise it."""
+    """Returns the name of the profile that recognises the dump, or "" if none does. Raises UsageError if several do."""
     folder = UntrustedFolder(path)
-    found = [name for name in names() if page(name).recognised(folder)]
-    if len(found) > 1:
-        raise UsageError(f"{path}: looks like dumps of {' and '.join(found)}; say which with --profile NAME")
-    return found[0] if found else ""
+    matches = [name for name in names() if page(name).recognised(folder)]
+    if len(matches) > 1:
+        raise UsageError(f"{path}: looks like dumps of {' and '.join(matches)}; say which with --profile NAME")
+    return matches[0] if matches else ""

@@ -1,4 +1,4 @@
-"""Raw files with a manifest written by hand, dump.toml or dump.json, which describes each file."""
+"""Raw files with a manifest, dump.toml or dump.json, which describes each file and is usually written by hand."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ KEYS = {
     *("name", "file", "dtype", "shape", "layout", "aligned_shape", "offset", "scale", "zero_point", "channel_axis"),
 }
 LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC")
-MOST_TEXT = 1 << 24
+MAX_MANIFEST_BYTES = 1 << 24
 
 
 def recognised(folder: UntrustedFolder) -> bool:
     return not folder.is_file and any(os.path.isfile(os.path.join(folder.path, name)) for name in MANIFESTS)
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump; names are unchanged. Raises BadFileError, which names the wrong entry and key."""
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads the dump; names are unchanged. Raises BadFileError, which names the wrong entry and key, for a bad
+    manifest."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     manifests = [name for name in MANIFESTS if name in folder.names()]
@@ -45,9 +46,9 @@ def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
 
 
 def _entries(file: UntrustedFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Returns the entries of the tensors, and those that the dump lists as missing, with the reason."""
+    """Returns the entries of the tensors, and the reasons for the tensors that the dump lists as missing."""
     try:
-        text = file.whole(MOST_TEXT).decode()
+        text = file.whole(MAX_MANIFEST_BYTES).decode()
         content = parse_json(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
         if not isinstance(content, dict) or "tensor" not in content:
             raise ValueError("no entries called tensor")
@@ -82,17 +83,28 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
         raise BadFileError(
             f"{where}: {file.path} has {file.size_bytes} bytes, {dtype}{list(stored)} at {offset} has {size}"
         )
-    scale, zero, axis = _quantization(entry, dtype, shape, where)
-    padded = stored if shape is not None and stored != shape else ()
+    scale, zero_point, axis = _quantization(entry, dtype, shape, where)
+    padded_shape = stored if shape is not None and stored != shape else ()
     return VendorTensor(
-        name, file.path, (dtype,), size, lambda: file.read(offset, size), shape, padded, scale, zero, axis, layout
+        name,
+        file.path,
+        (dtype,),
+        size,
+        lambda: file.read(offset, size),
+        shape,
+        padded_shape,
+        scale,
+        zero_point,
+        axis,
+        layout,
     )
 
 
 def _quantization(
     entry: dict[str, Any], dtype: str, shape: tuple[int, ...] | None, where: str
 ) -> tuple[tuple[float, ...], tuple[int, ...], int]:
-    """Returns scales, zero points and the axis of the channels: () where not quantized, -1 where not per channel."""
+    """Returns scales, zero points and the axis of the channels. Scales and zero points are () if the tensor is not
+    quantized; the axis is -1 if they are not per channel."""
     if "scale" not in entry:
         if entry.keys() & {"zero_point", "channel_axis"}:
             raise BadFileError(f"{where}: zero_point or channel_axis without scale")

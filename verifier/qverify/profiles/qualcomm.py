@@ -23,19 +23,21 @@ def recognised(folder: UntrustedFolder) -> bool:
     return any(_RESULT.fullmatch(name) for name in folder.folders())
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads one Result_N; its files do not state shapes. asked.frame: N, if output/ was named."""
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads one folder Result_N, whose files do not state shapes. options.frame: N, if the user named output/."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     notes = []
     frames = sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
     if frames:
-        if asked.frame not in frames:
-            raise BadFileError(f"{folder.path}: no Result_{asked.frame}; --frame must be one of {_list(frames)}")
+        if options.frame not in frames:
+            raise BadFileError(f"{folder.path}: no Result_{options.frame}; --frame must be one of {_list(frames)}")
         notes = (
-            [f"qualcomm: Result_{asked.frame} of {len(frames)}; choose another with --frame"] if len(frames) > 1 else []
+            [f"qualcomm: Result_{options.frame} of {len(frames)}; choose another with --frame"]
+            if len(frames) > 1
+            else []
         )
-        folder = UntrustedFolder(os.path.join(folder.path, f"Result_{asked.frame}"))
+        folder = UntrustedFolder(os.path.join(folder.path, f"Result_{options.frame}"))
     tensors = [_tensor(folder, name) for name in _raws(folder)]
     return VendorDump("qualcomm", tensors, spelled_loosely, {}, notes)
 

@@ -36,20 +36,21 @@ _TITLE = re.compile(rb"(.+) Tensor:\s*")
 _DIMS = re.compile(rb"tensor dim: ?(\d+), Original shape: ?\[([-\d ,]*)\],? Alignment shape: ?\[([-\d ,]*)\]\s*")
 _BLOCK = re.compile(rb"\s*([^\n]+) Tensor:\s*\n\{([^{}]*?)tensor data:")
 _TEXT = re.compile(rb"\S")
-MOST_TEXT, MOST_RECORDS, DECIMALS = 1 << 28, 200_000, 6
+MAX_TEXT_BYTES, MAX_RECORDS = 1 << 28, 200_000
+DECIMALS = 6  # of printed values
 
 
 def recognised(folder: UntrustedFolder) -> bool:
     return any(_kind(file) for file in _files(folder))
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump. Raises BadFileError where there is none, or more than one."""
-    found = [file for file in _files(folder) if _kind(file)]
-    if len(found) != 1:
-        content = f"{len(found)} dumps" if found else "no dump"
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads the dump. Raises BadFileError if there is none, or more than one."""
+    dumps = [file for file in _files(folder) if _kind(file)]
+    if len(dumps) != 1:
+        content = f"{len(dumps)} dumps" if dumps else "no dump"
         raise BadFileError(f"{folder.path}: {content}; wanted {WANTED}")
-    return _text(found[0]) if _kind(found[0]) == "text" else _Container(found[0]).read()
+    return _read_text(dumps[0]) if _kind(dumps[0]) == "text" else _Container(dumps[0]).read()
 
 
 def _files(folder: UntrustedFolder) -> list[UntrustedFile]:
@@ -67,29 +68,32 @@ def _kind(file: UntrustedFile) -> str:
 
 
 class _Container:
-    """Reads a container. Records are delimited by their declared size, not by their closing line, which data may
-    contain."""
+    """Reads a container. The end of a record is determined by its declared size, since data may contain the closing
+    line."""
 
     def __init__(self, file: UntrustedFile):
-        self.file, self.at, self.floats = file, 0, False
-        self.found: dict[str, VendorTensor] = {}
+        self.file = file
+        self.at = 0  # offset of the next byte
+        self.floats = False  # True if the following records contain floats
+        self.text_from, self.text_until = 0, 0  # offsets of the last data that are text
+        self.outputs: dict[str, VendorTensor] = {}
         self.inputs: dict[str, VendorTensor] = {}
         self.missing: dict[str, str] = {}
 
     def read(self) -> VendorDump:
-        for _ in range(MOST_RECORDS):
-            if not self._record():
+        for _ in range(MAX_RECORDS):
+            if not self._read_record():
                 break
         else:
-            raise self._bad(f"more than {MOST_RECORDS} records")
+            raise self._error(f"more than {MAX_RECORDS} records")
         for name, tensor in self.inputs.items():
             if name not in self.missing:
-                self.found.setdefault(name, tensor)
+                self.outputs.setdefault(name, tensor)
         for name in self.missing:
-            self.found.pop(name, None)
-        return VendorDump("sigmastar", list(self.found.values()), None, self.missing)
+            self.outputs.pop(name, None)
+        return VendorDump("sigmastar", list(self.outputs.values()), None, self.missing)
 
-    def _bad(self, what: str) -> BadFileError:
+    def _error(self, what: str) -> BadFileError:
         return BadFileError(f"{self.file.path}: byte {self.at}: {what}")
 
     def _line(self) -> bytes:
@@ -97,8 +101,8 @@ class _Container:
         self.at += len(line) + 1
         return line
 
-    def _record(self) -> bool:
-        """Reads up to the end of one record; False at the end of the file."""
+    def _read_record(self) -> bool:
+        """Reads one record. Returns False at the end of the file."""
         line = b""
         while not line.strip():
             if self.at >= self.file.size_bytes:
@@ -109,13 +113,13 @@ class _Container:
             return True
         head = _HEAD.fullmatch(line)
         if head is None:
-            raise self._bad(f"{line[:60]!r}; wanted a line //out ... or //in ...")
+            raise self._error(f"{line[:60]!r}; wanted a line //out ... or //in ...")
         opened = _OPEN.fullmatch(self._line())
         if opened is None or opened[1] != head[1]:
-            raise self._bad(f"wanted op_{head[1].decode()}[N] NAME = {{")
+            raise self._error(f"wanted op_{head[1].decode()}[N] NAME = {{")
         size = _SIZE.fullmatch(self._line())
         if size is None:
-            raise self._bad("wanted //buffer data size: N")
+            raise self._error("wanted //buffer data size: N")
         self._tensor(head, whole_number(size[1], f"{self.file.path}: byte {self.at}"))
         return True
 
@@ -123,18 +127,18 @@ class _Container:
         where = f"{self.file.path}: byte {self.at}"
         shape = _shape(head[7], where)
         if len(shape) != whole_number(head[8], where):
-            raise self._bad(f"shape {list(shape)}, but dims:{head[8].decode()[:9]}")
+            raise self._error(f"shape {list(shape)}, but dims:{head[8].decode()[:9]}")
         name = head[5].decode("utf-8", "replace")
         start = self.at
-        strings = self._skip(size)
+        is_text = self._skip(size)
         dtype = "float32" if self.floats else TYPES.get(head[4].decode("ascii", "replace"), "")
         if head[6] == b"1":
             return
         if not dtype:
             self.missing[name] = f"type {head[4].decode('ascii', 'replace')[:20]} is not known"
             return
-        real = dtype == "float32"
-        scale = () if real else self._scale(head[2])
+        is_float = dtype == "float32"
+        scale = () if is_float else self._scale(head[2])
         stored = _stored(shape, size // ITEM[dtype], size % ITEM[dtype])
         if stored is None:
             self.missing[name] = f"{size} bytes do not fit {dtype}{list(shape)}, also not with a longer innermost dim"
@@ -143,9 +147,9 @@ class _Container:
         tensor = VendorTensor(
             name,
             where,
-            ("float64" if real else dtype,) if strings else (dtype,),
-            count * 8 if strings and real else size,
-            self._reader(start, size, count, dtype, strings),
+            ("float64" if is_float else dtype,) if is_text else (dtype,),
+            count * 8 if is_text and is_float else size,
+            self._reader(start, size, count, dtype, is_text),
             shape,
             stored if stored != shape else (),
             scale,
@@ -153,23 +157,23 @@ class _Container:
             layout="NHWC" if len(shape) == 4 else "",
             loose_inner=True,
             scale_step=(0.5e-6,) if scale else (),
-            decimals=DECIMALS if strings and real else None,
-            fed=head[1] == b"in",
+            decimals=DECIMALS if is_text and is_float else None,
+            is_input=head[1] == b"in",
         )
-        into = self.found if head[1] == b"out" else self.inputs
-        if name in self.found and head[1] == b"out":
+        tensors = self.outputs if head[1] == b"out" else self.inputs
+        if name in self.outputs and head[1] == b"out":
             self.missing[name] = "the dump contains two outputs of this name"
-        into.setdefault(name, tensor)
+        tensors.setdefault(name, tensor)
 
     def _scale(self, text: bytes) -> tuple[float, ...]:
-        """Parses a scale; () for 0.000000, with which every value would be equal."""
+        """Parses a scale. Returns () for 0.000000, which would make all values equal."""
         scale = real_number(text, f"{self.file.path}: byte {self.at}")
         if scale < 0:
-            raise self._bad(f"scale {scale:g}; wanted a positive one")
+            raise self._error(f"scale {scale:g}; wanted a positive one")
         return (scale,) if scale else ()
 
     def _skip(self, size: int) -> bool:
-        """Moves behind the record's closing line. Returns whether its data are text."""
+        """Moves to the end of the record. Returns True if its data are text."""
         for end in (b"\n};", b"};"):
             after = self.at + size
             if after + len(end) <= self.file.size_bytes and self.file.read(after, len(end)) == end:
@@ -179,12 +183,12 @@ class _Container:
                 return False
         if self.at < self.file.size_bytes and self.file.read(self.at, 1) == b"\n" and self._text_end():
             return True
-        raise self._bad(f"{size} bytes of data are declared, but }}; does not follow them")
+        raise self._error(f"{size} bytes of data are declared, but }}; does not follow them")
 
     def _text_end(self) -> bool:
-        """Moves behind the }; that ends a text of numbers. Returns False where there is none."""
+        """Moves to the end of a text of numbers, which }; closes. Returns False if it is not closed."""
         self.text_from, at = self.at + 1, self.at + 1
-        while at < self.file.size_bytes and at - self.at <= MOST_TEXT:
+        while at < self.file.size_bytes and at - self.at <= MAX_TEXT_BYTES:
             block = self.file.read(at, min(1 << 20, self.file.size_bytes - at))
             if (end := block.find(b"};")) >= 0:
                 self.text_until = at + end
@@ -193,14 +197,14 @@ class _Container:
             at += max(len(block) - 1, 1)
         return False
 
-    def _reader(self, start: int, size: int, count: int, dtype: str, strings: bool) -> Callable[[], bytes]:
-        if not strings:
+    def _reader(self, start: int, size: int, count: int, dtype: str, is_text: bool) -> Callable[[], bytes]:
+        if not is_text:
             return partial(self.file.read, start, size)
         return partial(_printed, self.file, self.text_from, self.text_until, count, dtype)
 
 
 def _printed(file: UntrustedFile, start: int, end: int, count: int, dtype: str) -> bytes:
-    """Returns the bytes of printed values: float64 for floats, otherwise whole numbers of dtype."""
+    """Returns printed values as bytes: float64 for floats, otherwise whole numbers of type dtype."""
     values, _ = numbers(file.read(start, end - start), count, file.path, start)
     if dtype == "float32":
         return values.astype("<f8").tobytes()
@@ -217,8 +221,8 @@ def _shape(text: bytes, where: str) -> tuple[int, ...]:
 
 
 def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
-    """Returns the shape with `count` elements: shape itself, or with a longer innermost dim. None where neither
-    fits."""
+    """Returns the stored shape with `count` elements: shape itself, or shape with a longer innermost dim. Returns None
+    if neither fits. rest: remaining bytes."""
     outer = count_elements(shape[:-1], "")
     if rest or not shape or not outer:
         return shape if not rest and count == count_elements(shape, "") else None
@@ -226,20 +230,20 @@ def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | 
     return None if over or inner < shape[-1] else (*shape[:-1], inner)
 
 
-def _text(file: UntrustedFile) -> VendorDump:
-    """Reads the text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
-    data, at, tensors = file.whole(MOST_TEXT), 0, []
+def _read_text(file: UntrustedFile) -> VendorDump:
+    """Reads the text of simulator.py or prog_dla_simulator: values printed with %.6f, in the aligned shape."""
+    data, at, tensors = file.whole(MAX_TEXT_BYTES), 0, []
     while _TEXT.search(data, at):
         tensor, at = _block(file, data, at)
         tensors.append(tensor)
-    twice = {name for name, times in Counter(t.name for t in tensors).items() if times > 1}
-    missing = dict.fromkeys(sorted(twice), "the text contains two tensors of this name")
+    duplicates = {name for name, times in Counter(t.name for t in tensors).items() if times > 1}
+    missing = dict.fromkeys(sorted(duplicates), "the text contains two tensors of this name")
     notes = [f"sigmastar: {file.path.rsplit('/', 1)[-1]} is text of {DECIMALS} decimals; nothing finer can be judged"]
-    return VendorDump("sigmastar", [t for t in tensors if t.name not in twice], None, missing, notes)
+    return VendorDump("sigmastar", [t for t in tensors if t.name not in duplicates], None, missing, notes)
 
 
 def _block(file: UntrustedFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
-    """Returns the tensor that begins at this byte, and the offset of its end."""
+    """Returns the tensor that begins at this offset, and the offset of its end."""
 
     def bad(what: str) -> BadFileError:
         return BadFileError(f"{file.path}: byte {at}: {what}")

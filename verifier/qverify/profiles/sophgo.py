@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qverify.errors import BadFileError
 from qverify.plural import count
-from qverify.vendor_files.array_files import HeldArray, npz
+from qverify.vendor_files.array_files import StoredArray, npz
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor
 
@@ -13,12 +13,13 @@ CHECKED = "reads what the source of model_runner writes; not checked against out
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Returns False: it looks like any other .npz."""
+    """Returns False, since its dumps look like any other .npz."""
     return False
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump; names are unchanged. The file does not contain the scales of quantized tensors; -m does."""
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads the dump; names are unchanged. The file does not contain the scales of quantized tensors, which only -m
+    states."""
     return VendorDump("sophgo", [_tensor(array) for array in npz(_file(folder))])
 
 
@@ -31,8 +32,8 @@ def _file(folder: UntrustedFolder) -> UntrustedFile:
     return folder.file(archives[0])
 
 
-def _tensor(array: HeldArray) -> VendorTensor:
-    """Returns the tensor. BF16 is stored as uint16, too, and a padded tensor of n frames as n,1,1,x."""
+def _tensor(array: StoredArray) -> VendorTensor:
+    """Returns the tensor. The tool stores BF16 as uint16, and a padded tensor of n frames with the shape n,1,1,x."""
     dtypes: tuple[str, ...] = (array.dtype,)
     if array.dtype == "uint16":
         dtypes = ("bfloat16",) if array.name.endswith(("_bf16", ".bf16")) else ("uint16", "bfloat16")

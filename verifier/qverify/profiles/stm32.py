@@ -1,10 +1,10 @@
-"""ST: the arrays that `stedgeai validate` (stm32ai, X-CUBE-AI) saves: NAME_val_io.npz, or NAME_val_{m,c}_{inputs,outputs}_N.npy,
-where m is the original model on the host and c the C-model, on the host or on the board; and NAME_validate_report.txt
-beside them, which must be of the same run.
+"""ST: the arrays that `stedgeai validate` (stm32ai, X-CUBE-AI) saves: NAME_val_io.npz, or
+NAME_val_{m,c}_{inputs,outputs}_N.npy, where m is the original model on the host and c the C-model, on the host or on
+the board; and NAME_validate_report.txt beside them, which must be of the same run.
 
-Tried on the texts of three real reports (Lotfi-kh/PID_adaptive_gain, TejasLamba2006/tic-tac-toe-yolo and a log of
-X-CUBE-AI 10.2 on GitHub), one of them with an error of the board, and on the values of one real array, of the C-model,
-from the .csv beside it. No real .npz was at hand."""
+The reader was tested with the texts of three real reports (Lotfi-kh/PID_adaptive_gain, TejasLamba2006/tic-tac-toe-yolo
+and a log of X-CUBE-AI 10.2 on GitHub), one of them with an error of the board, and on the values of one real array, of
+the C-model, from the .csv beside it. It was not tested with a real .npz."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import re
 
 from qverify.errors import BadFileError
 from qverify.plural import count
-from qverify.vendor_files.array_files import HeldArray, npy, npz
+from qverify.vendor_files.array_files import StoredArray, npy, npz
 from qverify.vendor_files.st_report import ValidateReport, check_array, check_metrics, read_report
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "NAME_val_io.npz, or NAME_val_{m,c}_{inputs,outputs}_N.npy, with NAME_validate_report.txt"
 CHECKED = "checked with the texts of three real reports and the values of one real array; not with a real .npz"
-ARRAYS = True  # its dumps are .npy and .npz, so that they are recognised among arrays
+ARRAYS = True  # its dumps are .npy and .npz files
 SIDES = {"m": "the original model", "c": "the C-model"}
 _NPZ = re.compile(r"(.+)_val_io\.npz")
 _NPY = re.compile(r"(.+)_val_([mc]_(?:inputs|outputs)_\d{1,6})\.npy")
@@ -28,69 +28,73 @@ _KEY = re.compile(r"([mc])_(inputs|outputs)_(\d{1,6})")
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Tells whether this is its .npz, or a folder with its files."""
+    """Returns True for the .npz of validate, or a folder with its files."""
     if folder.is_file:
         return _NPZ.fullmatch(folder.path.rsplit("/", 1)[-1]) is not None
     return any(_NPZ.fullmatch(name) or _NPY.fullmatch(name) for name in folder.names())
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads one side, asked.side: m or c. Raises BadFileError where the report beside the arrays is of another run."""
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads one side. options.side: m or c. Raises BadFileError if the report beside the arrays is of another run."""
     place, arrays = _arrays(folder)
     if not arrays:
         raise BadFileError(f"{folder.path}: no array of validate in it; wanted {WANTED}")
-    there = sorted({key[0] for key in arrays})
-    if asked.side not in there:
-        known = ", ".join(f"{side} ({SIDES[side]})" for side in there)
-        raise BadFileError(f"{folder.path}: contains {known}; name one of them: --side {there[-1]}, --side-a, --side-b")
+    sides = sorted({key[0] for key in arrays})
+    if options.side not in sides:
+        choices = ", ".join(f"{side} ({SIDES[side]})" for side in sides)
+        raise BadFileError(
+            f"{folder.path}: contains {choices}; name one of them: --side {sides[-1]}, --side-a, --side-b"
+        )
     report = _report(place)
     dump = VendorDump("stm32", [], spelled_loosely)
     for key, array in arrays.items():
         if report is not None:
             check_array(report, key, array)
-        if key[0] == asked.side:
+        if key[0] == options.side:
             dump.tensors.append(_tensor(key, array, report))
-    if rest := [
+    if unread := [
         n for n in place.names() if n.endswith((".npy", ".npz")) and not (_NPZ.fullmatch(n) or _NPY.fullmatch(n))
     ]:
-        dump.notes.append(f"stm32: {count(len(rest), 'file')} not read, first {rest[0]}")
+        dump.notes.append(f"stm32: {count(len(unread), 'file')} not read, first {unread[0]}")
     if report is None:
         dump.notes.append("stm32: no *_validate_report.txt beside the arrays: whether the run succeeded is not known")
         return dump
-    for key, said in report.arrays.items():
-        if key[0] == asked.side and "outputs" in key and key not in arrays:
-            dump.missing[said.name or key] = f"the report lists {key}, but it has no file"
+    for key, saved in report.arrays.items():
+        if key[0] == options.side and "outputs" in key and key not in arrays:
+            dump.missing[saved.name or key] = f"the report lists {key}, but it has no file"
     dump.notes.append(f"stm32: the arrays are those that the report of {report.date or 'an unknown date'} describes")
     dump.notes += check_metrics(report, arrays)
     return dump
 
 
-def _arrays(folder: UntrustedFolder) -> tuple[UntrustedFolder, dict[str, HeldArray]]:
-    """Returns the folder, and its arrays by key. Raises BadFileError where it has those of two networks, or the .npz
-    and a .npy contradict each other."""
+def _arrays(folder: UntrustedFolder) -> tuple[UntrustedFolder, dict[str, StoredArray]]:
+    """Returns the folder, and its arrays by key. Raises BadFileError if it contains arrays of two networks, or if the
+    .npz and a .npy contradict each other."""
     if folder.is_file:
         place = UntrustedFolder(folder.path.rpartition("/")[0] or ".")
         return place, _members(folder.only())
-    named = {n: match for n in folder.names() if (match := _NPZ.fullmatch(n) or _NPY.fullmatch(n)) is not None}
-    if len({match[1] for match in named.values()}) > 1:
-        raise BadFileError(f"{folder.path}: {', '.join(list(named)[:4])}: wanted those of one network")
-    found: dict[str, HeldArray] = {}
-    for name in sorted(named, key=lambda n: n.endswith(".npy")):
+    matches = {n: match for n in folder.names() if (match := _NPZ.fullmatch(n) or _NPY.fullmatch(n)) is not None}
+    if len({match[1] for match in matches.values()}) > 1:
+        raise BadFileError(f"{folder.path}: {', '.join(list(matches)[:4])}: wanted those of one network")
+    arrays: dict[str, StoredArray] = {}
+    for name in sorted(matches, key=lambda n: n.endswith(".npy")):
         if name.endswith(".npz"):
-            found |= _members(folder.file(name))
+            arrays |= _members(folder.file(name))
         else:
-            array = npy(folder.file(name), named[name][2])
-            _check_twin(found.setdefault(array.name, array), array)
-    return folder, found
+            array = npy(folder.file(name), matches[name][2])
+            _check_twin(arrays.setdefault(array.name, array), array)
+    return folder, arrays
 
 
-def _members(file: UntrustedFile) -> dict[str, HeldArray]:
+def _members(file: UntrustedFile) -> dict[str, StoredArray]:
     return {array.name: array for array in npz(file) if _KEY.fullmatch(array.name)}
 
 
-def _check_twin(one: HeldArray, two: HeldArray) -> None:
-    if one is not two and ((one.dtype, one.shape) != (two.dtype, two.shape) or one.read() != two.read()):
-        raise BadFileError(f"{two.where}: other values than {one.where}; remove the one that is wrong")
+def _check_twin(array_a: StoredArray, array_b: StoredArray) -> None:
+    if array_a is not array_b and (
+        (array_a.dtype, array_a.shape) != (array_b.dtype, array_b.shape) or array_a.read() != array_b.read()
+    ):
+        raise BadFileError(f"{array_b.where}: other values than {array_a.where}; remove the one that is wrong")
 
 
 def _report(place: UntrustedFolder) -> ValidateReport | None:
@@ -100,13 +104,14 @@ def _report(place: UntrustedFolder) -> ValidateReport | None:
     return read_report(place.file(names[0])) if names else None
 
 
-def _tensor(key: str, array: HeldArray, report: ValidateReport | None) -> VendorTensor:
-    """Returns the tensor under the name that the report gives it, else under its number. #I: with -m, output I."""
+def _tensor(key: str, array: StoredArray, report: ValidateReport | None) -> VendorTensor:
+    """Returns the tensor with its name in the report, or else its number. Its other name #I stands for output I of the
+    model of -m."""
     _, kind, number = key.split("_")
-    said = report.arrays.get(key) if report is not None else None
-    name = said.name if said is not None and said.name else f"{kind}_{number}"
+    saved = report.arrays.get(key) if report is not None else None
+    name = saved.name if saved is not None and saved.name else f"{kind}_{number}"
     index = int(number) - 1 if kind == "outputs" and int(number) else None
-    others = (f"{kind}_{number}", *([f"#{index}"] if index is not None else []))
+    other_names = (f"{kind}_{number}", *([f"#{index}"] if index is not None else []))
     return VendorTensor(
         name,
         array.where,
@@ -115,6 +120,6 @@ def _tensor(key: str, array: HeldArray, report: ValidateReport | None) -> Vendor
         array.read,
         array.shape,
         index=index,
-        fed=kind == "inputs",
-        others=tuple(other for other in others if other != name),
+        is_input=kind == "inputs",
+        other_names=tuple(other_name for other_name in other_names if other_name != name),
     )

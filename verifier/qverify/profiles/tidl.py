@@ -14,8 +14,8 @@ from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorT
 WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
 CHECKED = "reads the documented format; not checked against a trace of the vendor's own tools"
 PLACES = ("", "tempDir", os.path.join("artifacts", "tempDir"))
-BY_SIZE = {1: ("int8", "uint8"), 2: ("int16", "uint16"), 4: ("float32", "int32")}
-MOST_TEXT = 1 << 24
+DTYPES_BY_SIZE = {1: ("int8", "uint8"), 2: ("int16", "uint16"), 4: ("float32", "int32")}
+MAX_TEXT_BYTES = 1 << 24
 _SIZES = r"(?P<width>\d{1,9})x(?P<height>\d{1,9})(?P<end>\.y|_float\.bin)"
 FORMS = (
     re.compile(
@@ -34,7 +34,8 @@ _INFO = re.compile(r"(?:.*_)?subgraph_(\d{1,9})_tidl_net\.bin\.layer_info\.txt")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a file name states. data: the dataId. shape: the valid elements. real: float32 values."""
+    """The facts that a file name states. graph: number of the subgraph. data: the dataId. shape: shape of the valid
+    elements. real: True for float32 values."""
 
     name: str
     graph: int
@@ -44,18 +45,19 @@ class Trace:
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Tells whether this is its dump, by the vendor's prefix; the oldest names have none."""
+    """Returns True if file names begin with the vendor's prefix. Dumps with the oldest names, without it, are not
+    recognised."""
     return not folder.is_file and any(n.startswith("tidl_trace") and _trace(n) for n in folder.names())
 
 
-def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of
-    its dataId."""
+def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
+    """Reads the dump. options.layer_info: file or folder with the names of the tensors; "" for those beside the traces.
+    A tensor gets the name of its dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
     files = folder.names()
     traces = [t for t in map(_trace, files) if t is not None]
-    names = _Names(folder, asked.layer_info, {t.graph for t in traces})
+    names = _Names(folder, options.layer_info, {t.graph for t in traces})
     missing = {n: "only one core's part; join the parts first" for n in files if _CORE.fullmatch(n)}
     by_form: dict[tuple[str, bool], VendorTensor] = {}
     for trace in traces:
@@ -85,10 +87,10 @@ def _trace(name: str) -> Trace | None:
 
 
 def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None:
-    """Returns the tensor; None where its size does not fit the shape in its name."""
+    """Returns the tensor, or None if the size of its file does not fit the shape in its name."""
     count = count_elements(trace.shape, file.path)
     size, over = divmod(file.size_bytes, count) if count else (0, 1)
-    dtypes = ("float32",) if trace.real else BY_SIZE.get(size)
+    dtypes = ("float32",) if trace.real else DTYPES_BY_SIZE.get(size)
     if over or dtypes is None or (trace.real and size != 4):
         return None
     form = "float" if trace.real else "fixed"
@@ -96,8 +98,8 @@ def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None
 
 
 class _Names:
-    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the
-    reason."""
+    """The name of each dataId, by subgraph. doubtful: ambiguous names, with the reason: a dataId has two, or two
+    dataIds have the same."""
 
     def __init__(self, folder: UntrustedFolder, path: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}
@@ -111,14 +113,14 @@ class _Names:
             self._take(file, int(match[1]) if match else next(iter(graphs), 0))
         if not files:
             self.notes.append("tidl: no *.layer_info.txt: tensors are named by subgraph and dataId (--layer-info DIR)")
-        seen = Counter(self.by_id.values())
-        self.doubtful |= {n: "layer_info has this name for two dataIds" for n in seen if seen[n] > 1}
+        counts = Counter(self.by_id.values())
+        self.doubtful |= {n: "layer_info has this name for two dataIds" for n in counts if counts[n] > 1}
 
     def of(self, trace: Trace) -> str:
         return self.by_id.get((trace.graph, trace.data), f"subgraph {trace.graph} dataId {trace.data}")
 
     def _take(self, file: UntrustedFile, graph: int) -> None:
-        text = file.whole(MOST_TEXT).decode("utf-8", "replace")
+        text = file.whole(MAX_TEXT_BYTES).decode("utf-8", "replace")
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue

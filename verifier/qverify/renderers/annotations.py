@@ -1,4 +1,4 @@
-"""What a report says in a few lines, as a CI system shows it beside a change: GitHub's workflow commands."""
+"""Renders a report as annotations, which a CI system shows beside a change: GitHub's workflow commands."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from typing import Literal
 from qverify.printable import shortened, visible
 from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
-from qverify.renderers.verdict_lines import common_weakenings, line
-from qverify.report.difference import Difference
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
-MOST = 10  # annotations of one kind; GitHub shows no more of a step
-MOST_TEXT = 2000  # characters of one
+MAX_PER_LEVEL = 10  # annotations; GitHub shows no more for a step
+MAX_TEXT_LENGTH = 2000  # characters
 LEVELS: dict[str, Literal["error", "warning"]] = {"FAILED": "error", "INCONCLUSIVE": "warning"}
-DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-PROPERTY = DATA | {":": "%3A", ",": "%2C"}
+TEXT_ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+TITLE_ESCAPES = TEXT_ESCAPES | {":": "%3A", ",": "%2C"}
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One line beside a change."""
+    """One annotation."""
 
     level: Literal["error", "warning"]
     title: str
     text: str
 
 
-def list_annotations(found: Report | Triage | Difference) -> list[Annotation]:
-    """Returns an annotation for each verdict that is not PASSED, blame first; none for a result that is."""
-    found = visible(found)
-    if isinstance(found, Difference):
-        level: Literal["error", "warning"] = "error" if found.change == "worse" else "warning"
-        return [Annotation(level, f"qverify report diff: {found.change}", headline(found))] if found.exit_status else []
-    if isinstance(found, Triage):
-        title = f"qverify triage: {found.verdict}"
-        return [Annotation(LEVELS[found.verdict], title, conclusion(found))] if found.verdict in LEVELS else []
-    return _of_report(found)
+def list_annotations(result: Report | TriageDocument | ReportDifference) -> list[Annotation]:
+    """Returns an annotation for each blame and each verdict that is not PASSED; [] for a result that is PASSED."""
+    result = visible(result)
+    if isinstance(result, ReportDifference):
+        level: Literal["error", "warning"] = "error" if result.change == "worse" else "warning"
+        return (
+            [Annotation(level, f"qverify report diff: {result.change}", headline(result))] if result.exit_status else []
+        )
+    if isinstance(result, TriageDocument):
+        title = f"qverify triage: {result.verdict}"
+        return [Annotation(LEVELS[result.verdict], title, conclusion(result))] if result.verdict in LEVELS else []
+    return _of_report(result)
 
 
 def _of_report(report: Report) -> list[Annotation]:
@@ -50,7 +52,7 @@ def _of_report(report: Report) -> list[Annotation]:
     ]
     common = common_weakenings(report)
     judged = [
-        Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", line(p, common))
+        Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", verdict_line(p, common))
         for p in report.pairs
         if p.verdict in LEVELS
     ]
@@ -59,11 +61,13 @@ def _of_report(report: Report) -> list[Annotation]:
 
 
 def github_commands(rows: Iterable[Annotation]) -> list[str]:
-    """Returns the workflow commands, at most MOST of each level; no text of theirs can end a line or begin a command."""
+    """Returns the workflow commands, at most MAX_PER_LEVEL of each level. Texts are escaped, so that they cannot end a
+    line or begin a command."""
     rows = list(rows)
-    kept = [row for level in ("error", "warning") for row in [r for r in rows if r.level == level][:MOST]]
+    kept = [row for level in ("error", "warning") for row in [r for r in rows if r.level == level][:MAX_PER_LEVEL]]
     return [
-        f"::{r.level} title={_escape(r.title, PROPERTY)}::{_escape(shortened(r.text, MOST_TEXT), DATA)}" for r in kept
+        f"::{r.level} title={_escape(r.title, TITLE_ESCAPES)}::{_escape(shortened(r.text, MAX_TEXT_LENGTH), TEXT_ESCAPES)}"
+        for r in kept
     ]
 
 

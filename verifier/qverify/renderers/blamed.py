@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from qverify.report.document import Blame
 
-SHOWN = 3
+MAX_SHOWN = 3  # names
 
 
-def also(names: Sequence[str], shown: int = SHOWN) -> str:
-    """Returns the text that names the others after the first of several; "" where there are none."""
+def list_others(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
+    """Returns a text that lists further names, such as ", also a, b and 3 more", or "" if there are none."""
     if not names:
         return ""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
@@ -19,4 +19,4 @@ def also(names: Sequence[str], shown: int = SHOWN) -> str:
 
 def blame_line(blame: Blame) -> str:
     """Returns two lines: the side and its nodes, and the evidence."""
-    return f"blame: {blame.side} at {blame.node}{also(blame.also)}\n  {blame.why}"
+    return f"blame: {blame.side} at {blame.node}{list_others(blame.also)}\n  {blame.why}"

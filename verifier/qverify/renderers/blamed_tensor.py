@@ -1,27 +1,30 @@
-"""What of the blamed node's tensor differs, for a terminal: by how much, and where, as a small map of characters."""
+"""Renders the differences of the blamed node's tensor for a terminal: by how much it differs, and where, as a small map
+of characters."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
 from qverify.report.drawings import ErrorMaps, TensorDrawing
 
 BLOCKS, PLAIN = " ░▒▓█", " .:*#"
-BARS, BAR = 9, 24  # differences listed; cells of the longest bar
-COLUMNS, ROWS = 48, 16  # of the map
+MAX_BARS, BAR_LENGTH = 9, 24  # listed differences; characters of the longest bar
+MAP_COLUMNS, MAP_ROWS = 48, 16
 FAILS = "fails when it is recomputed"
 
 
-def render(report: Report, view: View) -> str:
-    """Returns the lines; "" where no node is blamed or its tensor was not drawn."""
+def render(report: Report, view: TextView) -> str:
+    """Returns the text, or "" if no node is blamed or its tensor was not drawn."""
     if report.blame is None:
         return ""
-    found = ((pair, d) for pair in report.pairs for d in pair.drawings if d.why == FAILS and d.first)
-    made = {o: u.node for u in report.units for o in u.outputs}
-    pair, drawing = next(((p, d) for p, d in found if made.get(d.name) == report.blame.node), (None, None))
+    candidates = ((pair, d) for pair in report.pairs for d in pair.drawings if d.why == FAILS and d.first)
+    node_of_tensor = {o: u.node for u in report.units for o in u.outputs}
+    pair, drawing = next(
+        ((p, d) for p, d in candidates if node_of_tensor.get(d.name) == report.blame.node), (None, None)
+    )
     if pair is None or drawing is None:
         return ""
     head = f"{drawing.name}, {pair.a} ~ {pair.b}: {drawing.differing} of {drawing.elements} elements differ"
@@ -30,21 +33,21 @@ def render(report: Report, view: View) -> str:
 
 
 def _bars(drawing: TensorDrawing, mark: str) -> list[str]:
-    shown = sorted(drawing.differences, key=lambda pair: -pair[1])[:BARS]
+    shown = sorted(drawing.differences, key=lambda pair: -pair[1])[:MAX_BARS]
     shown = [pair for pair in drawing.differences if pair in shown and pair[1]]
     if not shown:
         return []
-    widest, most = max(len(name) for name, _ in shown), max(number for _, number in shown)
-    left = drawing.differing - sum(number for _, number in shown)
+    widest, largest = max(len(name) for name, _ in shown), max(number for _, number in shown)
+    unlisted = drawing.differing - sum(number for _, number in shown)
     lines = [
-        f"  {name:>{widest}} {drawing.unit:3} {mark * max(1, round(BAR * n / most)):{BAR}} {n}".rstrip()
+        f"  {name:>{widest}} {drawing.unit:3} {mark * max(1, round(BAR_LENGTH * n / largest)):{BAR_LENGTH}} {n}".rstrip()
         for name, n in shown
     ]
-    return lines + ([f"  and {left} by other amounts"] if left > 0 else [])
+    return lines + ([f"  and {unlisted} by other amounts"] if unlisted > 0 else [])
 
 
 def _map(maps: ErrorMaps | None, shades: str) -> list[str]:
-    """Returns the map over height and width, of all channels; none of a single row or element."""
+    """Returns the lines of the map over height and width, for all channels together; [] for a single row or element."""
     if maps is None or min(maps.plane) < 2 or max(maps.plane) < 4:
         return []
     cells = _smaller(maps.maps[0].cells)
@@ -62,8 +65,9 @@ def _map(maps: ErrorMaps | None, shades: str) -> list[str]:
 
 
 def _smaller(cells: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns the largest of each cell, at most ROWS x COLUMNS of them."""
+    """Returns the cells combined into at most MAP_ROWS x MAP_COLUMNS cells, each with the largest value."""
     rows, columns = (
-        np.arange(min(n, most)) * n // min(n, most) for n, most in zip(cells.shape, (ROWS, COLUMNS), strict=True)
+        np.arange(min(size, limit)) * size // min(size, limit)
+        for size, limit in zip(cells.shape, (MAP_ROWS, MAP_COLUMNS), strict=True)
     )
     return np.maximum.reduceat(np.maximum.reduceat(cells, rows, axis=0), columns, axis=1)

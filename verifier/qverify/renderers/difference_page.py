@@ -1,4 +1,5 @@
-"""Two runs beside each other as one page: the change on top, verdicts, blame, and each tensor with its numbers."""
+"""Renders the differences of two runs as an HTML page: the change on top, verdicts, blame, and each tensor with its
+numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from qverify.renderers.html_page.elements import code, element, text, verdict
 from qverify.renderers.html_page.elements import table as table_of
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.page import when
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 
 KINDS = {"worse": "failed", "better": "passed", "not known": "inconclusive"}
 SIGNS = {"worse": "✗", "better": "✓", "not known": "?"}
@@ -22,40 +23,40 @@ LISTS = (  # id, title, caption, the rows' kind
 )
 
 
-def render(found: Difference) -> str:
-    """Returns the page. found: with printable texts."""
-    rows = difference_rows(found)
+def render(difference: ReportDifference) -> str:
+    """Returns the page. difference: all its texts must be printable."""
+    rows = difference_rows(difference)
     sections = [Section("verdicts", "Verdicts", _verdicts([r for r in rows if r.kind == "verdict"]))]
     sections.append(Section("tensors", "Tensors that changed", _tensors(rows)))
     for name, title, caption, kind in LISTS:
-        listed = _list(caption, [row for row in rows if row.kind == kind], kind)
-        sections.insert(1 if kind == "blame" else len(sections), Section(name, title, listed))
-    sections.append(Section("again", "The command that repeats it", _command(found.command)))
-    return page(f"qverify report diff: {found.change}", _top(found), sections)
+        content = _list(caption, [row for row in rows if row.kind == kind], kind)
+        sections.insert(1 if kind == "blame" else len(sections), Section(name, title, content))
+    sections.append(Section("again", "The command that repeats it", _command(difference.command)))
+    return page(f"qverify report diff: {difference.change}", _top(difference), sections)
 
 
-def _top(found: Difference) -> str:
+def _top(difference: ReportDifference) -> str:
     runs = [
         element(
             "li",
             f"{element('strong', name)} {code(run.source)}: {verdict(run.verdict)}, ",
             text(f"{when(run.date)}, qverify {run.qverify}"),
         )
-        for name, run in (("a, before:", found.a), ("b, now:", found.b))
+        for name, run in (("a, before:", difference.a), ("b, now:", difference.b))
     ]
-    kind = {"failed": "", "passed": " good"}.get(KINDS.get(found.change, "passed"), " quiet")
+    kind = {"failed": "", "passed": " good"}.get(KINDS.get(difference.change, "passed"), " quiet")
     return element(
         "header",
-        element("h1", element("span", "qverify report diff ", class_="brand"), _change(found.change)),
-        element("p", text(headline(found)), class_=f"blame{kind}"),
+        element("h1", element("span", "qverify report diff ", class_="brand"), _change(difference.change)),
+        element("p", text(headline(difference)), class_=f"blame{kind}"),
         element("ul", *runs, class_="lines"),
     )
 
 
 def _change(direction: str) -> str:
-    """Returns a direction by sign, word and colour; "" for none."""
-    said = text(f"{SIGNS.get(direction, '')} {direction}".strip())
-    return element("span", said, class_=f"verdict {KINDS.get(direction, '')}".strip()) if direction else ""
+    """Returns a direction with sign, word and colour, or "" for none."""
+    words = text(f"{SIGNS.get(direction, '')} {direction}".strip())
+    return element("span", words, class_=f"verdict {KINDS.get(direction, '')}".strip()) if direction else ""
 
 
 def _value(value: str | int | float | None) -> str:
@@ -63,7 +64,7 @@ def _value(value: str | int | float | None) -> str:
 
 
 def _place(row: DifferenceRow) -> str:
-    """Returns frame and board of a row, where it has them."""
+    """Returns frame and board of a row, if it has them."""
     return "".join((f", frame {row.frame}" if row.frame else "", f", {row.board}" if row.board else ""))
 
 
@@ -76,7 +77,7 @@ def _verdicts(rows: list[DifferenceRow]) -> str:
 
 
 def _tensors(rows: Iterable[DifferenceRow]) -> str:
-    """Returns the table of tensors: a heading for each, with its verdicts, and its numbers below."""
+    """Returns the table of tensors: a heading with the verdicts of each tensor, and its numbers below."""
     changed = [row for row in rows if row.kind in ("tensor", "metric")]
     if not changed:
         return element("p", "None.")
@@ -98,7 +99,8 @@ def _tensor_row(row: DifferenceRow) -> str:
 
 
 def _list(caption: str, rows: list[DifferenceRow], kind: str) -> str:
-    """Returns a table of what changed; of tensors with their pair; "" without any, but for blame."""
+    """Returns a table of changes, with tensor and pair for the kind `only`. Without any change, it is "", or "None."
+    for blame."""
     if not rows:
         return element("p", "None.") if kind == "blame" else ""
     placed = kind == "only"

@@ -1,4 +1,4 @@
-"""Two runs beside each other for people at a terminal."""
+"""Renders the differences of two runs for a terminal."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from qverify.renderers.columns import render as table
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.tensor_table import SHORT
-from qverify.renderers.view import View
-from qverify.report.difference import Difference, TimeChange
+from qverify.renderers.text_view import TextView
+from qverify.report.difference import ReportDifference, TimeChange
 
-MOST = 20  # rows of a table, unless all are wanted
-SLOWEST = 5  # nodes whose times are shown
+MAX_ROWS = 20  # of a table, unless all are requested
+MAX_TIMES = 5  # nodes with shown times
 COLOURS = {"worse": "FAILED", "better": "PASSED", "not known": "INCONCLUSIVE", "same": "heading"}
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(found: Difference, view: View = PLAIN) -> str:
+def render(difference: ReportDifference, view: TextView = PLAIN) -> str:
     """Returns the whole text; the last line is the result."""
-    found = visible(found)
-    last = view.paint(headline(found), COLOURS[found.change])
+    difference = visible(difference)
+    last = view.paint(headline(difference), COLOURS[difference.change])
     if view.detail == "quiet":
         return last
-    rows = difference_rows(found)
-    most = None if view.every else MOST
+    rows = difference_rows(difference)
+    max_rows = None if view.every else MAX_ROWS
     parts = [
         "\n".join(
             f"{name}: {run.source}: {run.verdict}, qverify {run.qverify}, {run.date}"
-            for name, run in (("a", found.a), ("b", found.b))
+            for name, run in (("a", difference.a), ("b", difference.b))
         ),
         view.wrap("\n".join(_line(r) for r in rows if r.kind in ("fact", "blame"))),
         view.wrap("\n".join(_line(r) for r in rows if r.kind == "verdict" and r.pair)),
-        _table([r for r in rows if r.kind in ("tensor", "metric") and r.before != r.now], most, view),
-        view.wrap("\n".join(_line(r) for r in [r for r in rows if r.kind == "only"][:most])),
-        view.wrap("\n".join(_times(found.times))),
+        _table([r for r in rows if r.kind in ("tensor", "metric") and r.before != r.now], max_rows, view),
+        view.wrap("\n".join(_line(r) for r in [r for r in rows if r.kind == "only"][:max_rows])),
+        view.wrap("\n".join(_times(difference.times))),
     ]
     return "\n\n".join([*(part for part in parts if part), last])
 
@@ -62,10 +62,10 @@ def _short(value: str | int | float | None) -> str:
     )
 
 
-def _table(rows: list[DifferenceRow], most: int | None, view: View) -> str:
+def _table(rows: list[DifferenceRow], max_rows: int | None, view: TextView) -> str:
     if not rows:
         return ""
-    listed = rows[:most]
+    listed = rows[:max_rows]
     columns = [
         Column("tensor", [r.tensor for r in listed], name=True),
         Column("pair", [r.pair for r in listed], ["pair", *(_shortened(r.pair) for r in listed)]),
@@ -86,11 +86,15 @@ def _shortened(pair: str) -> str:
 
 
 def _times(times: list[TimeChange]) -> list[str]:
-    """Returns lines on the time of all nodes, and of those that took the longest."""
-    both = [(t.name, t.before, t.now) for t in times if t.of == "node" and t.before is not None and t.now is not None]
-    if not both:
+    """Returns lines on the time of all nodes together, and of the slowest nodes."""
+    in_both = [
+        (t.name, t.before, t.now) for t in times if t.of == "node" and t.before is not None and t.now is not None
+    ]
+    if not in_both:
         return []
-    a, b = (sum(one[at] for one in both) for at in (1, 2))  # type: ignore[misc]
-    lines = [f"time of {len(both)} nodes on the board, one run each: {describe_seconds(a)} -> {describe_seconds(b)}"]
-    longest = sorted(both, key=lambda one: -max(one[1], one[2]))[:SLOWEST]
+    total_a, total_b = (sum(node[at] for node in in_both) for at in (1, 2))  # type: ignore[misc]
+    lines = [
+        f"time of {len(in_both)} nodes on the board, one run each: {describe_seconds(total_a)} -> {describe_seconds(total_b)}"
+    ]
+    longest = sorted(in_both, key=lambda node: -max(node[1], node[2]))[:MAX_TIMES]
     return lines + [f"  {name}: {describe_seconds(x)} -> {describe_seconds(y)}" for name, x, y in longest]

@@ -1,4 +1,4 @@
-"""Renders drafts of descriptions, to be copied into a file: never broken, indented or coloured."""
+"""Renders drafts of descriptions for copying into a file: lines are never broken, indented or coloured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qverify.printable import printable
 
 
 def render(drafts: Mapping[str, str]) -> str:
-    """Returns the drafts of all inputs as one TOML file under a comment; "" without any."""
+    """Returns the drafts of all inputs as one TOML file below a comment, or "" if there are none."""
     if not any(drafts.values()):
         return ""
     lines = ["# draft: write this to a file, correct it, and give --description FILE"]

@@ -1,16 +1,16 @@
-"""Renders what a report is of: qverify's version, the date, models and boards."""
+"""Renders the heading of a report: qverify's version, the date, models and boards."""
 
 from __future__ import annotations
 
 import os
 
 from qverify.printable import visible
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 
-def render(report: Report | Triage, view: View) -> str:
+def render(report: Report | TriageDocument, view: TextView) -> str:
     """Returns the first line of a report, with the file names of its models."""
     boards = report.boards if isinstance(report, Report) else [report.board] if report.board else []
     paths = [str(row["path"]) for row in report.models]
@@ -20,6 +20,6 @@ def render(report: Report | Triage, view: View) -> str:
     return view.wrap(visible("; ".join(parts)))
 
 
-def section(board: str, number: int, boards: int, view: View) -> str:
-    """Returns the line above one board's part of a run on several."""
+def section(board: str, number: int, boards: int, view: TextView) -> str:
+    """Returns the line above the part of one board, in a run on several boards."""
     return view.paint(view.wrap(f"== board {number} of {boards}: {visible(board)} =="), "heading")

@@ -1,4 +1,4 @@
-"""Renders what a model file holds, for people at a terminal."""
+"""Renders the contents of a model file for a terminal."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 
-CHANNELS = 8  # scales that are written out; of more, the least and the largest
-LIST = 6  # names of a list
+MAX_SCALES = 8  # shown scales; of more, only the smallest and the largest are shown
+MAX_NAMES = 6  # of a list
 
 
-def render_model(facts: ModelFacts, view: View) -> str:
-    """Returns the file's head, then one row for each node that it compiles to."""
+def render_model(facts: ModelFacts, view: TextView) -> str:
+    """Returns facts about the file, then a table with one row for each node of the compiled model."""
     table = [] if facts.graph is None else ["", _table(facts.graph, view)]
     return "\n".join([*map(view.wrap, _head(visible(facts))), *table])
 
 
-def render_tensor(facts: TensorFacts, view: View) -> str:
+def render_tensor(facts: TensorFacts, view: TextView) -> str:
     """Returns one line for each fact about the tensor."""
     facts = visible(facts)
     spec = facts.spec
@@ -77,7 +77,7 @@ def _describe_check(check: Any) -> str:
     return f"checked against its ONNX when compiled: {count(int(check['units']), 'node')}, worst {worst} LSB"
 
 
-def _table(graph: Graph, view: View) -> str:
+def _table(graph: Graph, view: TextView) -> str:
     nodes = [visible(n) for n in graph.nodes]
     specs = [visible(graph.tensors[n.outputs[0]]) for n in graph.nodes]
     table = render_table(
@@ -109,7 +109,7 @@ def _few(values: tuple[float, ...]) -> str:
 
 
 def _many(values: tuple[float, ...]) -> str:
-    if len(values) <= CHANNELS:
+    if len(values) <= MAX_SCALES:
         return ", ".join(f"{v:.9g}" for v in values)
     return f"{len(values)} values, {min(values):.9g} to {max(values):.9g}"
 
@@ -119,5 +119,5 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    rest = f" and {len(names) - LIST} more" if len(names) > LIST else ""
-    return ", ".join(names[:LIST]) + rest if names else "nothing"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more if names else "nothing"

@@ -1,4 +1,4 @@
-"""Draws a piece of the graph as text: inputs above, the diverging tensor in the middle, its readers below."""
+"""Draws the neighbourhood of a diverging tensor as text: inputs above it, its readers below."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from qverify.report.triage_document import Neighbour, Neighbourhood
 
 MARKS = {"agree": "=", "differ": "~", "fails forced": "X", "given": "=", "not known": "?"}
 LEGEND = "= agrees   ~ differs   X fails when forced   ? not known"
-SHOWN = 6
+MAX_SHOWN = 6  # neighbours on each side
 
 
 def draw(around: Neighbourhood) -> str:
-    """Returns the lines: MARK NAME (OP) WHY for each tensor, joined by a stem."""
-    above, below = around.above[:SHOWN], around.below[:SHOWN]
-    lines = [f"  {'┌' if i == 0 else '├'}─ {_mark_name(n)}" for i, n in enumerate(above)]
-    unshown = len(around.above) - SHOWN
-    lines += [f"  ├─ and {count(unshown, 'more input')}"] if unshown > 0 else []
+    """Returns a line with MARK NAME (OP) WHY for each tensor, connected by lines."""
+    above, below = around.above[:MAX_SHOWN], around.below[:MAX_SHOWN]
+    lines = [f"  {'┌' if number == 0 else '├'}─ {_mark_name(n)}" for number, n in enumerate(above)]
+    unshown_inputs = len(around.above) - MAX_SHOWN
+    lines += [f"  ├─ and {count(unshown_inputs, 'more input')}"] if unshown_inputs > 0 else []
     lines += ["  │"] if above else []
     lines.append(f"[{MARKS[around.at.mark]}] {_describe(around.at)}")
     lines += ["  │"] if below else []
-    rest = len(around.below) - len(below)
-    for i, neighbour in enumerate(below):
-        lines.append(f"  {'└' if i == len(below) - 1 and not rest else '├'}─ {_mark_name(neighbour)}")
-    lines += [f"  └─ and {count(rest, 'more reader')}"] if rest else []
+    unshown_readers = len(around.below) - len(below)
+    for number, neighbour in enumerate(below):
+        lines.append(f"  {'└' if number == len(below) - 1 and not unshown_readers else '├'}─ {_mark_name(neighbour)}")
+    lines += [f"  └─ and {count(unshown_readers, 'more reader')}"] if unshown_readers else []
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""A report as a notebook shows it: the verdict and the blame in words, and the tensors that differ most."""
+"""Renders a report for a notebook: the verdict and the blame in words, and the tensors that differ most."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from qverify.renderers.blamed import blame_line
 from qverify.renderers.overall_lines import overall_lines
 from qverify.report.document import Report, TensorRow
 
-SHOWN = 10  # tensors
+MAX_ROWS = 10  # tensors
 COLUMNS = ("pair", "tensor", "op", "verdict", "differ", "largest difference")
 
 
 def render(report: Report) -> str:
-    """Returns the report as HTML without a style or a script, for the output of a cell."""
+    """Returns the report as HTML without styles and scripts, for the output of a cell."""
     report = visible(report)
-    said = [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
-    parts = [f"<p><b>qverify: {report.verdict}</b></p>", *(f"<p>{escape(text)}</p>" for text in said)]
+    lines = [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
+    parts = [f"<p><b>qverify: {report.verdict}</b></p>", *(f"<p>{escape(text)}</p>" for text in lines)]
     parts += dict.fromkeys(f"<p>{escape(blame_line(blame))}</p>" for blame in report.blamed)
     return f"<div>{''.join(parts)}{_table(report)}</div>"
 
 
 def preformatted(verdict: str, text: str) -> str:
-    """Returns lines as HTML, below a verdict."""
+    """Returns preformatted lines as HTML, below a verdict."""
     return f"<div><p><b>qverify: {escape(verdict)}</b></p><pre>{escape(text)}</pre></div>"
 
 
 def _table(report: Report) -> str:
-    apart = [(f"{p.a} ~ {p.b}", row) for p in report.pairs for row in p.tensors if not row.bit_equal]
-    if not apart:
+    differing = [(f"{p.a} ~ {p.b}", row) for p in report.pairs for row in p.tensors if not row.bit_equal]
+    if not differing:
         return ""
-    apart.sort(key=lambda pair: (pair[1].verdict == "PASSED", -_largest(pair[1])))
+    differing.sort(key=lambda pair: (pair[1].verdict == "PASSED", -_largest(pair[1])))
     head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-    body = "".join(_row(pair, row) for pair, row in apart[:SHOWN])
-    more = f"<p>{len(apart) - SHOWN} more differ</p>" if len(apart) > SHOWN else ""
+    body = "".join(_row(pair, row) for pair, row in differing[:MAX_ROWS])
+    more = f"<p>{len(differing) - MAX_ROWS} more differ</p>" if len(differing) > MAX_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 

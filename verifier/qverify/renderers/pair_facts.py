@@ -1,5 +1,4 @@
-"""Renders what a report knows of its pairs, as lines: facts that are equal for several pairs, outputs or tensors are one
-line."""
+"""Renders the facts of pairs as lines. A fact that applies to several pairs, outputs or tensors is one line."""
 
 from __future__ import annotations
 
@@ -7,17 +6,17 @@ from collections.abc import Callable, Iterable
 
 from qverify.plural import count
 from qverify.renderers import verdict_lines
-from qverify.renderers.blamed import also
+from qverify.renderers.blamed import list_others
 from qverify.renderers.tensor_table import name_pair
 from qverify.report import weakenings
 from qverify.report.document import Pair
 from qverify.report.side_names import within
 
-SHOWN = 10  # names of a long list
+MAX_SHOWN = 10  # names of a long list
 
 
 def describe(pairs: list[Pair], verbose: bool) -> list[str]:
-    """Returns a line for each fact, each naming the pairs that it is true of."""
+    """Returns a line for each fact, which names the pairs that it applies to."""
     facts: list[Callable[[Pair], Iterable[str]]] = [_describe_coverage, _list_missing, _describe_first]
     facts += [_list_not_judged, _list_notes, _describe_cause]
     if verbose:
@@ -26,17 +25,17 @@ def describe(pairs: list[Pair], verbose: bool) -> list[str]:
 
 
 def _join_equal(pairs: list[Pair], fact: Callable[[Pair], Iterable[str]]) -> list[str]:
-    who = dict[str, list[str]]()
+    pairs_by_text = dict[str, list[str]]()
     for pair in pairs:
         for text in fact(pair):
-            who.setdefault(text, []).append(name_pair(pair))
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in who.items()]
+            pairs_by_text.setdefault(text, []).append(name_pair(pair))
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in pairs_by_text.items()]
 
 
 def _describe_coverage(pair: Pair) -> Iterable[str]:
     ledger = pair.coverage
     if pair.cause == "does_not_run" and not ledger.compared:
-        yield f"nothing compared: {verdict_lines.which_side(pair)}"  # the verdict line has the reason
+        yield f"nothing compared: {verdict_lines.shorten_reason(pair)}"  # the verdict line has the reason
         return
     digests = f" ({ledger.by_digest} of them by digest)" if ledger.by_digest else ""
     not_offered = f", {len(ledger.not_offered)} not offered" if ledger.not_offered else ""
@@ -49,23 +48,23 @@ def _describe_coverage(pair: Pair) -> Iterable[str]:
 
 def _list_missing(pair: Pair) -> Iterable[str]:
     groups = dict[tuple[str, str], list[str]]()
-    for one in pair.coverage.missing:
-        groups.setdefault((one.side, one.why), []).append(one.tensor)
+    for missing in pair.coverage.missing:
+        groups.setdefault((missing.side, missing.why), []).append(missing.tensor)
     reasons = list(groups.items())
-    for (side, why), names in reasons[:SHOWN]:
+    for (side, why), names in reasons[:MAX_SHOWN]:
         yield f"missing: {_list_names(names)} {within(side)}: {why}"
-    if rest := sum(len(names) for _, names in reasons[SHOWN:]):
-        yield f"missing: {rest} more"
+    if unlisted := sum(len(names) for _, names in reasons[MAX_SHOWN:]):
+        yield f"missing: {unlisted} more"
 
 
 def _list_names(names: list[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_SHOWN
+    return ", ".join(names[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _describe_first(pair: Pair) -> Iterable[str]:
     if (first := pair.first_divergence) is not None:
-        yield f"first divergence: {first.tensor} ({first.op}){also(first.also)}"
+        yield f"first divergence: {first.tensor} ({first.op}){list_others(first.also)}"
 
 
 def _describe_digits(pair: Pair) -> Iterable[str]:
@@ -75,8 +74,8 @@ def _describe_digits(pair: Pair) -> Iterable[str]:
 
 
 def _list_not_judged(pair: Pair) -> Iterable[str]:
-    for one in pair.not_judged[:SHOWN]:
-        yield weakenings.describe_not_judged([one])
+    for tensor in pair.not_judged[:MAX_SHOWN]:
+        yield weakenings.describe_not_judged([tensor])
 
 
 def _list_notes(pair: Pair) -> Iterable[str]:
@@ -89,13 +88,15 @@ def _describe_cause(pair: Pair) -> Iterable[str]:
 
 
 def _list_agreements(pairs: list[Pair]) -> list[str]:
-    """Returns the lines on the largest values of the outputs; what is the same for every output of every pair is one."""
+    """Returns lines on the agreement of the largest values; outputs and pairs with equal agreement share a line."""
     groups = dict[str, list[tuple[str, str]]]()
     for pair in pairs:
-        for one in pair.agreement:
-            if one.arg_max is not None:
-                groups.setdefault(_describe_agreement(one.arg_max, one.top5), []).append((one.output, name_pair(pair)))
-    return [f"{_name_outputs(who, groups)}: {text}" for text, who in groups.items()]
+        for agreement in pair.agreement:
+            if agreement.arg_max is not None:
+                groups.setdefault(_describe_agreement(agreement.arg_max, agreement.top5), []).append(
+                    (agreement.output, name_pair(pair))
+                )
+    return [f"{_name_outputs(places, groups)}: {text}" for text, places in groups.items()]
 
 
 def _describe_agreement(arg_max: float, top5: float | None) -> str:
@@ -103,17 +104,17 @@ def _describe_agreement(arg_max: float, top5: float | None) -> str:
     return text if top5 is None else f"{text}, top-5 in {top5:.0%}"
 
 
-def _name_outputs(who: list[tuple[str, str]], groups: dict[str, list[tuple[str, str]]]) -> str:
-    outputs, pairs = list(dict.fromkeys(o for o, _ in who)), list(dict.fromkeys(p for _, p in who))
-    every = len(groups) == 1 and len(who) == len(outputs) * len(pairs)
-    if every:
+def _name_outputs(places: list[tuple[str, str]], groups: dict[str, list[tuple[str, str]]]) -> str:
+    outputs, pairs = list(dict.fromkeys(o for o, _ in places)), list(dict.fromkeys(p for _, p in places))
+    is_everywhere = len(groups) == 1 and len(places) == len(outputs) * len(pairs)
+    if is_everywhere:
         return outputs[0] if len(outputs) == 1 else f"all {len(outputs)} outputs"
-    by_output = {o: [p for name, p in who if name == o] for o in outputs}
+    by_output = {o: [p for name, p in places if name == o] for o in outputs}
     return _list_names([f"{o} ({', '.join(names)})" for o, names in by_output.items()])
 
 
 def describe_equality(pair: Pair) -> str:
-    """Returns whether the bytes are the same, as far as they were compared."""
+    """Returns in words whether the compared bytes are equal."""
     if not pair.bit_equal:
         return "not bit-equal"
     return "bit-equal, as far as compared" if pair.coverage.missing else "bit-equal"

@@ -1,4 +1,4 @@
-"""Renders the times of a model's nodes on a board, for people."""
+"""Renders the times of a model's nodes on a board as a table."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from qverify.printable import visible
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.perf import Perf
 
-BAR = 20  # characters of the whole
+BAR_LENGTH = 20  # characters of a bar of 100 %
 
 
-def render(perf: Perf, top: int | None, view: View) -> str:
-    """Returns a table of the nodes in running order, or of the `top` slowest, slowest first, and the totals."""
+def render(perf: Perf, top: int | None, view: TextView) -> str:
+    """Returns a table of all nodes in running order, or of the `top` slowest nodes, and the totals."""
     perf = visible(perf)
     whole = sum(n.median_s for n in perf.nodes) or 1.0
     shown = list(perf.nodes)
@@ -30,7 +30,7 @@ def render(perf: Perf, top: int | None, view: View) -> str:
         Column("lowest", [describe_seconds(min(n.seconds)) for n in shown], right=True, rank=4),
         Column("highest", [describe_seconds(max(n.seconds)) for n in shown], right=True, rank=3),
         Column("share", [f"{s:.1%}" for s in shares], right=True),
-        Column("", ["#" * round(BAR * s) for s in shares], rank=1),
+        Column("", ["#" * round(BAR_LENGTH * s) for s in shares], rank=1),
     ]
     return "\n".join([render_table(columns, view), "", *map(view.wrap, _totals(perf, len(shown)))])
 

@@ -1,4 +1,4 @@
-"""Renders the plan as a table for people."""
+"""Renders the plan of `qverify plan` as a table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 
 
-def render(rows: Sequence[Any], view: View) -> str:
-    """Returns the table, and what was assumed of each link. rows: from session/plan.py."""
+def render(rows: Sequence[Any], view: TextView) -> str:
+    """Returns the table, and the assumptions on each link. rows: from session/plan.py."""
     columns = [
         Column("link", [r.link for r in rows], name=True),
         Column("first run", [_format(r.first_bytes, r.first_s) for r in rows], right=True),

@@ -1,4 +1,4 @@
-"""Writes a report's text where it was asked for."""
+"""Writes a report's text to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from qverify.files import write_text
 
 
 def write_report(text: str, path: str) -> None:
-    """Writes the whole file or none of it; "-" is standard output. UsageError where it cannot be written."""
+    """Writes the file completely or not at all. The path "-" is standard output. Raises UsageError if it cannot be
+    written."""
     if path == "-":
         sys.stdout.write(text)
     else:

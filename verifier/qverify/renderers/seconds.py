@@ -1,10 +1,10 @@
-"""Describes a time in the unit that suits it."""
+"""Formats a time in a suitable unit."""
 
 from __future__ import annotations
 
 
 def describe_seconds(seconds: float) -> str:
-    """Returns a time in s, ms or us; 0 is below the microsecond that a board counts in."""
+    """Returns a time in s, ms or us. A time of 0 is shown as less than one microsecond, the resolution of boards."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     if seconds >= 1e-3:

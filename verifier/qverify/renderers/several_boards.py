@@ -1,36 +1,38 @@
-"""Renders several boards of one run: one verdict line for every two sides over all boards, with the reservations of
-each."""
+"""Renders the result of a run on several boards: one verdict line for every two sides over all boards, with the
+reservations of each."""
 
 from __future__ import annotations
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers.verdict_lines import common_weakenings, line_over
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
 
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(report: Report, boards: int, view: View = PLAIN) -> str:
-    """Returns the last lines of a run on `boards` boards, under a heading, printed after each board's own."""
-    lines = [view.paint(said, verdict) for verdict, said in verdicts_over_boards(visible(report), boards)]
+def render(report: Report, boards: int, view: TextView = PLAIN) -> str:
+    """Returns the last lines of a run on `boards` boards, below a heading. They follow the lines of the single
+    boards."""
+    lines = [view.paint(text, verdict) for verdict, text in verdicts_over_boards(visible(report), boards)]
     return "\n".join([view.paint("== all boards ==", "heading"), *lines])
 
 
 def verdicts_over_boards(report: Report, boards: int) -> list[tuple[Verdict, str]]:
-    """Returns for every two sides the verdict over all boards and its line. report: with every text printable."""
+    """Returns the verdict over all boards and its line, for every two sides. report: all its texts must be
+    printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
     weakenings = common_weakenings(report)
     left_out = describe_left_out(report.frames)
-    least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
+    best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return [
         (
-            worst([least, *(p.verdict for p in pairs)]),
-            line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least),
+            worst([best_verdict, *(p.verdict for p in pairs)]),
+            verdict_line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, best_verdict),
         )
         for pairs in by_sides.values()
     ]

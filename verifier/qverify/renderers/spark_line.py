@@ -1,19 +1,20 @@
-"""Draws how many decimals match along the network as one line of block characters."""
+"""Draws the number of matching decimals along the network as one line of block characters."""
 
 from __future__ import annotations
 
 from qverify.renderers.tensor_table import name_pair
-from qverify.renderers.view import View, cells
+from qverify.renderers.text_view import TextView, cells
 from qverify.report.document import Pair, Report, TensorRow
 
-BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # of few to many decimals; the last is for equal values
+BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # from few to many decimals; the last one: equal
 UNKNOWN = "?"
-FEWEST = 8  # characters, before the legend goes
+MIN_LENGTH = 8  # characters; the legend is dropped if it leaves less room
 
 
-def draw(report: Report, view: View) -> str:
-    """Returns the line, "" where no pair differs. Of several pairs, one that does not pass, then the last one: simulator
-    against board. Where there are more tensors than room, a character stands for several and shows the fewest decimals."""
+def draw(report: Report, view: TextView) -> str:
+    """Returns the line, or "" if no pair differs. It shows the last pair that does not pass, or else the last pair,
+    which is simulator against board. If there is no room for all tensors, each character stands for several ones and
+    shows the fewest decimals."""
     differing = [pair for pair in report.pairs if any(_value(row) is not None for row in pair.tensors)]
     if not differing:
         return ""
@@ -22,7 +23,7 @@ def draw(report: Report, view: View) -> str:
     most = max(int(report.decimals.get("digits", 0)), 1)
     before = f"matching digits, {name_pair(pair)}: "
     after = f"  {marks[-1]} equal {marks[-2]} {most}+ {marks[0]} 0"
-    if view.columns - cells(before) - cells(after) < FEWEST:
+    if view.columns - cells(before) - cells(after) < MIN_LENGTH:
         before, after = before.removeprefix("matching "), ""
     room = max(view.columns - cells(before) - cells(after), 1)
     return f"{before}{_line(pair, room, most, marks)}{after}"
@@ -32,13 +33,13 @@ def _line(pair: Pair, room: int, most: int, marks: str) -> str:
     levels = [_level(row, most) for row in pair.tensors]
     size = -(-len(levels) // room)
     return "".join(
-        UNKNOWN if None in part else marks[min(one for one in part if one is not None)]
-        for part in (levels[at : at + size] for at in range(0, len(levels), size))
+        UNKNOWN if None in part else marks[min(level for level in part if level is not None)]
+        for part in (levels[start : start + size] for start in range(0, len(levels), size))
     )
 
 
 def _value(row: TensorRow) -> int | str | None:
-    """Returns the matching decimals, None for equal values, "" where they are not known."""
+    """Returns the number of matching decimals, None for equal values, or "" if it is not known."""
     if "matching_digits" not in row.metrics:
         return None if row.bit_equal else ""
     digits = row.metrics["matching_digits"]
@@ -46,7 +47,7 @@ def _value(row: TensorRow) -> int | str | None:
 
 
 def _level(row: TensorRow, most: int) -> int | None:
-    """Returns the index of the mark, None where it is not known."""
+    """Returns the index of the character, or None if the number of decimals is not known."""
     digits = _value(row)
     if isinstance(digits, str):
         return None

@@ -1,4 +1,4 @@
-"""What a report says besides its tensors, as lines: every format that is made of something else than JSON shows them all."""
+"""Returns the contents of a report except its tensors as lines. All formats other than JSON show them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from qverify.report.document import Report
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Returns heading, verdict lines, blame, sides that did not run, missing tensors, frames, task numbers, notes."""
+    """Returns lines with heading, verdicts, blame, sides that did not run, missing tensors, frames, task numbers and
+    notes."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
     lines += [f"board {board}" for board in report.boards]
-    lines += [said for _, said in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
+    lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     lines += dict.fromkeys(f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:

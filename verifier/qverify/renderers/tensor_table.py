@@ -1,5 +1,5 @@
-"""Renders the tensors of a report as a table: one row a tensor, one column a pair; of a pass the outputs, otherwise the
-rows around the first culprit."""
+"""Renders the tensors of a report as a table with one row per tensor and one column per pair. It shows the outputs and,
+if a pair does not pass, the rows around the first culprit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from qverify.plural import count
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Forced, Pair, Report, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
@@ -18,7 +18,8 @@ LEGEND = {
     "~": "~ other bytes, which the gate allows (elements that differ)",
     "-": "- not compared, or outside the scope",
 }
-AROUND, SHOWN = 3, 10  # rows on each side of the culprit; outputs of many
+ROWS_AROUND_CULPRIT = 3  # on each side
+MAX_OUTPUTS = 10
 RANK = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 Rows = dict[str, list[TensorRow | None]]
 
@@ -28,37 +29,38 @@ def name_pair(pair: Pair) -> str:
     return f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
 
 
-def render(report: Report, finals: list[str], view: View) -> str:
-    """Returns the table, and below it what is the same in all rows and what its marks mean; "" where there is no row.
-    finals: names of the final outputs, for those that no pair compared."""
+def render(report: Report, finals: list[str], view: TextView) -> str:
+    """Returns the table, and below it the columns that are equal in all rows and the meaning of its marks; "" if there
+    is no row. finals: names of the final outputs, which are shown even if no pair compared them."""
     rows = _list_rows(report.pairs, finals)
     if not rows:
         return ""
-    outputs = [n for n, known in rows.items() if n in finals or any(r is not None and r.final for r in known)]
+    outputs = [n for n, row in rows.items() if n in finals or any(r is not None and r.final for r in row)]
     if view.top is not None and not view.every:
         names, between = _sort_by_difference(rows)[: view.top], dict[int, str]()
-        if left := len(rows) - len(names):
-            between[len(names)] = f"{count(left, 'more tensor', 'differs', 'differ')} less or not at all"
+        if not_shown := len(rows) - len(names):
+            between[len(names)] = f"{count(not_shown, 'more tensor', 'differs', 'differ')} less or not at all"
     else:
         names = list(rows) if view.every else _choose(report, rows, outputs)
         between = _count_left_out(rows, names)
     columns = _make_columns(report.pairs, rows, names)
     if view.detail == "verbose":
         columns.append(_make_times(report, names))
-    lines, same = draw(columns, view, between)
+    lines, equal_text = draw(columns, view, between)
     marks = {_mark(r)[0] for n in names for r in rows[n]}
     legend = "   ".join(text for mark, text in LEGEND.items() if mark in marks)
     return "\n".join(
         [
             *(_colour(line, view) for line in lines),
-            *([view.wrap(f"in every row: {same}")] if same else []),
+            *([view.wrap(f"in every row: {equal_text}")] if equal_text else []),
             *([view.wrap(legend)] if legend else []),
         ]
     )
 
 
 def _list_rows(pairs: list[Pair], finals: list[str]) -> Rows:
-    """Returns the row of each pair by tensor, in running order, which the pair with the most rows has."""
+    """Returns, by tensor, the row of each pair (None if it has none). Tensors are in the order of the pair with the
+    most rows."""
     by_name = [{r.name: r for r in pair.tensors} for pair in pairs]
     longest = sorted(by_name, key=len, reverse=True)
     names = dict.fromkeys([*(name for rows in longest for name in rows), *finals])
@@ -66,23 +68,27 @@ def _list_rows(pairs: list[Pair], finals: list[str]) -> Rows:
 
 
 def _choose(report: Report, rows: Rows, outputs: list[str]) -> list[str]:
-    """Returns the outputs (of many, those that differ most), and what is around the first culprit."""
-    names, wanted = list(rows), set(outputs)
-    if len(outputs) > SHOWN:
-        wanted = set(_sort_by_difference({n: rows[n] for n in outputs})[:SHOWN])
+    """Returns the outputs (of many, those that differ most), and the tensors around the first culprit."""
+    names, chosen = list(rows), set(outputs)
+    if len(outputs) > MAX_OUTPUTS:
+        chosen = set(_sort_by_difference({n: rows[n] for n in outputs})[:MAX_OUTPUTS])
     culprit = _find_culprit(report, rows)
     if culprit is not None:
         at = names.index(culprit)
-        wanted |= set(names[max(at - AROUND, 0) : at + AROUND + 1])
-    wanted = wanted or set(_sort_by_difference(rows)[:SHOWN])
-    return [name for name in names if name in wanted]
+        chosen |= set(names[max(at - ROWS_AROUND_CULPRIT, 0) : at + ROWS_AROUND_CULPRIT + 1])
+    chosen = chosen or set(_sort_by_difference(rows)[:MAX_OUTPUTS])
+    return [name for name in names if name in chosen]
 
 
 def _find_culprit(report: Report, rows: Rows) -> str | None:
-    """Returns the first tensor that does not pass or fails when forced; None where there is none."""
+    """Returns the first tensor that does not pass, or fails when forced; None if there is none."""
     first = {p.first_divergence.tensor for p in report.pairs if p.verdict != "PASSED" and p.first_divergence}
-    bad = (n for n, known in rows.items() if n in first or any(r is not None and _is_bad(r) for r in known))
-    return next(bad, None)
+    culprits = (
+        n
+        for n, rows_of_tensor in rows.items()
+        if n in first or any(r is not None and _is_bad(r) for r in rows_of_tensor)
+    )
+    return next(culprits, None)
 
 
 def _is_bad(row: TensorRow) -> bool:
@@ -93,11 +99,11 @@ def _sort_by_difference(rows: Rows) -> list[str]:
     """Returns the names, the tensor that differs most first."""
 
     def rank(name: str) -> tuple[float, ...]:
-        known = [r for r in rows[name] if r is not None]
-        if not known:  # not compared: worse than anything that passes
+        compared = [r for r in rows[name] if r is not None]
+        if not compared:  # not compared: worse than anything that passes
             return (RANK["INCONCLUSIVE"],)
-        worst = min(RANK[r.verdict] for r in known)
-        return worst, -max(_read_number(r, "max_lsb") for r in known), -max(_read_share(r) for r in known)
+        worst = min(RANK[r.verdict] for r in compared)
+        return worst, -max(_read_number(r, "max_lsb") for r in compared), -max(_read_share(r) for r in compared)
 
     return sorted(rows, key=rank)
 
@@ -112,55 +118,62 @@ def _read_share(row: TensorRow) -> float:
 
 
 def _count_left_out(rows: Rows, names: list[str]) -> dict[int, str]:
-    """Returns a line for each run of tensors that have no row, by the position in `names` that it stands above."""
-    left, at = dict[int, Counter[str]](), 0
-    for name, known in rows.items():
-        if at < len(names) and name == names[at]:
-            at += 1
+    """Returns a line for each sequence of tensors without a row, by the index in `names` of the row that it
+    precedes."""
+    states_by_index, index = dict[int, Counter[str]](), 0
+    for name, rows_of_tensor in rows.items():
+        if index < len(names) and name == names[index]:
+            index += 1
         else:
-            left.setdefault(at, Counter())[_sum_up(known)] += 1
-    return {at: _describe_left_out(states) for at, states in left.items()}
+            states_by_index.setdefault(index, Counter())[_sum_up(rows_of_tensor)] += 1
+    return {index: _describe_left_out(states) for index, states in states_by_index.items()}
 
 
 def _describe_left_out(states: Counter[str]) -> str:
     if len(states) == 1:
         return f"{count(states.total(), 'tensor')}, {'all ' if states.total() > 1 else ''}{next(iter(states))}"
     order = [*RANK, *(s for s in states if s not in RANK)]
-    said = ", ".join(f"{states[s]} {s}" for s in order if s in states)
-    return f"{count(states.total(), 'tensor')}: {said}"
+    counts = ", ".join(f"{states[s]} {s}" for s in order if s in states)
+    return f"{count(states.total(), 'tensor')}: {counts}"
 
 
-def _sum_up(known: Sequence[TensorRow | None]) -> str:
-    held = [r for r in known if r is not None]
-    worst = min((r.verdict for r in held), key=RANK.__getitem__, default="not compared")
+def _sum_up(rows: Sequence[TensorRow | None]) -> str:
+    compared = [r for r in rows if r is not None]
+    worst = min((r.verdict for r in compared), key=RANK.__getitem__, default="not compared")
     if worst != "PASSED":
         return worst
-    if not all(r.bit_equal for r in held):
+    if not all(r.bit_equal for r in compared):
         return "within the gate"
-    return "equal" if len(held) == len(known) else "equal where compared"
+    return "equal" if len(compared) == len(rows) else "equal where compared"
 
 
 def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
     chosen = [rows[n] for n in names]
-    known = [[r for r in row if r is not None] for row in chosen]
-    forced = [_describe_forced([r.forced for r in row if r.forced]) for row in known]
+    compared = [[r for r in row if r is not None] for row in chosen]
+    forced = [_describe_forced([r.forced for r in row if r.forced]) for row in compared]
     return [
         Column("tensor", names, name=True),
-        Column("op", [row[0].op if row else "" for row in known], rank=2),
-        Column("dtype", [row[0].dtype if row else "" for row in known], rank=6),
-        Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in known], rank=5),
+        Column("op", [row[0].op if row else "" for row in compared], rank=2),
+        Column("dtype", [row[0].dtype if row else "" for row in compared], rank=6),
+        Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in compared], rank=5),
         *[Column(name_pair(p), [_mark(row[at]) for row in chosen]) for at, p in enumerate(pairs)],
-        Column("max LSB", steps := [_largest(row, "max_lsb") for row in known], ["LSB", *steps], right=True, rank=1),
-        Column("max |a-b|", apart := [_largest(row, "max_abs") for row in known], ["|a-b|", *apart], True, rank=3),
-        Column("cosine", [_describe_cosine(row) for row in known], rank=4),
+        Column("max LSB", lsbs := [_largest(row, "max_lsb") for row in compared], ["LSB", *lsbs], right=True, rank=1),
+        Column(
+            "max |a-b|",
+            distances := [_largest(row, "max_abs") for row in compared],
+            ["|a-b|", *distances],
+            True,
+            rank=3,
+        ),
+        Column("cosine", [_describe_cosine(row) for row in compared], rank=4),
         Column("forced", forced, ["forced", *(text.partition(" ")[0] for text in forced)]),
     ]
 
 
 def node_seconds(report: Report) -> dict[str, float]:
-    """Returns what each node took on the board in the run, by name; empty where no board told, or several did."""
-    told = [side["node_seconds"] for side in report.sides if side.get("node_seconds")]
-    return told[0] if len(told) == 1 else {}
+    """Returns the seconds that each node took on the board, by name; {} if no board reports times, or several do."""
+    reported = [side["node_seconds"] for side in report.sides if side.get("node_seconds")]
+    return reported[0] if len(reported) == 1 else {}
 
 
 def _make_times(report: Report, names: list[str]) -> Column:
@@ -179,29 +192,29 @@ def _describe_cosine(row: list[TensorRow]) -> str:
         return ""
     if all(r.bit_equal for r in row):
         return "1"
-    return said if (said := f"{min(cosines):.6f}") != "1.000000" else "almost 1"
+    return text if (text := f"{min(cosines):.6f}") != "1.000000" else "almost 1"
 
 
 def _mark(row: TensorRow | None) -> str:
-    """Returns `=` for the same bytes, `~` for others that pass, the verdict otherwise, and how many elements differ."""
+    """Returns `=` for equal bytes, `~` for other bytes that pass, or else the verdict, and how many elements differ."""
     if row is None:
         return "-"
     if row.bit_equal and row.verdict == "PASSED":
         return "="
     differing = row.metrics.get("mismatched")
-    said = "~" if row.verdict == "PASSED" else row.verdict
-    return f"{said} {differing}/{row.elements}" if differing else said
+    mark = "~" if row.verdict == "PASSED" else row.verdict
+    return f"{mark} {differing}/{row.elements}" if differing else mark
 
 
 def _describe_forced(verdicts: list[Forced]) -> str:
     if not verdicts:
         return ""
-    bad = [f for f in verdicts if f.verdict == "FAILED"]
-    if bad:
-        return f"FAILED {SHORT.get(bad[0].by, bad[0].by)} on {SHORT.get(bad[0].on, bad[0].on)}'s inputs"
+    failed = [f for f in verdicts if f.verdict == "FAILED"]
+    if failed:
+        return f"FAILED {SHORT.get(failed[0].by, failed[0].by)} on {SHORT.get(failed[0].on, failed[0].on)}'s inputs"
     return "ok" if all(f.verdict == "PASSED" for f in verdicts) else "not possible"
 
 
-def _colour(line: str, view: View) -> str:
+def _colour(line: str, view: TextView) -> str:
     kind = next((k for k in ("FAILED", "INCONCLUSIVE") if k in line), "")
     return view.paint(line, kind)

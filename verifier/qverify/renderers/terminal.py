@@ -1,5 +1,4 @@
-"""Renders the report for people at a terminal: what it is of, a table of tensors, the facts behind it, blame, then the
-verdict lines."""
+"""Renders the report for a terminal: heading, table of tensors, facts, blame, and the verdict lines."""
 
 from __future__ import annotations
 
@@ -20,21 +19,23 @@ from qverify.renderers import (
 )
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
 
-SHOWN, SLOWEST = 10, 3  # entries of a long list; nodes that -v names
+MAX_SHOWN = 10  # entries of a long list
+MAX_SLOWEST = 3  # nodes that -v names
 DIFFERS = "differs"
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
-    """Returns the whole text. finals: names of the final outputs, which the table shows though nothing compared them."""
+def render(report: Report, finals: list[str], view: TextView = PLAIN) -> str:
+    """Returns the whole text. finals: names of the final outputs, which the table shows even if they were not
+    compared."""
     draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
     if view.detail == "quiet":
         return verdict_lines.render(report, view)
     parts = [heading.render(report, view), tensor_table.render(report, finals, view)]
-    if view.wrapped:  # for the eyes; a pipe has nothing to search in it
+    if view.wrapped:  # a drawing; useless in a pipe
         parts.append(spark_line.draw(report, view))
     lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
@@ -46,13 +47,13 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
         parts.append(blamed_tensor.render(report, view))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
-        parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))
+        parts.append("\n".join(view.paint(text, "heading" if text.startswith("blame: ") else "") for text in blamed))
     parts.append(vendor_lines.render(report))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 
 
 def _describe_context(report: Report) -> list[str]:
-    """Returns the lines on default onnxruntime, nodes without an integer reference, inputs, repeated runs."""
+    """Returns lines on default onnxruntime, nodes without an integer reference, inputs, and repeated runs."""
     lines = _describe_plain(report)
     lacking = report.no_integer_reference
     for why in dict.fromkeys(n["why"] for n in lacking):
@@ -68,38 +69,44 @@ def _describe_context(report: Report) -> list[str]:
 
 
 def _describe_plain(report: Report) -> list[str]:
-    """Returns a line for the outputs of which default onnxruntime says the same; those that differ are one line."""
-    states, apart = dict[str, list[str]](), dict[str, float]()
+    """Returns lines on the outputs of default onnxruntime; outputs with the same result share a line."""
+    names_by_state, distances = dict[str, list[str]](), dict[str, float]()
     for item in report.plain_onnxruntime.get("outputs", []):
         state = "equal" if item["equal"] else DIFFERS
-        states.setdefault(f"not computed: {item['why']}" if item.get("why") else state, []).append(item["name"])
-        apart |= {} if item["max_abs"] is None else {item["name"]: float(item["max_abs"])}
-    said = {
-        state: _describe_apart(names, apart, report) if state == DIFFERS else state for state, names in states.items()
+        names_by_state.setdefault(f"not computed: {item['why']}" if item.get("why") else state, []).append(item["name"])
+        distances |= {} if item["max_abs"] is None else {item["name"]: float(item["max_abs"])}
+    results = {
+        state: _describe_apart(names, distances, report) if state == DIFFERS else state
+        for state, names in names_by_state.items()
     }
-    return [f"original ONNX on default onnxruntime, {_list_names(names)}: {said[s]}" for s, names in states.items()]
+    return [
+        f"original ONNX on default onnxruntime, {_list_names(names)}: {results[s]}"
+        for s, names in names_by_state.items()
+    ]
 
 
-def _describe_apart(names: list[str], apart: dict[str, float], report: Report) -> str:
-    """Returns how far outputs differ, and of several which the most. apart: the largest |a-b| by name, where it is known."""
-    farthest = max((n for n in names if n in apart), key=lambda n: apart[n], default="")
+def _describe_apart(names: list[str], distances: dict[str, float], report: Report) -> str:
+    """Returns how much outputs differ, and which of several differs most. distances: the largest |a-b| by name, if
+    known."""
+    farthest = max((n for n in names if n in distances), key=lambda n: distances[n], default="")
     text = DIFFERS if len(names) == 1 else "differ"
     if farthest:
-        text += f" by up to {apart[farthest]:.6g}{f' ({farthest})' if len(names) > 1 else ''}"
+        text += f" by up to {distances[farthest]:.6g}{f' ({farthest})' if len(names) > 1 else ''}"
     saturating = "; its products of uint8 by int8 saturate on this processor, the reference's do not"
     return text + saturating if report.canary.get("exact_products") else text
 
 
 def describe_repeat(report: Report) -> list[str]:
-    """Returns the line on --repeat where every run gave the same bytes; otherwise the verdict lines tell."""
-    found = report.repeat
-    if not found or found["unstable"] or found["why"]:
+    """Returns the line on --repeat if all runs gave the same bytes; otherwise the verdict lines state it."""
+    repeat = report.repeat
+    if not repeat or repeat["unstable"] or repeat["why"]:
         return []
-    return [f"{count(found['runs'], 'run')} of the board, the same bytes"]
+    return [f"{count(repeat['runs'], 'run')} of the board, the same bytes"]
 
 
 def _describe_run(report: Report) -> list[str]:
-    """Returns the lines of -v: the decimals, every side's engine and time, the link's traffic."""
+    """Returns the lines of -v: the decimals, engine and time of every side, times of nodes, and the traffic on the
+    link."""
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
     lines += [_describe_side(side) for side in report.sides]
     lines += [f"model {row['path']}: {row['kind']}, sha256 {row['sha256'][:16]}" for row in report.models]
@@ -111,7 +118,7 @@ def _describe_run(report: Report) -> list[str]:
 
 
 def _describe_times(seconds: dict[str, float]) -> str:
-    slowest = sorted(seconds, key=lambda name: -seconds[name])[:SLOWEST]
+    slowest = sorted(seconds, key=lambda name: -seconds[name])[:MAX_SLOWEST]
     named = ", ".join(f"{name} {describe_seconds(seconds[name])}" for name in slowest)
     whole = f"{count(len(seconds), 'node')} on the board {describe_seconds(sum(seconds.values()))}"
     return f"time of this one run (qverify perf repeats it): {whole}; slowest {named}"
@@ -120,9 +127,11 @@ def _describe_times(seconds: dict[str, float]) -> str:
 def _describe_side(side: dict[str, Any]) -> str:
     engine = f"{side['engine']} {side['version']}".strip()
     measured = side["settings"].get("measured_s")
-    own = f" ({describe_seconds(measured)} by its own timing line)" if isinstance(measured, float) else ""
-    return f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}{own}, {side['state']}"
+    timing_line = f" ({describe_seconds(measured)} by its own timing line)" if isinstance(measured, float) else ""
+    return (
+        f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}{timing_line}, {side['state']}"
+    )
 
 
 def _list_names(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_SHOWN]) + (" ..." if len(names) > MAX_SHOWN else "")

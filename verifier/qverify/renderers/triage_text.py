@@ -1,5 +1,4 @@
-"""Renders triage for people at a terminal: the ladder, the evidence of the gate that fails, the losses, the next
-step."""
+"""Renders triage for a terminal: the ladder, the evidence of the gate that fails, the losses, and the next step."""
 
 from __future__ import annotations
 
@@ -8,17 +7,18 @@ from typing import Any
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_drawing
-from qverify.renderers.blamed import also
+from qverify.renderers.blamed import list_others
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
 from qverify.renderers.shortened_names import shorten
-from qverify.renderers.view import View
-from qverify.report.triage_document import Rung, TensorLoss, Triage
+from qverify.renderers.text_view import TextView
+from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 MARKS = {"PASSED": "passes", "FAILED": "FAILS", "INCONCLUSIVE": "not known"}
-SHOWN, TOP = 5, 10
-PLAIN = View()
-LOSSES = (  # title, whether it is a name, rank: what goes first where room lacks (renderers.columns)
+MAX_SHOWN = 5  # names of a list
+MAX_LOSSES = 10  # shown losses, unless --top or --all is given
+PLAIN = TextView()
+LOSSES = (  # title, True for a column of names, rank (see renderers.columns.Column)
     ("tensor", True, 0),
     ("op", False, 2),
     ("SQNR dB", False, 0),
@@ -33,54 +33,58 @@ LOSSES = (  # title, whether it is a name, rank: what goes first where room lack
 )
 
 
-def render(found: Triage, view: View = PLAIN) -> str:
-    """Returns the whole text; of the losses as many as view.top, or TOP."""
-    draft, found = drafts.render(found.drafts), visible(found)
-    last = view.paint(conclusion(found, view), found.verdict)
+def render(document: TriageDocument, view: TextView = PLAIN) -> str:
+    """Returns the whole text, with at most view.top or MAX_LOSSES losses."""
+    draft, document = drafts.render(document.drafts), visible(document)
+    last = view.paint(conclusion(document, view), document.verdict)
     if view.detail == "quiet":
         return last
-    parts = [heading.render(found, PLAIN)]
-    parts += [_draw_ladder(found, view)]
+    parts = [heading.render(document, PLAIN)]
+    parts += [_draw_ladder(document, view)]
     parts += [
         _list_evidence(r)
-        for r in found.rungs
+        for r in document.rungs
         if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
     ]
-    parts += [_explain(one, len(found.frames), view.every) for one in found.explained]
+    parts += [_explain(explained, len(document.frames), view.every) for explained in document.explained]
     parts = [view.wrap(part) for part in parts if part]
-    parts += [_render_losses(found.losses, view)] if found.losses else []
-    rest = _list_rest(found)
-    rest = [view.wrap(part) for part in rest]
-    return "\n\n".join([*parts, *rest, *([draft] if draft else []), last])
+    parts += [_render_losses(document.losses, view)] if document.losses else []
+    below = _list_rest(document)
+    below = [view.wrap(part) for part in below]
+    return "\n\n".join([*parts, *below, *([draft] if draft else []), last])
 
 
-def _list_rest(found: Triage) -> list[str]:
-    """Returns what stands below the losses: what would restore the output, what is too small, what is not known."""
+def _list_rest(document: TriageDocument) -> list[str]:
+    """Returns the parts below the losses: tensors that would restore the output, tensors that are too small, unknown
+    facts."""
     parts = list[str]()
-    parts += [_describe_what_if(found)] if found.what_if is not None else []
-    parts += [_list_quiet(found)] if found.quiet else []
-    around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
-    return parts + (["\n".join(around)] if around else [])
+    parts += [_describe_what_if(document)] if document.what_if is not None else []
+    parts += [_list_quiet(document)] if document.quiet else []
+    unknown_and_notes = [f"not known: {u}" for u in document.unknown] + [f"note: {n}" for n in document.notes]
+    return parts + (["\n".join(unknown_and_notes)] if unknown_and_notes else [])
 
 
-def _explain(one: Any, frames: int, every: bool) -> str:
-    """Returns what explains the board's difference at its blamed node. every: with each experiment."""
-    where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
-    if one.explanation is None:
-        return f"{where}: {one.why}"
-    lines = [f"{where}: {fault_explanation.verdict(one.explanation)}", *([f"  {one.cost}"] if one.cost else [])]
-    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation, every))])
+def _explain(explained: Any, frames: int, every: bool) -> str:
+    """Returns the explanation of the board's difference at its blamed node. every: True to list each experiment."""
+    where = f"board at {explained.tensor} ({explained.op})" + (f", frame {explained.frame}" if frames > 1 else "")
+    if explained.explanation is None:
+        return f"{where}: {explained.why}"
+    lines = [
+        f"{where}: {fault_explanation.verdict(explained.explanation)}",
+        *([f"  {explained.cost}"] if explained.cost else []),
+    ]
+    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(explained.explanation, every))])
 
 
-def _draw_ladder(found: Triage, view: View) -> str:
-    """Returns every stage on a line of its own, and between two of them the rung: whether it passes, its gate, the
-    worst output. A source that is too long for a terminal is shortened; the heading has it whole."""
-    width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
+def _draw_ladder(document: TriageDocument, view: TextView) -> str:
+    """Returns a line for each stage, and between two stages a line for the rung: whether it passes, its gate, the worst
+    output. A source that is too long for a terminal is shortened; the heading contains it in full."""
+    width = max([len(s.name) for s in document.stages] + [len(m) + 4 for m in MARKS.values()])
     room = max(view.columns - width - 2, width)
-    sources = {s.name: shorten(s.source, room) if view.wrapped else s.source for s in found.stages}
+    sources = {s.name: shorten(s.source, room) if view.wrapped else s.source for s in document.stages}
     stages = {name: f"{name:{width}}  {source}" for name, source in sources.items()}
     lines, last = list[str](), ""
-    for rung in found.rungs:
+    for rung in document.rungs:
         if rung.a != last:
             lines += [""] if lines else []
             lines.append(stages.get(rung.a, rung.a))
@@ -95,7 +99,7 @@ def _draw_ladder(found: Triage, view: View) -> str:
 
 
 def worst_output(rung: Rung) -> str:
-    """Returns the worst final output of a rung, in words; why there is none."""
+    """Returns the worst final output of a rung in words, or the reason if there is none."""
     if not rung.outputs:
         return rung.why
     judged = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
@@ -111,11 +115,11 @@ def _list_evidence(rung: Rung) -> str:
     lines += [f"  {line}" for line in rung.evidence]
     first = rung.first_divergence
     if first is not None:
-        lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also, SHOWN)}")
+        lines.append(f"  first divergence: {first.tensor} ({first.op}){list_others(first.also, MAX_SHOWN)}")
     if rung.forced_failures:
-        more = " ..." if len(rung.forced_failures) > SHOWN else ""
+        more = " ..." if len(rung.forced_failures) > MAX_SHOWN else ""
         share = f"{len(rung.forced_failures)} of {count(rung.forced, 'tensor')}"
-        lines.append(f"  fails when forced ({share}): {', '.join(rung.forced_failures[:SHOWN])}{more}")
+        lines.append(f"  fails when forced ({share}): {', '.join(rung.forced_failures[:MAX_SHOWN])}{more}")
     if rung.not_forced:
         lines.append(f"  {count(rung.not_forced, 'tensor')} could not be recomputed from the other side's inputs")
     lines += (
@@ -131,8 +135,8 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _render_losses(rows: list[TensorLoss], view: View) -> str:
-    top = len(rows) if view.every else view.top or TOP
+def _render_losses(rows: list[TensorLoss], view: TextView) -> str:
+    top = len(rows) if view.every else view.top or MAX_LOSSES
     ranked = any(r.single is not None for r in rows)
     shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
     cells = list(zip(*(_render_row(r, ranked) for r in shown), strict=True))
@@ -161,20 +165,22 @@ def _render_row(row: TensorLoss, ranked: bool) -> list[str]:
     return cells
 
 
-def _list_quiet(found: Triage) -> str:
-    """Returns the tensors that stay small in all frames: either the inputs do not exercise them, or their scale is too
+def _list_quiet(document: TriageDocument) -> str:
+    """Returns lines on tensors that are small in all frames: the inputs do not exercise them, or their scale is too
     large."""
-    tensors, frames = count(len(found.quiet), "tensor"), count(len(found.frames), "frame")
+    tensors, frames = count(len(document.quiet), "tensor"), count(len(document.frames), "frame")
     lines = [f"suspicious, scales that may be too large ({tensors}, on the {frames} given):"]
-    for one in found.quiet[:SHOWN]:
-        never = "half a step" if one.largest < one.step / 2 else "a whole step"
-        what = " (final output)" if one.output else ""
-        lines.append(f"  {one.tensor}{what}: never above {never}: {one.said}")
-    return "\n".join([*lines, *([f"  and {len(found.quiet) - SHOWN} more"] if len(found.quiet) > SHOWN else [])])
+    for quiet in document.quiet[:MAX_SHOWN]:
+        limit = "half a step" if quiet.largest < quiet.step / 2 else "a whole step"
+        suffix = " (final output)" if quiet.output else ""
+        lines.append(f"  {quiet.tensor}{suffix}: never above {limit}: {quiet.said}")
+    return "\n".join(
+        [*lines, *([f"  and {len(document.quiet) - MAX_SHOWN} more"] if len(document.quiet) > MAX_SHOWN else [])]
+    )
 
 
-def _describe_what_if(found: Triage) -> str:
-    tested = found.what_if
+def _describe_what_if(document: TriageDocument) -> str:
+    tested = document.what_if
     assert tested is not None
     lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
     lines += [
@@ -190,30 +196,31 @@ def _describe_what_if(found: Triage) -> str:
     return "\n".join(lines)
 
 
-def conclusion(found: Triage, view: View = PLAIN) -> str:
-    """Returns the last line, and the next step below."""
-    if found.verdict == "PASSED":
-        failing = sum(len(r.forced_failures) for r in found.rungs)
-        but = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""
-        quiet = [one.tensor for one in found.quiet if one.output]
-        caveats = list(dict.fromkeys([c for r in found.rungs for c in r.caveats] + found.caveats))
+def conclusion(document: TriageDocument, view: TextView = PLAIN) -> str:
+    """Returns the last line, with the next step below it."""
+    if document.verdict == "PASSED":
+        failing = sum(len(r.forced_failures) for r in document.rungs)
+        exception = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""
+        quiet = [quiet_tensor.tensor for quiet_tensor in document.quiet if quiet_tensor.output]
+        caveats = list(dict.fromkeys([c for r in document.rungs for c in r.caveats] + document.caveats))
         caveats += [f"not judged, too small on this input: {', '.join(quiet)}"] if quiet else []
-        gates = f"all {len(found.rungs)} gates pass" if len(found.rungs) != 1 else "the gate passes"
-        return f"TRIAGE: {gates}{but}" + (f" ({'; '.join(caveats)})" if caveats else "")
-    state = f"fails at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
-    state += f" ({'; '.join(found.caveats)})" if found.caveats else ""
-    return "\n".join([f"TRIAGE: {state}", *(_next_step(found.next_step, view) if found.next_step else [])])
+        gates = f"all {len(document.rungs)} gates pass" if len(document.rungs) != 1 else "the gate passes"
+        return f"TRIAGE: {gates}{exception}" + (f" ({'; '.join(caveats)})" if caveats else "")
+    state = f"fails at {document.broken}" if document.broken is not None else "INCONCLUSIVE"
+    state += f" ({'; '.join(document.caveats)})" if document.caveats else ""
+    return "\n".join([f"TRIAGE: {state}", *(_next_step(document.next_step, view) if document.next_step else [])])
 
 
-def _next_step(said: str, view: View) -> list[str]:
-    """Returns its lines; on a terminal a command at its end is a line of its own, which is never broken."""
-    advice, colon, command = said.partition(": qverify ")
+def _next_step(text: str, view: TextView) -> list[str]:
+    """Returns the lines of the next step. On a terminal, a command at its end is a separate line, which is never
+    broken."""
+    advice, colon, command = text.partition(": qverify ")
     if not (view.wrapped and colon):
-        return [view.wrap(f"next step: {said}")]
+        return [view.wrap(f"next step: {text}")]
     return [view.wrap(f"next step: {advice}:"), f"qverify {command}"]
 
 
-def reduced(outcome: dict[str, Any]) -> str:
+def describe_reduction(outcome: dict[str, Any]) -> str:
     """Returns one line on a reduction. outcome: session.triage.reduce_model.ReductionResult as a dictionary."""
     row = visible(outcome)
     if row["state"] == "nothing":

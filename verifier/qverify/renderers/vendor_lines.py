@@ -1,5 +1,5 @@
-"""The lines that a vendor's own tool prints, from what the report says, for `--criteria`. They claim no verdict: that is
-in the verdict lines alone, which scripts search."""
+"""Renders a report in the form of a vendor's own tool, for `--criteria`. These lines contain no verdict in the form
+that scripts search; only the verdict lines do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Lines = list[str]
 
 
 def render(report: Report) -> str:
-    """Returns the lines of the vendor of --criteria for every pair; "" without one, or where nothing was compared."""
+    """Returns the lines of the vendor of --criteria for every pair, or "" without a vendor or a compared tensor."""
     make = VENDORS.get(report.criteria)
     if make is None:
         return ""
@@ -26,13 +26,13 @@ def render(report: Report) -> str:
 
 
 def _real(row: TensorRow, name: str) -> float:
-    """Returns a metric; NaN where the row has none."""
+    """Returns a metric, or NaN if the row does not have it."""
     value = row.metrics.get(name)
     return float(value) if isinstance(value, (int, float)) else math.nan
 
 
 def _relative(row: TensorRow) -> float:
-    """Returns the norm of the error by that of the signal."""
+    """Returns the norm of the error divided by that of the signal."""
     return 10 ** (-_real(row, "sqnr_db") / 20)
 
 

@@ -1,11 +1,12 @@
-"""Renders the verdict lines that a script can grep, one per pair, in the vendor's form; each states every weakening."""
+"""Renders the verdict lines, one per pair, in the vendor's form, which scripts can search. Each states every
+weakening."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from qverify.printable import VERDICT_WORDS, visible
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.side_names import named
 from qverify.report.weakenings import list_weakenings
@@ -18,25 +19,24 @@ CAUSES = {
     "not_finite": "NaN or Inf",
 }
 
-PLAIN = View()
+PLAIN = TextView()
 
 
-def line(pair: Pair, common: Sequence[str] = (), said: Collection[str] = ()) -> str:
-    """Returns the verdict line of one pair. common: the facts that every line of the report states. said: reasons of
-    earlier lines, of which only the beginning is repeated where a side did not run."""
-    text = which_side(pair) if pair.why in said else pair.why
+def verdict_line(pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = ()) -> str:
+    """Returns the verdict line of one pair. common: facts that every line of the report states. earlier_reasons:
+    reasons in earlier lines; if a side did not run, only the beginning of such a reason is repeated."""
+    text = shorten_reason(pair) if pair.why in earlier_reasons else pair.why
     why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
-    return line_over([pair], why if pair.verdict != "PASSED" else [], common)
+    return verdict_line_over([pair], why if pair.verdict != "PASSED" else [], common)
 
 
-def which_side(pair: Pair) -> str:
-    """Returns the reason of the verdict; where a side did not run, only that it did not."""
+def shorten_reason(pair: Pair) -> str:
+    """Returns the reason of the verdict. If a side did not run, it is shortened to this fact."""
     return pair.why.partition(": ")[0] if pair.cause == "does_not_run" else pair.why
 
 
 def _name_cause(pair: Pair) -> str:
-    """Returns the cause in words where its JSON value is no plain text: which side did not run, or that the location is
-    unknown."""
+    """Returns the cause in words. For a side that did not run, the text names the side."""
     if pair.cause == "unlocated":
         return CAUSES["unlocated"]
     if pair.cause != "does_not_run":
@@ -47,12 +47,12 @@ def _name_cause(pair: Pair) -> str:
     return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
 
 
-def line_over(
-    pairs: Sequence[Pair], why: Sequence[str] = (), common: Sequence[str] = (), least: Verdict = "PASSED"
+def verdict_line_over(
+    pairs: Sequence[Pair], why: Sequence[str] = (), common: Sequence[str] = (), best_verdict: Verdict = "PASSED"
 ) -> str:
-    """Returns one line for the same two sides over several frames or boards: the worst verdict, every weakening of any
-    of them. least: the verdict is no better than this."""
-    verdict = worst([least, *(p.verdict for p in pairs)])
+    """Returns one line for the same two sides over several frames or boards: the worst verdict, and the weakenings of
+    all pairs. best_verdict: the verdict is at most as good as this."""
+    verdict = worst([best_verdict, *(p.verdict for p in pairs)])
     who = f"{NAMES.get(pairs[0].a, pairs[0].a)} and {NAMES.get(pairs[0].b, pairs[0].b)}"
     scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
     facts = [*why, *scopes, *(list_weakenings(pairs) if verdict == "PASSED" else [])]
@@ -62,18 +62,20 @@ def line_over(
 
 
 def common_weakenings(report: Report) -> list[str]:
-    """Returns the facts that every line states: sides that took no part, caveats of the models, random inputs."""
+    """Returns the facts that every line states: sides that did not take part, caveats of the models, random inputs."""
     seeds = sorted({i["seed"] for i in report.inputs if i.get("seed") is not None})
     absent = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
-def render(report: Report, view: View = PLAIN) -> str:
-    """Returns the verdict lines of a report: never broken, whatever the width, since scripts search them. The
-    reason for which a side did not run is in the first line that needs it."""
+def render(report: Report, view: TextView = PLAIN) -> str:
+    """Returns the verdict lines of a report. They are never broken, since scripts search them. The reason why a side
+    did not run is stated in the first line that mentions it."""
     report = visible(report)
     common = common_weakenings(report)
     pairs = report.pairs
-    said = [[earlier.why for earlier in pairs[:at]] for at in range(len(pairs))]
-    lines = [view.paint(line(p, common, before), p.verdict) for p, before in zip(pairs, said, strict=True)]
+    earlier_reasons = [[earlier.why for earlier in pairs[:number]] for number in range(len(pairs))]
+    lines = [
+        view.paint(verdict_line(p, common, before), p.verdict) for p, before in zip(pairs, earlier_reasons, strict=True)
+    ]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

@@ -1,4 +1,4 @@
-"""The one clock that dates come from."""
+"""The clock for all dates in reports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ VARIABLE = "QVERIFY_CLOCK"
 
 
 def utc_now() -> datetime:
-    """Returns the time in UTC: that of the environment variable QVERIFY_CLOCK (ISO 8601, of a test), otherwise of this
-    host. UsageError where the variable is not a time."""
-    given = os.environ.get(VARIABLE)
-    if not given:
+    """Returns the time in UTC: that in the environment variable QVERIFY_CLOCK (ISO 8601, for tests), or else that of
+    this host. Raises UsageError if the variable does not contain a time."""
+    text = os.environ.get(VARIABLE)
+    if not text:
         return datetime.now(UTC)
     try:
-        then = datetime.fromisoformat(given)
+        time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"{VARIABLE}: got {given!r}, wanted a time such as 2026-01-31T12:00:00Z") from error
-    return then.replace(tzinfo=UTC) if then.tzinfo is None else then.astimezone(UTC)
+        raise UsageError(f"{VARIABLE}: got {text!r}, wanted a time such as 2026-01-31T12:00:00Z") from error
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def utc_text(precision: Literal["seconds", "milliseconds"] = "seconds") -> str:

@@ -1,4 +1,4 @@
-"""Compares two reports: what became better, what worse, what cannot be said."""
+"""Compares two reports: which facts became better or worse, and which changes are not known."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from qverify.plural import count
 from qverify.report.difference import (
     BlameChange,
     Change,
-    Difference,
     Direction,
     FactChange,
     MetricChange,
     OnlyInOne,
     PairChange,
+    ReportDifference,
     RunFacts,
     TensorChange,
     TimeChange,
 )
 from qverify.report.document import Metric, Pair, Report, TensorRow, Verdict
 
-BETTER = {  # which way is better: +1 more, -1 less
+BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
     "max_abs": -1,
     "max_lsb": -1,
     "mismatched": -1,
@@ -34,18 +34,18 @@ BETTER = {  # which way is better: +1 more, -1 less
     "matching_digits": 1,
 }
 RANK = {"PASSED": 0, "INCONCLUSIVE": 1, "FAILED": 2}
-DRAWN = ("spot_seed", "uri")  # settings that are drawn anew in each run, or said elsewhere
-Key = tuple[str, str, int, str | None, int]  # the sides, frame, board, and the how-manieth of these
+IGNORED_SETTINGS = ("spot_seed", "uri")  # random in each run, or compared elsewhere
+Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counter for pairs that are equal in these
 
 
-def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> Difference:
-    """Returns what changed from a to b. Pairs are matched by sides, frame and board, tensors by name. A board is matched by its
-    address; where each run has a single board, the two are taken as one, whatever their addresses."""
+def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> ReportDifference:
+    """Returns the changes from a to b. Pairs are matched by sides, frame and board, tensors by name. Boards are matched
+    by address; if each run has one board only, the two are matched whatever their addresses are."""
     if all(len({pair.board for pair in r.pairs if pair.board}) < 2 for r in (a, b)):
         a, b = _without_board(a), _without_board(b)
     pairs = list(_pair_changes(a, b))
     facts = list(_fact_changes(a, b))
-    found = Difference(
+    difference = ReportDifference(
         change="same",
         why="",
         a=_run(a, source_a),
@@ -57,12 +57,12 @@ def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> Diffe
     )
     before, now = _by_key(a), _by_key(b)
     for key in dict.fromkeys([*before, *now]):
-        _add_tensors(found, before.get(key), now.get(key))
-    found.change, found.why = _judge(a, b, found)
-    found.caveats = _caveats(found)
-    if left := sum(map(_left_out, [*before.values(), *now.values()])):
-        found.caveats.append(f"the reports lack the tensors of {count(left, 'pair')}")
-    return found
+        _add_tensors(difference, before.get(key), now.get(key))
+    difference.change, difference.why = _judge(a, b, difference)
+    difference.caveats = _caveats(difference)
+    if pairs_without_rows := sum(map(_rows_left_out, [*before.values(), *now.values()])):
+        difference.caveats.append(f"the reports lack the tensors of {count(pairs_without_rows, 'pair')}")
+    return difference
 
 
 def _run(report: Report, source: str) -> RunFacts:
@@ -75,7 +75,7 @@ def _without_board(report: Report) -> Report:
 
 
 def _by_key(report: Report) -> dict[Key, Pair]:
-    """Returns the pairs; a board that was given twice has two of one frame."""
+    """Returns the pairs by key. A board that was given twice has two pairs for one frame."""
     pairs: dict[Key, Pair] = {}
     for pair in report.pairs:
         number = 0
@@ -86,7 +86,7 @@ def _by_key(report: Report) -> dict[Key, Pair]:
 
 
 def step(before: Verdict | None, now: Verdict | None) -> Change:
-    """Returns how the verdict changed. FAILED to INCONCLUSIVE is not known: nobody saw it pass."""
+    """Returns how the verdict changed. From FAILED to INCONCLUSIVE is "not known", since it was not seen to pass."""
     if before is None or now is None:
         return "not known" if now is None else "same" if now == "PASSED" else "worse"
     if before == now:
@@ -101,10 +101,10 @@ def _pair_changes(a: Report, b: Report) -> Iterator[PairChange]:
     for key in dict.fromkeys([*before, *now]):
         old, new = before.get(key), now.get(key)
         verdicts = old.verdict if old else None, new.verdict if new else None
-        yield PairChange(_said(key), key[2], key[3], *verdicts, step(*verdicts), _reason(old), _reason(new))
+        yield PairChange(_sides_text(key), key[2], key[3], *verdicts, step(*verdicts), _reason(old), _reason(new))
 
 
-def _said(key: Key) -> str:
+def _sides_text(key: Key) -> str:
     return f"{key[0]}~{key[1]}"
 
 
@@ -112,21 +112,21 @@ def _reason(pair: Pair | None) -> str:
     return "" if pair is None else ": ".join(text for text in (pair.cause or "", pair.why) if text)
 
 
-def _judge(a: Report, b: Report, found: Difference) -> tuple[Change, str]:
-    """Returns how the whole changed, and why where it is worse or not known."""
-    worse = [p for p in found.pairs if p.change == "worse"]
+def _judge(a: Report, b: Report, difference: ReportDifference) -> tuple[Change, str]:
+    """Returns how the whole run changed, and the reason if it is worse or not known."""
+    worse = [p for p in difference.pairs if p.change == "worse"]
     if worse or step(a.verdict, b.verdict) == "worse":
-        named = ", ".join(_transition(p) for p in worse[:3])
-        return "worse", named or f"the run was {a.verdict}, now {b.verdict}"
-    gone = [p for p in found.pairs if p.now is None]
+        transitions = ", ".join(_transition(p) for p in worse[:3])
+        return "worse", transitions or f"the run was {a.verdict}, now {b.verdict}"
+    gone = [p for p in difference.pairs if p.now is None]
     if gone:
         return "not known", f"{gone[0].pair} is not in b"
-    if not found.compared:
+    if not difference.compared:
         return "not known", "no tensor is in both runs"
-    unknown = [p for p in found.pairs if p.change == "not known"]
+    unknown = [p for p in difference.pairs if p.change == "not known"]
     if unknown or step(a.verdict, b.verdict) == "not known":
         return "not known", _transition(unknown[0]) if unknown else f"the run was {a.verdict}, now {b.verdict}"
-    better = any(p.change == "better" for p in found.pairs) or a.verdict != b.verdict
+    better = any(p.change == "better" for p in difference.pairs) or a.verdict != b.verdict
     return "better" if better else "same", ""
 
 
@@ -145,33 +145,36 @@ def _blamed(report: Report) -> list[Any]:
     return [report.blame] if report.blame is not None else []
 
 
-def _add_tensors(found: Difference, old: Pair | None, new: Pair | None) -> None:
+def _add_tensors(difference: ReportDifference, old: Pair | None, new: Pair | None) -> None:
     """Adds the changes of every tensor of a pair to the difference."""
-    if _left_out(old) or _left_out(new):
+    if _rows_left_out(old) or _rows_left_out(new):
         return
-    one = old or new
-    assert one is not None
-    said, rest = f"{one.a}~{one.b}", (one.frame, one.board)
+    pair = old or new
+    assert pair is not None
+    sides, place = f"{pair.a}~{pair.b}", (pair.frame, pair.board)
     before = {row.name: row for row in old.tensors} if old else {}
     now = {row.name: row for row in new.tensors} if new else {}
     for name in dict.fromkeys([*before, *now]):
         if name not in now:
-            found.only.append(OnlyInOne("a", said, *rest, name, before[name].verdict))
+            difference.only.append(OnlyInOne("a", sides, *place, name, before[name].verdict))
         elif name not in before:
-            found.only.append(OnlyInOne("b", said, *rest, name, now[name].verdict))
+            difference.only.append(OnlyInOne("b", sides, *place, name, now[name].verdict))
         else:
-            found.compared += 1
+            difference.compared += 1
             row, metrics = now[name], list(_metric_changes(before[name], now[name]))
             verdicts = before[name].verdict, row.verdict
             if not metrics and verdicts[0] == verdicts[1]:
-                found.equal += 1
+                difference.equal += 1
                 continue
-            way = _direction(*verdicts, metrics)
-            found.tensors.append(TensorChange(said, *rest, name, row.node, row.op, *verdicts, way, metrics))
+            direction = _direction(*verdicts, metrics)
+            difference.tensors.append(
+                TensorChange(sides, *place, name, row.node, row.op, *verdicts, direction, metrics)
+            )
 
 
-def _left_out(pair: Pair | None) -> bool:
-    """Returns whether tensors were compared, but the report does not have their rows (of many frames, the worst have)."""
+def _rows_left_out(pair: Pair | None) -> bool:
+    """Returns True if tensors were compared, but the report does not contain their rows. Of many frames, only the worst
+    ones have rows."""
     return pair is not None and not pair.tensors and pair.coverage.compared > 0
 
 
@@ -197,14 +200,14 @@ def _same(a: Metric, b: Metric) -> bool:
 
 
 def _metric_direction(name: str, a: Metric, b: Metric) -> Direction:
-    """Returns the direction of two numbers; other for a metric without one, or where a number is missing or NaN."""
+    """Returns the direction from a to b; `other` if the metric has no direction, or if a number is missing or NaN."""
     if name == "matching_digits":  # null: equal, at every number of digits
-        a, b = (math.inf if one is None else one for one in (a, b))
-    if name not in BETTER or not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+        a, b = (math.inf if value is None else value for value in (a, b))
+    if name not in BETTER_SIGN or not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
         return "other"
     if math.isnan(a) or math.isnan(b):
         return "worse" if math.isnan(b) else "other"
-    return "better" if (b > a) == (BETTER[name] > 0) else "worse"
+    return "better" if (b > a) == (BETTER_SIGN[name] > 0) else "worse"
 
 
 def _times(a: Report, b: Report) -> Iterator[TimeChange]:
@@ -214,16 +217,16 @@ def _times(a: Report, b: Report) -> Iterator[TimeChange]:
 
 
 def _node_seconds(report: Report) -> dict[str, float]:
-    """Returns what each node took on the board, summed over frames; of several boards, their sum."""
+    """Returns the seconds that each node took, summed over frames and boards."""
     seconds: dict[str, float] = {}
     for side in report.sides:
-        for name, one in (side.get("node_seconds") or {}).items():
-            seconds[name] = seconds.get(name, 0.0) + one
+        for name, duration in (side.get("node_seconds") or {}).items():
+            seconds[name] = seconds.get(name, 0.0) + duration
     return seconds
 
 
 def _fact_changes(a: Report, b: Report) -> Iterator[FactChange]:
-    """Yields what of the two runs' versions, options, models, inputs and sides is not the same."""
+    """Yields the differences in versions, options, models, inputs and sides of the two runs."""
     before, now = _facts(a), _facts(b)
     for what in dict.fromkeys([*before, *now]):
         if before.get(what) != now.get(what):
@@ -241,7 +244,9 @@ def _facts(report: Report) -> dict[str, str]:
         facts |= {f"{name} {what}": str(side.get(what)) for what in ("engine", "version", "host", "state")}
         settings = side.get("settings")
         facts |= (
-            {f"{name} {k}": str(v) for k, v in settings.items() if k not in DRAWN} if isinstance(settings, dict) else {}
+            {f"{name} {k}": str(v) for k, v in settings.items() if k not in IGNORED_SETTINGS}
+            if isinstance(settings, dict)
+            else {}
         )
     for pair in report.pairs:
         name = f"{pair.a}~{pair.b}"
@@ -249,17 +254,17 @@ def _facts(report: Report) -> dict[str, str]:
     return facts
 
 
-def _caveats(found: Difference) -> list[str]:
-    """Returns what makes the two runs hard to compare, in words."""
-    words = {
+def _caveats(difference: ReportDifference) -> list[str]:
+    """Returns facts that make the two runs hard to compare, in words."""
+    texts = {
         "model ": "other models",
         "input ": "other inputs",
         "decimals ": "other decimals",
         "criteria": "other criteria",
     }
-    words |= {"every node judged": "other tensors judged"}
-    said = [text for start, text in words.items() if any(f.what.startswith(start) for f in found.facts)]
-    if any(f.what.endswith((" gate", " scope", " relaxed")) for f in found.facts):
-        said.append("other gates or scope")
-    gone = sum(one.run == "a" for one in found.only)
-    return [*said, *([f"{count(gone, 'tensor')} of a not compared in b"] if gone else [])]
+    texts |= {"every node judged": "other tensors judged"}
+    caveats = [text for start, text in texts.items() if any(f.what.startswith(start) for f in difference.facts)]
+    if any(f.what.endswith((" gate", " scope", " relaxed")) for f in difference.facts):
+        caveats.append("other gates or scope")
+    only_in_a = sum(tensor.run == "a" for tensor in difference.only)
+    return [*caveats, *([f"{count(only_in_a, 'tensor')} of a not compared in b"] if only_in_a else [])]

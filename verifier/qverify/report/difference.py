@@ -1,4 +1,4 @@
-"""Difference and its parts: two reports of the same network beside each other, as plain dataclasses."""
+"""ReportDifference and its parts: two reports of the same network beside each other, as plain dataclasses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ EXIT: dict[str, int] = {"same": 0, "better": 0, "worse": 1, "not known": 3}
 
 @dataclass(slots=True)
 class RunFacts:
-    """One of the two runs. source: the file or folder it was read from. tensors: rows of all its pairs."""
+    """One of the two runs. source: the file or folder that it was read from. tensors: number of rows of all its
+    pairs."""
 
     source: str
     verdict: Verdict
@@ -27,7 +28,8 @@ class RunFacts:
 
 @dataclass(slots=True)
 class FactChange:
-    """What was not the same in the two runs: a model's or input's hash, an option, a version. None: not there."""
+    """A fact that differs between the two runs: hash of a model or input, option, or version. what: name of the fact.
+    before, now: its value in a and b; null if absent."""
 
     what: str
     before: str | None
@@ -36,7 +38,8 @@ class FactChange:
 
 @dataclass(slots=True)
 class PairChange:
-    """A pair's verdict in both runs; None where the run has no such pair. why_before, why_now: cause and reason."""
+    """A pair's verdict in both runs. before, now: null if the run has no such pair. why_before, why_now: cause and
+    reason."""
 
     pair: str
     frame: int
@@ -50,7 +53,7 @@ class PairChange:
 
 @dataclass(slots=True)
 class BlameChange:
-    """A side's first blamed node in both runs; None where the side is not to blame."""
+    """A side's first blamed node in both runs. before, now: null if the side is not to blame."""
 
     side: str
     before: str | None
@@ -59,7 +62,7 @@ class BlameChange:
 
 @dataclass(slots=True)
 class MetricChange:
-    """A number of one tensor in both runs. A metric is better or worse; other: neither is known to be."""
+    """A number of one tensor in both runs. direction: better or worse; other if neither is known."""
 
     metric: str
     before: Metric
@@ -69,8 +72,8 @@ class MetricChange:
 
 @dataclass(slots=True)
 class TensorChange:
-    """A compared tensor whose verdict or numbers changed. direction: by the verdict where that changed, else by the metrics
-    where all agree, else other."""
+    """A compared tensor with a changed verdict or changed numbers. direction: that of the verdict if it changed, else
+    that of the metrics if they all agree, else other."""
 
     pair: str
     frame: int
@@ -98,7 +101,8 @@ class OnlyInOne:
 
 @dataclass(slots=True)
 class TimeChange:
-    """Seconds that a node took on the board, or a step of the run on the host, in both runs; each of a single run."""
+    """Seconds that a node took on the board, or a step of the run on the host, in each of the two runs. of: node or
+    step."""
 
     of: Literal["node", "step"]
     name: str
@@ -107,11 +111,12 @@ class TimeChange:
 
 
 @dataclass(slots=True, kw_only=True)
-class Difference:
-    """Two runs, a before b. change: of the verdict: worse where the verdict of the run or of any pair is; not known where
-    b lacks a pair that a has, where nothing is in both, or where FAILED became INCONCLUSIVE; better where one is better
-    and none worse; else same. why: of a change that is worse or not known. caveats: what makes the two hard to compare, stated in the last line. compared: tensors in both runs.
-    equal: those of them without any change."""
+class ReportDifference:
+    """The differences of two runs, a before b. change: change of the verdict: worse if that of the run or of any pair
+    is worse; not known if b lacks a pair that a has, if no tensor is in both, or if FAILED became INCONCLUSIVE; better
+    if one is better and none is worse; else same. why: reason of a change that is worse or not known. caveats: facts
+    that make the two hard to compare, stated in the last line. compared: number of tensors in both runs. equal: number
+    of those without any change."""
 
     change: Change
     why: str
@@ -127,11 +132,11 @@ class Difference:
     compared: int = 0
     equal: int = 0
     qverify: str = __version__
-    command: str = ""  # that makes it again
+    command: str = ""  # the command that produces this document again
 
     @property
     def exit_status(self) -> int:
-        """0 same or better, 1 worse, 3 not known."""
+        """The exit status: 0 same or better, 1 worse, 3 not known."""
         return EXIT[self.change]
 
     def to_json(self) -> dict[str, Any]:

@@ -15,12 +15,12 @@ SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
-DRAWN = {"drawings", "input_drawings"}  # fields for people's eyes, which the document leaves out
-_WRITTEN = dict[Any, tuple[str, ...]]()
+DRAWN = {"drawings", "input_drawings"}  # fields that only pages show; the JSON document does not contain them
+_FIELD_NAMES = dict[Any, tuple[str, ...]]()
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """Returns the worst verdict, in the order FAILED, INCONCLUSIVE, PASSED; INCONCLUSIVE for none at all."""
+    """Returns the worst verdict, in the order FAILED, INCONCLUSIVE, PASSED; INCONCLUSIVE for an empty list."""
     for verdict in ("FAILED", "INCONCLUSIVE", "PASSED"):
         if verdict in verdicts:
             return verdict
@@ -29,8 +29,8 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(slots=True)
 class Blame:
-    """A blamed side. side: board, compiler (its arithmetic included), simulator or reference. node: the first blamed
-    unit's name. why: the evidence. also: the other nodes where this side is to blame, in running order."""
+    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first
+    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order."""
 
     side: str
     node: str
@@ -40,7 +40,7 @@ class Blame:
 
 @dataclass(slots=True)
 class MissingTensor:
-    """A tensor that a side lacks, and why."""
+    """A tensor that a side lacks, and the reason."""
 
     tensor: str
     side: str
@@ -49,9 +49,10 @@ class MissingTensor:
 
 @dataclass(slots=True)
 class Coverage:
-    """The coverage ledger of a pair. expected, compared: tensors. missing: expected but not compared, so never PASSED.
-    elements: compared. not_offered: declared by one side only, not expected. by_digest: those of the elements whose
-    bytes one side did not send, so that they are known to be equal by digest only."""
+    """The coverage ledger of a pair. expected: number of expected tensors. compared: number of compared tensors.
+    missing: expected tensors that were not compared; a pair with any is never PASSED. elements: number of compared
+    elements. not_offered: tensors that only one side declares, which are not expected. by_digest: number of compared
+    elements whose bytes one side did not send, so that only digests show that they are equal."""
 
     expected: int = 0
     compared: int = 0
@@ -64,11 +65,12 @@ class Coverage:
 @dataclass(slots=True)
 class Forced:
     """The forced verdict of one tensor: side `by` ran its unit on the inputs that side `on` recorded, and the result is
-    compared with the output that `on` recorded. max_lsb: None for floats. limit: in words. Numbers are None where
-    nothing was computed. not_judged: elements for which `by`, the reference, has no meaningful value, because its float32
-    intermediates overflow or underflow; there `on` was compared with the exact value alone. sqnr_db, cosine: of the
-    computed and the recorded values; None where they have the same bytes, or nothing was computed. unexplained: elements
-    that differ within the limit, but where the documented kernels of the board may not differ."""
+    compared with the output that `on` recorded. Numbers are null if nothing was computed. max_lsb: largest difference
+    in LSB; null for floats. limit: the limit in words. not_judged: number of elements for which `by`, the reference,
+    has no meaningful value, because its float32 intermediates overflow or underflow; there `on` was compared with the
+    exact value only. sqnr_db, cosine: of the computed and the recorded values; null if their bytes are equal, or
+    nothing was computed. unexplained: number of elements that differ within the limit although the documented kernels
+    of the board must not differ there."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -88,8 +90,8 @@ class Forced:
 @dataclass(slots=True)
 class TensorRow:
     """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON.
-    failing: number of elements that do not match by the decimals rule. beyond: those beyond atol + rtol*|a|, None
-    without such a gate. bit_equal: same bytes on both sides."""
+    failing: number of elements that do not match by the decimals rule. beyond: number of elements that differ by more
+    than atol + rtol*|a|; null without such a gate. bit_equal: whether both sides have the same bytes."""
 
     name: str
     node: str
@@ -107,16 +109,16 @@ class TensorRow:
     failing: int | None = None
     forced: Forced | None = None
     why: str = ""
-    node_by_node: bool = False  # it passed because its nodes pass when recomputed, not by the gate
-    reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
+    node_by_node: bool = False  # true if it passed because its nodes pass when recomputed, not by the gate
+    reference_spread: float | None = None  # largest |a-b| among the reference's permitted settings, in real values
     beyond: int | None = None
-    reference_spread_by: str | None = None  # the interpreter that had it: onnxruntime VERSION on MACHINE
+    reference_spread_by: str | None = None  # the interpreter with this spread: onnxruntime VERSION on MACHINE
 
 
 @dataclass(slots=True)
 class Agreement:
-    """Share of batch items (0..1) whose largest value, and whose five largest values, are at the same positions; None
-    where not defined."""
+    """The share of batch items (0..1) that have the largest value (arg_max), or the five largest values (top5), at the
+    same positions on both sides; null if not defined."""
 
     output: str
     arg_max: float | None
@@ -125,8 +127,8 @@ class Agreement:
 
 @dataclass(slots=True)
 class FirstDivergence:
-    """The first tensor, in running order, that differs while everything its unit reads agrees. also: the units of the
-    others."""
+    """The first tensor, in running order, that differs although everything its unit reads agrees. also: the units of
+    the other such tensors."""
 
     tensor: str
     node: str
@@ -136,9 +138,10 @@ class FirstDivergence:
 
 @dataclass(slots=True)
 class NodeByNode:
-    """Tensors after a node whose reference is float, or of a board with documented kernels, judged by recomputing every
-    node before them from the recorded inputs. tensors: how many. max_lsb, max_abs: the largest difference free-running, in
-    LSB (None without integers) and in real values. kernels: of the board, in words, "" for the former."""
+    """Tensors that were judged by recomputing every node before them from the recorded inputs: they come after a node
+    with a float reference, or from a board with documented kernels. tensors: number of them. max_lsb: largest
+    free-running difference in LSB; null without integers. max_abs: largest free-running difference in real values.
+    kernels: the board's documented kernels in words, or "" without any."""
 
     tensors: int
     max_lsb: int | None
@@ -148,8 +151,8 @@ class NodeByNode:
 
 @dataclass(slots=True)
 class OtherDifferences:
-    """Tensors outside the scope whose bytes are known to differ. tensors: how many. recomputed: each agrees when
-    recomputed from the recorded inputs."""
+    """Tensors outside the scope whose bytes are known to differ. tensors: number of them. first: name of the first.
+    recomputed: whether each agrees when recomputed from the recorded inputs."""
 
     tensors: int
     first: str
@@ -158,8 +161,8 @@ class OtherDifferences:
 
 @dataclass(slots=True)
 class NotJudged:
-    """Elements of a tensor for which the reference has no meaningful value; the other side's were compared with the exact
-    value alone. elements: how many, of how many."""
+    """Elements of a tensor for which the reference has no meaningful value; those of the other side were compared with
+    the exact value only. elements: number of such elements. of: number of all elements."""
 
     tensor: str
     elements: int
@@ -169,8 +172,8 @@ class NotJudged:
 
 @dataclass(slots=True)
 class NetworkUnit:
-    """One unit of the network. node: its name. op. covers: the nodes of the original ONNX that it stands for. inputs: the
-    tensors it reads, constants left out. outputs: those it computes."""
+    """One unit of the network. node: its name. op: its operator. covers: the nodes of the original ONNX that it stands
+    for. inputs: the tensors that it reads, without constants. outputs: the tensors that it computes."""
 
     node: str
     op: str
@@ -181,15 +184,15 @@ class NetworkUnit:
 
 @dataclass(slots=True)
 class Pair:
-    """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node,
-    accumulated_rounding, coverage ... why: the same for people. bit_equal: every compared tensor has the same bytes.
-    gate: the criteria, in words. scope: the tensors they apply to. frame: its number, from 0. board: its address, where
-    the run had several. coverage: what was expected, compared, missing. first_divergence: the first tensor that
-    differs. tensors: one row for each compared one. agreement: of the final outputs' largest values. notes: further
-    facts for the reader. relaxed: the ways in which the pair was judged more mildly than by default; stated in the
-    verdict line. node_by_node: what was judged by recomputing. others: differences outside the scope. not_judged: elements
-    without a meaningful reference value. same_bytes: of the tensors without a row, whether both sides have the same bytes,
-    where that is known."""
+    """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node,
+    accumulated_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
+    board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
+    first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of
+    the largest values of the final outputs. notes: further facts for the reader. relaxed: the ways in which the pair
+    was judged less strictly than by default; stated in the verdict line. node_by_node: tensors that were judged by
+    recomputing. others: differences outside the scope. not_judged: elements without a meaningful reference value.
+    same_bytes: for tensors without a row, whether both sides have the same bytes, if known."""
 
     a: str
     b: str
@@ -211,12 +214,12 @@ class Pair:
     others: OtherDifferences | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
     same_bytes: dict[str, bool] = field(default_factory=dict)
-    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # what was asked for; not in JSON
+    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # if requested; not in JSON
 
 
 @dataclass(slots=True)
 class NotRun:
-    """A side that took no part, and why."""
+    """A side that did not take part, and the reason."""
 
     side: str
     why: str
@@ -224,8 +227,9 @@ class NotRun:
 
 @dataclass(slots=True)
 class TaskSide:
-    """A side's task numbers. frames: how many of the run's it has a value for. values: by name (top-1, top-5, a metric),
-    the mean over those frames; a share from 0 to 1 of the frames that are right, where the metric says right or wrong."""
+    """A side's task numbers. frames: number of frames for which it has a value. values: by name (top-1, top-5, a
+    metric), the mean over those frames, or the share of right frames (0 to 1) if the metric classifies frames as right
+    or wrong."""
 
     side: str
     frames: int
@@ -234,8 +238,8 @@ class TaskSide:
 
 @dataclass(slots=True)
 class TaskFrame:
-    """A frame that the board alone has wrong. label: as given, "" without one. answers: by side, the class it found, or
-    right or wrong."""
+    """A frame that only the board has wrong. label: its label, or "" without one. answers: by side, the class that it
+    found, or right or wrong."""
 
     frame: int
     source: str
@@ -245,11 +249,12 @@ class TaskFrame:
 
 @dataclass(slots=True)
 class TaskNumbers:
-    """What the sides are worth at the network's task (--labels, --task-metric); never part of a verdict. metric:
-    classification, or as given. labels: the file's name, "" without one. output: of which classes were taken, "" for a
-    metric of the user's. frames: how many ran. sides: float, where its model was given, reference, simulator, board.
-    only_board_wrong: the frames that the board has wrong and every other side right. right_or_wrong: whether the metric
-    tells that of a frame. board: its address, null without one."""
+    """How well the sides perform the network's task (--labels, --task-metric); never part of a verdict. metric:
+    classification, or the name of the user's metric. labels: name of the file with labels, or "" without one. output:
+    the output whose largest values are the classes, or "" for a user's metric. frames: number of frames that ran.
+    sides: float (if its model was given), reference, simulator, board. only_board_wrong: the frames that the board has
+    wrong and every other side right. right_or_wrong: whether the metric classifies frames as right or wrong. board:
+    address of the board, or null without one."""
 
     metric: str
     labels: str
@@ -265,17 +270,19 @@ class TaskNumbers:
 @dataclass(slots=True, kw_only=True)
 class Report:
     """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
-    and rule. pairs: every two sides that took part, of every frame and board. blamed: every side to blame, each with
-    its first node. inputs: the bytes that all sides were given. models: the files of -m. sides: what ran, with engine
-    and settings; of a board that told them also node_seconds: what each node took in this run, by its name. plain_onnxruntime: the original ONNX on default settings compared with the reference; never judged.
-    no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for
-    every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
-    compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
-    reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
-    addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8). criteria: the vendor
-    whose thresholds the gates are (--criteria), or "". units: the network, in running order; empty where no model was given.
-    command: the one that makes this report again, without the options of reports; "" where no command made it. tasks: of
-    --labels or --task-metric, one for each board."""
+    and rule. pairs: every two sides that took part, for every frame and board. blamed: every side to blame, with its
+    first node. inputs: the inputs that all sides received. models: the files of -m. sides: the sides that ran, with
+    engine and settings; of a board that reports times also node_seconds, the seconds that each node took in this run,
+    by name. plain_onnxruntime: the original ONNX on default settings, compared with the reference; never judged.
+    no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for every
+    side, so that they are not verified. canary: kernels of this host's onnxruntime that compute wrong values. link:
+    bytes and frames that the link transferred. timings: seconds by step. notes: further facts for the reader. dump_all:
+    whether every node was judged (-r). qverify: version of qverify. date: time of the verdict, UTC, ISO 8601. boards:
+    addresses of the boards that took part. drafts: drafts of descriptions in TOML, by input (INPUTS.md section 8).
+    criteria: the vendor whose thresholds are used (--criteria), or "". units: the network, in running order; empty
+    without a model. command: the command that produces this report again, without the options that write reports; "" if
+    no command produced it. tasks: results of --labels or --task-metric, one for each board. frames: the frames, if
+    there were several. reference_spread: results of --reference-spread, those of this interpreter first."""
 
     verdict: Verdict
     blame: Blame | None
@@ -295,9 +302,9 @@ class Report:
     notes: list[str] = field(default_factory=list)
     dump_all: bool = False
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
-    repeat: dict[str, Any] | None = None  # of --repeat: runs, unstable tensors
-    frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
-    reference_spread: list[SpreadRun] = field(default_factory=list)  # of --reference-spread: this interpreter first
+    repeat: dict[str, Any] | None = None  # results of --repeat: runs, unstable tensors
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    reference_spread: list[SpreadRun] = field(default_factory=list)
     qverify: str = __version__
     date: str = field(default_factory=utc_text, compare=False)
     boards: list[str] = field(default_factory=list)
@@ -310,11 +317,11 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
+        """The exit status: 0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
         return EXIT[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the document as plain values (see to_json below)."""
+        """Returns the document as plain values that `json.dumps(allow_nan=False)` accepts."""
         return to_json(self)
 
 
@@ -326,7 +333,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Returns a copy with dataclasses as dicts, and numbers that are not finite as text."""
+    """Returns a copy with dataclasses as dicts, and non-finite numbers as text."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
@@ -349,7 +356,7 @@ def plain(value: Any) -> Any:
 
 
 def _written(kind: Any) -> tuple[str, ...]:
-    """Returns the fields of a dataclass that the document has."""
-    if kind not in _WRITTEN:
-        _WRITTEN[kind] = tuple(f.name for f in fields(kind) if f.name not in DRAWN)
-    return _WRITTEN[kind]
+    """Returns the names of the fields of a dataclass that the JSON document contains."""
+    if kind not in _FIELD_NAMES:
+        _FIELD_NAMES[kind] = tuple(f.name for f in fields(kind) if f.name not in DRAWN)
+    return _FIELD_NAMES[kind]

@@ -1,5 +1,5 @@
-"""What is drawn of tensors: counts and cells, ready for any renderer. Only people look at them; no verdict reads them, and
-the JSON report does not hold them."""
+"""Data of drawings of tensors: counts and cells, independent of a renderer. They are only shown: no verdict uses them,
+and the JSON report does not contain them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-MOST = 40  # tensors of one frame, over all its pairs
+MAX_DRAWN = 40  # tensors of one frame, over all its pairs
 RULE = (
     "Drawn are, in this order: the tensors that fail when they are recomputed, the first that differs, the final outputs "
     "that differ, the others that differ (lowest signal to noise ratio first), the final outputs, the others in running "
@@ -18,8 +18,8 @@ RULE = (
 
 @dataclass(slots=True)
 class Density:
-    """How often values of a meet values of b. low, high: real values at the ends of both axes. counts: elements,
-    [bin of b, bin of a]; those that are not finite on both sides are left out."""
+    """A two-dimensional histogram of the values of a and b. low, high: real values at the ends of both axes. counts:
+    number of elements, [bin of b, bin of a], without elements that are not finite on either side."""
 
     low: float
     high: float
@@ -28,8 +28,8 @@ class Density:
 
 @dataclass(slots=True)
 class ErrorMap:
-    """|a - b| over one plane. channel: its number; None for the largest of all channels. cells: the largest |a - b| of
-    the elements in each cell, inf where one side alone is not finite. total: the sum of |a - b| over the plane."""
+    """|a - b| over one plane. channel: number of the channel, or None for the largest of all channels. cells: largest
+    |a - b| of the elements in each cell; inf if only one side is not finite. total: sum of |a - b| over the plane."""
 
     channel: int | None
     cells: npt.NDArray[np.float64]
@@ -38,9 +38,9 @@ class ErrorMap:
 
 @dataclass(slots=True)
 class ErrorMaps:
-    """Where a tensor differs. plane: height and width in elements. folded: the tensor has one dimension (of 1-D tensors
-    and very long rows), cut into rows of this width. channels: how many planes. maps: over all channels, then those of
-    the largest sums of |a - b|."""
+    """Maps of where a tensor differs. plane: height and width in elements. folded: True if the plane consists of pieces
+    of one long row, as for 1-D tensors. channels: number of planes. maps: first the map over all channels, then those
+    of the channels with the largest sums of |a - b|."""
 
     plane: tuple[int, int]
     folded: bool
@@ -50,9 +50,9 @@ class ErrorMaps:
 
 @dataclass(slots=True)
 class ValueHistogram:
-    """How often values occur. low, high: real values at the ends. a, b: elements by bin; b is None where the bytes are the
-    same. quantized: the least and the largest real value the type can hold, None for floats. clipped_a, clipped_b:
-    elements at these two."""
+    """A histogram of values. low, high: real values at its ends. a, b: number of elements by bin; b is None if the
+    bytes are equal. quantized: smallest and largest real value that the type can represent, or None for floats.
+    clipped_a, clipped_b: number of elements with these two values."""
 
     low: float
     high: float
@@ -64,8 +64,8 @@ class ValueHistogram:
 
 
 @dataclass(slots=True)
-class Difference:
-    """One element that differs. index: in the tensor's shape. a, b: as stored."""
+class DifferingElement:
+    """One element that differs. index: its index in the tensor. a, b: the stored values."""
 
     index: tuple[int, ...]
     a: int | float
@@ -74,10 +74,20 @@ class Difference:
 
 @dataclass(slots=True)
 class TensorDrawing:
-    """One drawn tensor of one pair. unit: of differences, LSB or "" (real values). differing: elements. differences: of
-    b - a: label and elements, in rising order, those that agree left out. others: elements with rarer differences.
-    density, maps: None where the tensors are equal. first: the first elements that differ. also: other pairs that have
-    the very same bytes. why: why it was chosen."""
+    """One drawn tensor of one pair.
+
+    Attributes:
+        why: why it was chosen.
+        unit: unit of the differences: LSB, or "" for real values.
+        elements, differing: number of all elements, and of those that differ.
+        values: histogram of the values.
+        density: two-dimensional histogram, or None if the tensors are equal.
+        differences: label and number of elements of each value of b - a other than zero, in rising order.
+        others: number of elements with rarer differences, which are not in `differences`.
+        maps: maps of where they differ, or None if they are equal.
+        first: the first elements that differ.
+        also: other pairs that have exactly the same bytes.
+    """
 
     name: str
     op: str
@@ -92,15 +102,15 @@ class TensorDrawing:
     differences: list[tuple[str, int]] = field(default_factory=list)
     others: int = 0
     maps: ErrorMaps | None = None
-    first: list[Difference] = field(default_factory=list)
+    first: list[DifferingElement] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class InputDrawing:
-    """One prepared input. picture: uint8, (height, width, 3), down-sampled, None where it is no picture. values: of its
-    elements, None where none is finite. shown: what the picture is, in words. frame, source: the frame's number and
-    name, of many."""
+    """One prepared input. picture: uint8, (height, width, 3), down-sampled, or None if it is no picture. values:
+    histogram of its elements, or None if none is finite. shown: how the picture was made from the input, in words.
+    frame, source: number and name of the frame if there are several."""
 
     name: str
     dtype: str

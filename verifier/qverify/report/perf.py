@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """The times of one node, one for each run, in seconds, as the board measured them. covers: ONNX nodes it stands
+    """The times of one node. seconds: one for each run, measured by the board. covers: the ONNX nodes that it stands
     for."""
 
     name: str
@@ -24,9 +24,18 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class Perf:
-    """What a board took. facts: of the board. sent_s: until model and inputs were there. first_run_s: of the
-    first run, with loading the model. wall_s: of one later run on average, with the link. totals: of each run, the sum over its nodes, in seconds.
-    nodes: in running order. notes: what the times are, on another runtime than qvrt."""
+    """The times that a board took.
+
+    Attributes:
+        facts: facts that the board reports.
+        sent_s: seconds until model and inputs were sent.
+        first_run_s: seconds of the first run, which loads the model.
+        wall_s: mean seconds of a later run, including the link.
+        totals: sum over all nodes, for each run, in seconds.
+        nodes: times by node, in running order.
+        warm_up: number of runs before the measurement.
+        notes: how the times were measured, if the runtime is not qvrt.
+    """
 
     board: str
     facts: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Reads a JSON report back into a Report. The file may be anybody's: sizes, nesting, types and numbers are checked."""
+"""Reads a JSON report into a Report. The file is untrusted: sizes, nesting, types and numbers are checked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qverify.files import parse_strict_json, read_regular
 from qverify.printable import printable
 from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
 
-MOST_BYTES = 1 << 28
-MOST_WHOLE = 1 << 63  # of a number that counts something
-DEEPEST = 40  # levels of lists and objects
+MAX_BYTES = 1 << 28
+MAX_WHOLE_NUMBER = 1 << 63
+MAX_DEPTH = 40  # levels of lists and objects
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 PLAIN: dict[Any, tuple[type, ...]] = {
     str: (str,),
@@ -27,10 +27,10 @@ PLAIN: dict[Any, tuple[type, ...]] = {
 
 
 def read_report(path: str) -> Report:
-    """Returns the report of a file. BadFileError for any file that is none, naming the field that is wrong."""
-    data = read_regular(path, MOST_BYTES + 1, follow=True)
-    if len(data) > MOST_BYTES:
-        raise BadFileError(f"{path}: more than {MOST_BYTES >> 20} MiB; wanted the JSON report of a run (--json)")
+    """Returns the report in a file. Raises BadFileError, which names the wrong field, for any other file."""
+    data = read_regular(path, MAX_BYTES + 1, follow=True)
+    if len(data) > MAX_BYTES:
+        raise BadFileError(f"{path}: more than {MAX_BYTES >> 20} MiB; wanted the JSON report of a run (--json)")
     try:
         return report_of(parse_strict_json(data), path)
     except (ValueError, RecursionError) as error:
@@ -38,13 +38,16 @@ def read_report(path: str) -> Report:
 
 
 def report_of(document: Any, where: str) -> Report:
-    """Returns the report of a parsed document. where: its name, for messages of BadFileError."""
+    """Returns the report of a parsed document. where: name of the document, for messages. Raises BadFileError if it is
+    not a report."""
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        got = printable(repr(schema)[:60]) if schema is not None else "none"
-        raise BadFileError(f"{where}: schema: got {got}, wanted {SCHEMA} (a report of --json), or a capture's folder")
-    if _is_deeper(document, DEEPEST):
-        raise BadFileError(f"{where}: not a report of qverify: more than {DEEPEST} levels of lists and objects")
+        found_schema = printable(repr(schema)[:60]) if schema is not None else "none"
+        raise BadFileError(
+            f"{where}: schema: got {found_schema}, wanted {SCHEMA} (a report of --json), or a capture's folder"
+        )
+    if _is_deeper(document, MAX_DEPTH):
+        raise BadFileError(f"{where}: not a report of qverify: more than {MAX_DEPTH} levels of lists and objects")
     try:
         report: Report = _build(Report, document, "")
     except ValueError as error:
@@ -54,7 +57,8 @@ def report_of(document: Any, where: str) -> Report:
 
 
 def _check_rows(report: Report, where: str) -> None:
-    """Refuses what would make a comparison miss something: no verdict of its own pairs, seconds that are no numbers."""
+    """Raises BadFileError for contents that would make a comparison overlook something, such as a verdict that
+    contradicts its pairs."""
     for side in report.sides:
         seconds = side.get("node_seconds", {})
         if not isinstance(seconds, dict) or not all(_is_number(one) for one in seconds.values()):
@@ -64,8 +68,8 @@ def _check_rows(report: Report, where: str) -> None:
             raise BadFileError(f"{where}: pairs: {pair.a} ~ {pair.b}: two tensors of one name")
         if any(row.elements < 0 for row in pair.tensors) or pair.coverage.elements < 0:
             raise BadFileError(f"{where}: pairs: {pair.a} ~ {pair.b}: a negative number of elements")
-        worse = pair.cause or pair.coverage.missing or any(row.verdict == "FAILED" for row in pair.tensors)
-        if pair.verdict == "PASSED" and worse:
+        contradiction = pair.cause or pair.coverage.missing or any(row.verdict == "FAILED" for row in pair.tensors)
+        if pair.verdict == "PASSED" and contradiction:
             raise BadFileError(
                 f"{where}: pairs: {pair.a} ~ {pair.b}: got PASSED, but not all of it is; the file was changed"
             )
@@ -73,14 +77,18 @@ def _check_rows(report: Report, where: str) -> None:
         raise BadFileError(f"{where}: verdict: got PASSED, but a pair is not; the file was changed")
 
 
-def _is_deeper(value: Any, most: int) -> bool:
-    """Returns whether lists and objects are nested deeper than `most`."""
+def _is_deeper(value: Any, max_depth: int) -> bool:
+    """Returns True if lists and objects are nested more than max_depth levels deep."""
     level = [value]
-    for _ in range(most + 1):
-        held = [one for one in level if isinstance(one, (list, dict))]
-        if not held:
+    for _ in range(max_depth + 1):
+        containers = [value_of_level for value_of_level in level if isinstance(value_of_level, (list, dict))]
+        if not containers:
             return False
-        level = [inner for one in held for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [
+            inner
+            for value_of_level in containers
+            for inner in (value_of_level.values() if isinstance(value_of_level, dict) else value_of_level)
+        ]
     return True
 
 
@@ -94,7 +102,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _build(kind: Any, value: Any, at: str) -> Any:
-    """Returns the value as its type says. ValueError, naming the field, where it is another."""
+    """Returns the value as an instance of the type. Raises ValueError, which names the field, if it has another
+    type."""
     if kind is Any:
         return value
     if kind in PLAIN:
@@ -123,13 +132,13 @@ def _plain(kind: Any, value: Any, at: str) -> Any:
     if kind is float and isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]
     fits = isinstance(value, PLAIN[kind]) and (kind is bool or not isinstance(value, bool))
-    if not fits or (isinstance(value, int) and abs(value) > MOST_WHOLE):
+    if not fits or (isinstance(value, int) and abs(value) > MAX_WHOLE_NUMBER):
         raise _wrong(at, value, {str: "a text", float: "a number", int: "a whole number"}.get(kind, kind.__name__))
     return float(value) if kind is float else value
 
 
 def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
-    """Returns the value as the first of these types that it fits; of an object, the error of that type."""
+    """Returns the value as an instance of the first type that it fits. Raises ValueError if it fits none."""
     if value is None and type(None) in kinds:
         return None
     wrong: ValueError | None = None
@@ -142,7 +151,8 @@ def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
 
 
 def _build_object(kind: type, value: dict[str, Any], at: str) -> Any:
-    """Returns the dataclass. Fields that this version does not know are left out, but for the metrics of a tensor."""
+    """Returns an instance of the dataclass. Unknown fields are ignored, except those of a TensorRow, which are
+    metrics."""
     hints, known = _hints(kind), {f.name: f for f in fields(kind) if f.name not in DRAWN}
     built = dict[str, Any]()
     for name, declared in known.items():

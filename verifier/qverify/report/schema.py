@@ -1,4 +1,4 @@
-"""The JSON Schema of the report, made from the dataclasses of document.py."""
+"""Makes the JSON Schemas of the documents from their dataclasses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qverify.report import difference, triage_document
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
@@ -135,20 +135,24 @@ def report_schema() -> dict[str, Any]:
 
 
 def triage_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of `Triage.to_json()`."""
-    return _make_document(Triage, triage_document.SCHEMA)
+    """Returns the JSON Schema of `TriageDocument.to_json()`."""
+    return _make_document(TriageDocument, triage_document.SCHEMA)
 
 
 def difference_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of `Difference.to_json()`."""
-    return _make_document(Difference, difference.SCHEMA)
+    """Returns the JSON Schema of `ReportDifference.to_json()`."""
+    return _make_document(ReportDifference, difference.SCHEMA)
 
 
-SCHEMAS = {"report": report_schema, "triage": triage_schema, "diff": difference_schema}  # by the name that is asked for
+SCHEMAS = {
+    "report": report_schema,
+    "triage": triage_schema,
+    "diff": difference_schema,
+}  # by the name in `qverify report schema NAME`
 
 
 def schema_text(name: str) -> str:
-    """Returns the JSON Schema of one of SCHEMAS as text, the same on every run."""
+    """Returns the JSON Schema of one of SCHEMAS as text, which is the same in every run."""
     return json.dumps(SCHEMAS[name](), indent=2, sort_keys=True)
 
 
@@ -165,7 +169,7 @@ def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind) if f.name not in DRAWN}
     if kind is Report:
         properties |= ROWS
-    if kind is Triage:
+    if kind is TriageDocument:
         properties["explained"] = EXPLAINED
     if kind is TensorRow:  # a page of compare/metrics/ adds a property of its own
         del properties["metrics"]
@@ -174,7 +178,8 @@ def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a type; dataclasses are added to the definitions. TypeError for a type that has none."""
+    """Returns the schema of a type, and adds dataclasses to the definitions. Raises TypeError for an unsupported
+    type."""
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, arguments = get_origin(kind), get_args(kind)

@@ -1,4 +1,4 @@
-"""Sides as they are named inside a sentence: a role takes an article, a dump's own name does not."""
+"""Names sides within a sentence: a role has an article, the name of a dump has none."""
 
 from __future__ import annotations
 

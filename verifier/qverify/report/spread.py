@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(slots=True)
 class SpreadRun:
-    """The run of one interpreter. command: as it was given, "" for the interpreter that runs qverify. seconds, runs:
-    spent on it. tensors: compared with the reference run. differing: how many of them differ under any setting.
-    max_abs, max_lsb: the largest differences, in real values and (of integer tensors) in LSB. widest: the tensor of
-    max_abs."""
+    """The runs of one interpreter. command: the user's command that starts it, or "" for the interpreter that runs
+    qverify. seconds: time of all runs. runs: number of runs. tensors: number of tensors that were compared with the
+    reference run. differing: number of those that differ under any setting. max_abs: largest difference in real values.
+    max_lsb: largest difference of integer tensors in LSB. widest: name of the tensor with max_abs."""
 
     command: str
     onnxruntime: str
@@ -33,8 +33,8 @@ class SpreadRun:
 
 
 def combine_runs(rows: Iterable[SpreadRun]) -> list[SpreadRun]:
-    """Returns one row per interpreter from the rows of several boards or frames: seconds and runs summed, the rest the
-    largest."""
+    """Returns one row per interpreter from the rows of several boards or frames: the sums of seconds and runs, and the
+    largest of the other numbers."""
     combined: dict[tuple[str, str], SpreadRun] = {}
     for row in rows:
         key = (row.command, row.who)

@@ -12,13 +12,11 @@ from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, R
 from qverify.report.drawings import InputDrawing, TensorDrawing
 
 SCHEMA = "qverify.triage/1"
-
-
-VARYING = ("seconds", "node_seconds", "spot_seed", "temperature_c", "frequency_mhz")
+VARYING = ("seconds", "node_seconds", "spot_seed", "temperature_c", "frequency_mhz")  # differ from run to run
 
 
 def lasting_facts(side: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row of a report's `sides` without times and what else changes from run to run."""
+    """Returns a row of a report's `sides` without times and other values that differ from run to run."""
     settings = {name: value for name, value in side["settings"].items() if name not in VARYING}
     return {name: value for name, value in side.items() if name not in VARYING} | {"settings": settings}
 
@@ -36,11 +34,11 @@ class Stage:
 
 @dataclass(slots=True)
 class OutputRow:
-    """A final output of two neighbouring stages, over all frames. Real values: dequantized where they are integers.
+    """A final output of two neighbouring stages, over all frames. Values are real; integers are dequantized.
 
-    judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the float never reaches a
-    whole step, so it is not judged; too_small: nothing can be concluded. largest: |a|. step: one LSB of b, where a is
-    float and b quantized."""
+    holds: whether it passes. judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the
+    float never reaches a whole step, so that the output is not judged; too_small: nothing can be concluded. largest:
+    largest |a|. step: one LSB of b, if a is float and b quantized."""
 
     name: str
     elements: int
@@ -66,7 +64,8 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """A diverging tensor, the tensors its node reads (above), and those of the nodes that read it (below)."""
+    """A diverging tensor and its neighbours. at: the tensor. above: the tensors that its node reads. below: the tensors
+    of the nodes that read it."""
 
     at: Neighbour
     above: list[Neighbour] = field(default_factory=list)
@@ -75,10 +74,10 @@ class Neighbourhood:
 
 @dataclass(slots=True)
 class Rung:
-    """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while
-    everything their node reads agrees. neighbourhoods: of these. forced, not_forced: number of tensors that were
-    recomputed from the other side's inputs, and that could not be. caveats: reservations about a gate that passes;
-    stated in the last line."""
+    """Two neighbouring stages. kind: kind of the evidence, which determines the advice. first_divergence: tensors that
+    differ although everything their node reads agrees. neighbourhoods: the neighbours of these. forced: number of
+    tensors that were recomputed from the other side's inputs. not_forced: number of tensors that could not be. caveats:
+    reservations about a gate that passes; stated in the last line."""
 
     a: str
     b: str
@@ -96,14 +95,12 @@ class Rung:
     evidence: list[str] = field(default_factory=list)
     next_step: str = ""
     caveats: list[str] = field(default_factory=list)
-    drawings: list[TensorDrawing] = field(
-        default_factory=list, compare=False
-    )  # of the tensors that differ; not in JSON
+    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # tensors that differ; not in JSON
 
 
 @dataclass(slots=True)
 class SingleTensorLoss:
-    """The final outputs when only this tensor and the weights of the node that makes it are quantized in the float
+    """The final outputs if only this tensor and the weights of the node that computes it are quantized in the float
     model."""
 
     worst_output: str
@@ -115,11 +112,11 @@ class SingleTensorLoss:
 class TensorLoss:
     """One float tensor and its quantized counterpart, over all frames.
 
-    sqnr_db, cosine, rmse: accumulated, with the whole network quantized. drop_db: SQNR lost between its node's inputs
-    and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that
-    the float tensor's range covers. step: one LSB (the smallest of several channels). weights_sqnr_db: of the weights
-    of the node that makes it; channels_lost: share of their output channels below 20 dB; weights_one_scale: None where
-    there are no weights."""
+    sqnr_db, cosine, rmse: with the whole network quantized, so that losses accumulate. drop_db: SQNR that is lost
+    between the inputs of its node and the tensor. clipped: share of the float elements outside the quantized range
+    low..high. used: share of that range that the float tensor's range covers. step: one LSB (the smallest of several
+    channels). weights_sqnr_db: SQNR of the weights of the node that computes it. channels_lost: share of their output
+    channels below 20 dB. weights_one_scale: whether the weights have a single scale; null without weights."""
 
     tensor: str
     quantized: str
@@ -145,7 +142,7 @@ class TensorLoss:
 
 @dataclass(slots=True)
 class WhatIfStep:
-    """The worst output when these tensors are left in float32 (which stands for 16 bit)."""
+    """The worst output if these tensors are left in float32 (which stands for 16 bit)."""
 
     tensors: list[str]
     worst_output: str
@@ -154,8 +151,9 @@ class WhatIfStep:
 
 @dataclass(slots=True)
 class WhatIf:
-    """Everything quantized except a few tensors. candidates: the most sensitive ones, of which each step takes the
-    best. most: at once. before: with none left in float. holds: whether the gate passes after the last step."""
+    """The network with everything quantized except a few tensors. candidates: the most sensitive tensors; each step
+    adds the best one. most: largest number of tensors at once. before: the worst output with no tensor left in float.
+    holds: whether the gate passes after the last step."""
 
     candidates: list[str]
     most: int
@@ -168,9 +166,9 @@ class WhatIf:
 
 @dataclass(slots=True)
 class Quiet:
-    """A tensor that in no frame exceeds half a step of its own scale, or a final output that in none exceeds a whole
-    one. output: a final output, which then is not judged. largest: |float|; step: one LSB; both in real values. said:
-    the same for people."""
+    """A tensor that in no frame exceeds half a step of its own scale, or a final output that in no frame exceeds a
+    whole step. output: whether it is a final output, which is then not judged. largest: largest |float|, in real
+    values. step: one LSB, in real values. said: the same in words."""
 
     tensor: str
     output: bool
@@ -180,14 +178,17 @@ class Quiet:
 
 
 @dataclass(slots=True)
-class Triage:
+class TriageDocument:
     """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step:
-    for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive
-    tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.
-    unpaired: float tensors without a quantized counterpart, and why. unknown: what could not be determined. reduced:
-    the smallest part that still differs (--reduce). caveats: of models and inputs, stated in the last line. qverify: its version. date: of the triage, UTC, ISO 8601.
-    board: its address, null without one. drafts: TOML of the descriptions to write, by input. sides: what ran on the first
-    frame, as in the main job's report, without what changes from run to run. units: the network, in running order. command: the one that makes this report again, without the options of reports."""
+    advice for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: losses of quantization, the
+    most sensitive tensor first. what_if: the tensors that restore the output if they are left in float. quiet: tensors
+    that are too small for their scale. unpaired: float tensors without a quantized counterpart, with the reason.
+    unknown: facts that could not be determined. reduced: the smallest part of the model that still differs (--reduce).
+    caveats: reservations about models and inputs, stated in the last line. qverify: version of qverify. date: time of
+    the triage, UTC, ISO 8601. board: address of the board, or null without one. drafts: drafts of descriptions in TOML,
+    by input. sides: the sides that ran on the first frame, as in the main job's report, without values that differ from
+    run to run. units: the network, in running order. command: the command that produces this report again, without the
+    options that write reports."""
 
     verdict: Verdict
     broken: str | None
@@ -204,9 +205,7 @@ class Triage:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
-    explained: list[Any] = field(
-        default_factory=list
-    )  # of the first frame with a blamed board: session.triage.explain_nodes.ExplainedOutput
+    explained: list[Any] = field(default_factory=list)  # for the first frame in which the board is blamed
     reduced: dict[str, Any] | None = None
     caveats: list[str] = field(default_factory=list)
     qverify: str = __version__
@@ -216,10 +215,12 @@ class Triage:
     sides: list[dict[str, Any]] = field(default_factory=list)
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
-    input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # of the worst frames; not in JSON
+    input_drawings: list[InputDrawing] = field(
+        default_factory=list, compare=False
+    )  # inputs of the worst frames; not in JSON
 
     def take_run(self, report: Report) -> None:
-        """Takes models, units and sides of a frame's report; the sides of the first frame."""
+        """Takes models, units and sides from a frame's report; the sides only from the first one."""
         self.models, self.units = report.models, report.units
         self.sides = self.sides or [lasting_facts(side) for side in report.sides]
 
@@ -231,6 +232,6 @@ class Triage:
     def to_json(self) -> dict[str, Any]:
         """Returns plain values that `json.dumps(allow_nan=False)` accepts (verifier/TRIAGE.md)."""
         document: dict[str, Any] = {"schema": SCHEMA} | plain(self)
-        for one in document["explained"]:  # timings are elsewhere; the rest is the same from run to run
-            (one["explanation"] or {}).pop("seconds", None)
+        for row in document["explained"]:  # it differs from run to run; timings has the times
+            (row["explanation"] or {}).pop("seconds", None)
         return document

@@ -1,4 +1,4 @@
-"""The reservations that belong to a PASSED, in words; the same in verdict lines and in triage's last line."""
+"""Describes the reservations about a PASSED verdict, for verdict lines and triage's last line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from qverify.report.document import NodeByNode, NotJudged, Pair
 
 
 def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
-    """Returns the reservations about the same two sides over several frames or boards, each at its worst: tensors
-    judged node by node, elements not judged, tensors without elements, not bit-equal, tensors that differ outside the
+    """Returns the reservations about two sides over several frames or boards, each for the worst pair: tensors judged
+    node by node, elements not judged, tensors without elements, not bit-equal, tensors that differ outside the
     scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]
     facts = [_describe_node_by_node(judged, pairs)] if judged else []
@@ -30,24 +30,29 @@ def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
 
 
 def describe_not_judged(lost: Sequence[NotJudged]) -> str:
-    """Returns the most elements of one tensor that were not judged, and of how many tensors there are some."""
+    """Returns a text on the tensor with the most elements that were not judged, and on how many other tensors have
+    some."""
     most, tensors = max(lost, key=lambda n: n.elements), len({n.tensor for n in lost})
     more = f" (and in {count(tensors - 1, 'more tensor')})" if tensors > 1 else ""
     return f"{most.elements} of {count(most.of, 'element')} of {most.tensor} not judged: {most.why}{more}"
 
 
 def _describe_node_by_node(judged: Sequence[NodeByNode], pairs: Sequence[Pair]) -> str:
-    """Returns the largest numbers of any frame, in words."""
+    """Returns a text with the largest numbers of all frames."""
     lsb = max((j.max_lsb for j in judged if j.max_lsb is not None), default=None)
-    apart = max((j.max_abs for j in judged if j.max_abs is not None), default=0.0)
-    top = [a.arg_max for p in pairs for a in p.agreement if a.arg_max is not None]
-    agree = f", top-1 agrees{'' if min(top) == 1 else f' in {min(top):.0%}'}" if top else ""
-    far = f"{lsb} LSB" if lsb is not None else f"{apart:.3g}"
+    largest_difference = max((j.max_abs for j in judged if j.max_abs is not None), default=0.0)
+    arg_max_shares = [a.arg_max for p in pairs for a in p.agreement if a.arg_max is not None]
+    top1_text = (
+        f", top-1 agrees{'' if min(arg_max_shares) == 1 else f' in {min(arg_max_shares):.0%}'}"
+        if arg_max_shares
+        else ""
+    )
+    range_text = f"{lsb} LSB" if lsb is not None else f"{largest_difference:.3g}"
     tensors = count(max(j.tensors for j in judged), "tensor")
     kernels = next((j.kernels for j in judged if j.kernels), "")
-    which = (
+    basis = (
         f"judged node by node, as {kernels} round in their own way"
         if kernels
         else "after float nodes judged node by node"
     )
-    return f"{tensors} {which}; free-running up to {far}{agree}"
+    return f"{tensors} {basis}; free-running up to {range_text}{top1_text}"

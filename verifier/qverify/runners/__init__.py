@@ -1,15 +1,15 @@
-"""Runners: what computes on a board whose runtime is not qvrt, one runtime per file. NAME.py is what `--runtime NAME` runs.
-A page defines
+"""Runners: programs that run a model on a board in place of qvrt, one per file. NAME.py is the runner of
+`--runtime NAME`. A page defines
 
-WANTED   what it runs, in a line, for --help
-CHECKED  what it was tried with, for every report; "" where there is no vendor
-OPTIONS  its options, of --runner-option and [boards.NAME.runner], each with a line of help
-files(options) -> Mapping[str, bytes]         what must be on the board beside model and inputs, by file name
-plan(request) -> RunnerPlan                   how it is run, what success is, what it writes
+WANTED   the programs and models that it runs, in one line, for --help
+CHECKED  how it was tested, for every report; "" if it has no vendor
+OPTIONS  its options in --runner-option and [boards.NAME.runner], each with a line of help
+files(options) -> Mapping[str, bytes]    files that the board needs in addition to model and inputs, by file name
+plan(request) -> RunnerPlan              how to run it, how to recognise success, and where it writes
 
-A page never reads what was written: that is a profile's duty, so that dumps carried by hand go through the same code. It
-never speaks to a board: sides/runner_board.py does, and request.ask() runs a short command there. The file name is the
-registry; `command` is the page of a command line of the user's own."""
+A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
+by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
+command there. The file names are the registry; `command` is the page for a user's own command line."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ COMMON = {
     "dtype": "[NAME=]DTYPE of files that do not state it; may be repeated",
     "per_node": "0: its files are final outputs only, also where they have other names of the model",
 }
-MANY = ("environment", "dtype")  # options that may be given more than once
+REPEATABLE = ("environment", "dtype")  # options that may be given more than once
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command on the board answered. status: its exit status. text: its output, stderr included."""
+class CommandReply:
+    """The result of a command on the board. status: its exit status. text: its output, including stderr."""
 
     status: int
     text: str
@@ -50,8 +50,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """One prepared input on the board. spec: of the model. path: of its aligned bytes. npy: of its valid elements as a
-    .npy file."""
+    """One prepared input on the board. spec: its spec in the model. path: path of a file with its aligned bytes. npy:
+    path of a .npy file with its valid elements."""
 
     spec: TensorSpec
     path: str
@@ -60,11 +60,20 @@ class RunnerInput:
 
 @dataclass(frozen=True, slots=True)
 class RunnerRequest:
-    """One run on one set of inputs. All paths are absolute paths of the board. model: what it runs. model_name: the name
-    of its file on the host. inputs: in the model's order. outputs: the specs of the final outputs, in theirs. out: a
-    new, empty folder. files: of what files() gave, by name. dump_all: whether every node's output is wanted, where the
-    runtime can write them. emulator: the program that must precede a program of the board, "" on a real board. ask:
-    runs a command line on the board and returns its answer; the same line is run once per connection."""
+    """A request for one run on one set of inputs. All paths are absolute paths on the board.
+
+    Attributes:
+        model: path of the model.
+        model_name: name of the model's file on the host.
+        inputs: the inputs, in the model's order.
+        outputs: specs of the final outputs, in the model's order.
+        out: path of a new, empty folder for the outputs.
+        files: paths of the files that the page's files() returned, by name.
+        dump_all: True if the outputs of all nodes are requested, provided that the runtime can write them.
+        options: the runner's options.
+        emulator: program that must precede a program of the board, or "" on a real board.
+        ask: runs a command line on the board and returns its reply; equal lines are run once per connection.
+    """
 
     model: str
     model_name: str
@@ -75,17 +84,29 @@ class RunnerRequest:
     dump_all: bool
     options: Options
     emulator: str
-    ask: Callable[[str], Answer]
+    ask: Callable[[str], CommandReply]
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerPlan:
-    """How a run is done. line: of the board's POSIX shell. collect: an absolute folder that it writes to if not to
-    request.out; it must be empty before the run. success: a line of its output must match it; failure: none may.
-    timing: as in COMMON. profile: that reads its files, "" to recognise them by content. reading: options for that.
-    per_node: whether files of nodes, not only of final outputs, are read. engine, version: of the runtime, for the
-    report. texts: files beside its outputs that are made from the board's answers, by name (a model_info). notes: for
-    the report."""
+    """How to do a run.
+
+    Attributes:
+        line: command line for the board's POSIX shell.
+        environment: variables of the command's environment.
+        folder: folder in which the command runs, or "" for that of its outputs.
+        collect: absolute path of the folder that it writes to, or "" for request.out; must be empty before the run.
+        setup, teardown: command lines to run before and after it.
+        success: regular expression that a line of its output must match.
+        failure: regular expression that no line of its output may match.
+        timing: regular expression for the time of one inference, as in COMMON.
+        profile: name of the profile that reads its files, or "" to recognise them by content.
+        reading: options of that profile.
+        per_node: False if only files of final outputs are read, and none of other nodes.
+        engine, version: name and version of the runtime, for the report.
+        texts: contents of files to add to its outputs, by name, such as the text of model_info.
+        notes: notes for the report.
+    """
 
     line: str
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -107,9 +128,16 @@ class RunnerPlan:
 
 @dataclass(slots=True)
 class RunnerResult:
-    """What one run gave. folder: on this host, with the new regular files that it left. why: why it did not succeed, ""
-    where it did. refused: files that were left out, with the reason. seconds: from its start to its end as seen from
-    here. measured_s: by its own timing line. lines: the first and last of its output."""
+    """The result of one run.
+
+    Attributes:
+        folder: folder on this host with the new regular files that the run wrote.
+        why: why the run did not succeed, or "" if it did.
+        refused: files that are not in the folder, with the reason.
+        seconds: time from start to end, measured on this host.
+        measured_s: time that the run's own timing line states.
+        lines: the first and last lines of its output.
+    """
 
     folder: str
     why: str = ""
@@ -119,8 +147,8 @@ class RunnerResult:
     lines: list[str] = field(default_factory=list)
 
 
-class Page(Protocol):
-    """What a runner's module defines."""
+class RunnerPage(Protocol):
+    """The interface of a runner's module."""
 
     WANTED: str
     CHECKED: str
@@ -138,7 +166,7 @@ class RunnerChoice:
     options: Options = field(default_factory=dict)
 
     @property
-    def page(self) -> Page:
+    def page(self) -> RunnerPage:
         return page(self.name)
 
 
@@ -147,35 +175,38 @@ def names() -> list[str]:
     return page_names(__name__)
 
 
-def page(name: str, where: str = "--runtime") -> Page:
-    """Returns a runner's module. where: for the message. Raises UsageError for an unknown name."""
+def page(name: str, where: str = "--runtime") -> RunnerPage:
+    """Returns a runner's module. where: the option that named it, for the message. Raises UsageError for an unknown
+    name."""
     if name not in names():
         raise UsageError(f"{where} {name!r}: no such runner; there are: qvrt, {', '.join(names())}")
-    return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
+    return cast(RunnerPage, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
 
 
 def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -> RunnerChoice | None:
-    """Returns the runner that these pairs of key and value describe; None for none, or for qvrt. `runtime` names the
-    page, `command` without it is the page of that name. A later value replaces an earlier one, but for MANY. Raises
-    UsageError for a key that the page does not have."""
-    given: dict[str, tuple[str, ...]] = {}
+    """Returns the runner that these pairs of key and value describe, or None for qvrt or without any. `runtime` names
+    the page; `command` without `runtime` selects the page `command`. A later value replaces an earlier one, except for
+    the keys in REPEATABLE. Raises UsageError for a key that the page does not have."""
+    options: dict[str, tuple[str, ...]] = {}
     for key, value in words:
-        given[key] = (*given.get(key, ()), value) if key in MANY else (value,)
-    if not given:
+        options[key] = (*options.get(key, ()), value) if key in REPEATABLE else (value,)
+    if not options:
         return None
-    default = (COMMAND,) if COMMAND in given else ()
-    name = (given.pop("runtime", None) or default or ("",))[-1]
+    default = (COMMAND,) if COMMAND in options else ()
+    name = (options.pop("runtime", None) or default or ("",))[-1]
     if name in ("", "qvrt"):
-        key = next(iter(given), "")
+        key = next(iter(options), "")
         if not key:
             return None
         raise UsageError(f"{where} {key}: no runner is given; wanted --runner 'COMMAND LINE' or --runtime NAME, too")
-    known = {**COMMON, **page(name, "--runtime" if where.startswith("--") else f"{where} runtime =").OPTIONS}
-    if unknown := [key for key in given if key not in known]:
-        raise UsageError(f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known))}")
-    return RunnerChoice(name, given)
+    known_keys = {**COMMON, **page(name, "--runtime" if where.startswith("--") else f"{where} runtime =").OPTIONS}
+    if unknown := [key for key in options if key not in known_keys]:
+        raise UsageError(
+            f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known_keys))}"
+        )
+    return RunnerChoice(name, options)
 
 
 def option(options: Options, key: str, default: str = "") -> str:
-    """Returns the value of an option that is given once."""
+    """Returns the last value of an option, or the default if it was not given."""
     return options.get(key, (default,))[-1]

@@ -1,4 +1,4 @@
-"""A command line of the user's own: `my_tool --model {model} --input {input:data} --out {out}`."""
+"""A user's own command line: `my_tool --model {model} --input {input:data} --out {out}`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ OPTIONS = {
     "command": "the command line; {model}, {out}, {input} or {input:NAME}, {npy:NAME}, {inputs} (a comma list) are paths",
     "outputs": "the board's folder that it writes to, if not {out}; it must be empty before the run",
 }
-_PLACE = re.compile(r"(?<!\$)\{([a-z_]+)(?::([^{}]+))?\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(?::([^{}]+))?\}")
 NAMES = ("model", "out", "input", "npy", "inputs", "npys", "emulator")
 
 
 def files(options: Options) -> Mapping[str, bytes]:
-    """Returns nothing: the tool is on the board."""
+    """Returns {}: the tool is on the board already."""
     return {}
 
 
 def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns the command line with its paths. Raises UsageError for a place that cannot be filled, or an input that no
-    place takes."""
+    """Returns a plan with the user's command line, in which placeholders are replaced by paths. Raises UsageError if a
+    placeholder cannot be replaced, or if the command line does not use an input."""
     template = option(request.options, "command")
     if not template.strip():
         raise UsageError("--runner: an empty command line (an unset shell variable?)")
@@ -41,22 +41,22 @@ def plan(request: RunnerRequest) -> RunnerPlan:
 
 
 def _program(template: str) -> str:
-    """Returns the name of the first program of a command line, as far as its words tell."""
+    """Returns the name of the first program in a command line: its first word that is no assignment or placeholder."""
     words = [w for w in template.split() if "=" not in w and not w.startswith("{")]
     return words[0].rpartition("/")[2] if words else "command"
 
 
 def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
-    """Returns the template with a quoted path in each place. whole: every input must have a place, as a tool that is
-    fed less runs on something else."""
-    fed: set[str] = set()
+    """Returns the template with placeholders replaced by quoted paths. whole: True if every input must be used, since
+    the tool would otherwise run on other data."""
+    used: set[str] = set()
 
     def path(match: re.Match[str]) -> str:
         kind, name = match[1], match[2]
         if kind in ("input", "npy"):
-            found = _input(request, name, match[0])
-            fed.add(found.spec.name)
-            return shlex.quote(found.path if kind == "input" else found.npy)
+            source = _input(request, name, match[0])
+            used.add(source.spec.name)
+            return shlex.quote(source.path if kind == "input" else source.npy)
         if kind == "list" and name is None:
             raise UsageError(
                 "--runner: {list}: each frame is a call of its own, so no list of frames is made; wanted {input}"
@@ -64,24 +64,25 @@ def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
         if name is not None or kind not in NAMES:
             return match[0]  # the user's own braces: ${HOME:-x}, awk '{print}'
         if kind in ("inputs", "npys"):
-            fed.update(i.spec.name for i in request.inputs)
+            used.update(i.spec.name for i in request.inputs)
             return shlex.quote(",".join(i.path if kind == "inputs" else i.npy for i in request.inputs))
         return {"model": shlex.quote(request.model), "out": shlex.quote(request.out), "emulator": request.emulator}[
             kind
         ]
 
-    line = _PLACE.sub(path, template)
-    left = [i.spec.name for i in request.inputs if i.spec.name not in fed]
-    if whole and left:
+    line = _PLACEHOLDER.sub(path, template)
+    unused = [i.spec.name for i in request.inputs if i.spec.name not in used]
+    if whole and unused:
         raise UsageError(
-            f"--runner {template!r}: nothing takes input {left[0]!r}, so the tool would run on something else; "
-            f"wanted {{input:{left[0]}}}, {{npy:{left[0]}}} or {{inputs}} in it"
+            f"--runner {template!r}: nothing takes input {unused[0]!r}, so the tool would run on something else; "
+            f"wanted {{input:{unused[0]}}}, {{npy:{unused[0]}}} or {{inputs}} in it"
         )
     return line
 
 
 def _input(request: RunnerRequest, name: str | None, where: str) -> RunnerInput:
-    """Returns the input of this name; without a name, the only one."""
+    """Returns the input of this name, or the only input if name is None. Raises UsageError if there is no such input.
+    where: the placeholder, for the message."""
     names = [i.spec.name for i in request.inputs]
     if name is None and len(names) == 1:
         return request.inputs[0]

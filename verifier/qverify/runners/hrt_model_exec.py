@@ -1,4 +1,5 @@
-"""Horizon, D-Robotics: `hrt_model_exec` on the board: model_info, infer and perf, with the options that its own help lists."""
+"""Horizon, D-Robotics: `hrt_model_exec` on the board: model_info, infer and perf, with the options that its own help
+lists."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from qverify.errors import BoardError, UsageError
 from qverify.plural import count
-from qverify.runners import Answer, Options, RunnerInput, RunnerPlan, RunnerRequest, option
+from qverify.runners import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
 WANTED = "Horizon / D-Robotics: hrt_model_exec infer (and perf) of a model.bin or .hbm"
@@ -57,30 +58,31 @@ _INPUT = re.compile(r"^input\[(\d{1,6})\]: *$(.*?)(?=^(?:in|out)put\[|\Z)", re.M
 
 
 def files(options: Options) -> Mapping[str, bytes]:
-    """Returns nothing: the tool is on the board."""
+    """Returns {}: the tool is on the board already."""
     return {}
 
 
 def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns the command line with the option names that this build of the tool has. Raises BoardError for a board
-    without the tool, or a model that it cannot open; UsageError for an option that it lacks, or inputs of another size."""
-    given = request.options
-    program = " ".join(w for w in (request.emulator, shlex.quote(option(given, "program", "hrt_model_exec"))) if w)
+    """Returns a plan with the option names that this build of the tool has. Raises BoardError if the board lacks the
+    tool or the tool cannot open the model, and UsageError if the tool lacks an option or its inputs have other
+    sizes."""
+    options = request.options
+    program = " ".join(w for w in (request.emulator, shlex.quote(option(options, "program", "hrt_model_exec"))) if w)
     flags = _flags(request.ask(f"{program} -h"), program)
     words = _passed_on(request, flags)
-    info = _model_info(request.ask(f"{program} model_info --model_file={shlex.quote(request.model)}"), given)
-    inputs = _in_their_order(info.inputs, request.inputs)
+    info = _model_info(request.ask(f"{program} model_info --model_file={shlex.quote(request.model)}"), options)
+    inputs = _order_inputs(info.inputs, request.inputs)
     model = [f"--model_file={request.model}", *([f"--model_name={info.model}"] if info.packed else [])]
     infer = [*model, f"--input_file={','.join(i.path for i in inputs)}", "--enable_dump=true"]
     infer += [f"--dump_path={request.out}"] if "dump_path" in flags else []
-    perf = option(given, "perf", "0").lower() in ("1", "true", "yes")
+    perf = option(options, "perf", "0").lower() in ("1", "true", "yes")
     for name, value in words.items():
         infer += [f"--{name}={value}"] if name not in PERF_ONLY and not (perf and name == "frame_count") else []
     line = f"{program} infer {shlex.join(infer)}"
     if perf:
         measured = ("core_id", "frame_count", *PERF_ONLY)
-        more = [f"--{name}={value}" for name, value in words.items() if name in measured]
-        line += f" && {program} perf {shlex.join([*model, infer[len(model)], *more])}"
+        perf_options = [f"--{name}={value}" for name, value in words.items() if name in measured]
+        line += f" && {program} perf {shlex.join([*model, infer[len(model)], *perf_options])}"
     notes = () if info.described else ("hrt_model_exec: this build's model_info names no tensors: files go by index",)
     return RunnerPlan(
         line,
@@ -95,39 +97,48 @@ def plan(request: RunnerRequest) -> RunnerPlan:
     )
 
 
-def _flags(answer: Answer, program: str) -> set[str]:
-    """Returns the names of the options in the tool's help, whose exit status is not known."""
-    found = set(_FLAG.findall(_COLOUR.sub("", answer.text)))
-    if not {"model_file", "input_file", "enable_dump"} <= found:
-        said = next((line for line in answer.text.splitlines() if line.strip()), "nothing")
+def _flags(reply: CommandReply, program: str) -> set[str]:
+    """Returns the names of the options in the tool's help. Its exit status is not documented, and ignored."""
+    flags = set(_FLAG.findall(_COLOUR.sub("", reply.text)))
+    if not {"model_file", "input_file", "enable_dump"} <= flags:
+        first_line = next((line for line in reply.text.splitlines() if line.strip()), "nothing")
         raise BoardError(
-            f"{program} -h on the board: no help of hrt_model_exec (status {answer.status}: {said[:200]}); "
+            f"{program} -h on the board: no help of hrt_model_exec (status {reply.status}: {first_line[:200]}); "
             "give its path: --runner-option program=/usr/hobot/bin/hrt_model_exec"
         )
-    return found
+    return flags
 
 
 def _passed_on(request: RunnerRequest, flags: set[str]) -> dict[str, str]:
-    """Returns the tool's options and values: what the user gave, in the spelling of this build, and what -r needs."""
-    given = {n: option(request.options, n) for n in (*PASSED_ON, *PERF_ONLY) if n in request.options}
-    given.pop("model_name", None)
+    """Returns the tool's options and values: those of the user, in the spelling of this build, and those that -r
+    requires."""
+    values = {n: option(request.options, n) for n in (*PASSED_ON, *PERF_ONLY) if n in request.options}
+    values.pop("model_name", None)
     if request.dump_all:
-        given.setdefault("dump_intermediate", "1")
+        values.setdefault("dump_intermediate", "1")
     words = {}
-    for name, value in given.items():
-        known = name if name in flags else TWINS.get(name, name)
-        if known not in flags:
+    for name, value in values.items():
+        spelling = name if name in flags else TWINS.get(name, name)
+        if spelling not in flags:
             raise UsageError(f"--runner-option {name}: the hrt_model_exec of this board has no such option (its -h)")
-        words[known] = value.replace("{out}", request.out)
-    if "hybrid_dequantize_process" in words:  # it dequantizes into texts only
+        words[spelling] = value.replace("{out}", request.out)
+    if "hybrid_dequantize_process" in words:  # the tool writes dequantized values into .txt files only
         words.setdefault("dump_format", "txt")
     return words
 
 
 @dataclass(frozen=True, slots=True)
-class _Info:
-    """What model_info says of one model. described: whether it names tensors, so that a profile can read it. inputs:
-    name and size in bytes of each (None: not stated)."""
+class _ModelInfo:
+    """The output of model_info on one model.
+
+    Attributes:
+        model: name of the model.
+        packed: True if the file contains several models.
+        described: True if the text names tensors, so that a profile can read it.
+        text: the text on this model alone.
+        version: version of the runtime, or "".
+        inputs: name and size in bytes of each input; the size is None if it is not stated.
+    """
 
     model: str
     packed: bool
@@ -137,43 +148,45 @@ class _Info:
     inputs: list[tuple[str, int | None]]
 
 
-def _model_info(answer: Answer, options: Options) -> _Info:
-    text = _COLOUR.sub("", answer.text)
+def _model_info(reply: CommandReply, options: Options) -> _ModelInfo:
+    text = _COLOUR.sub("", reply.text)
     models = list(_MODEL.finditer(text))
     if not models:
-        said = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
+        last_line = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
         raise BoardError(
-            f"hrt_model_exec model_info: the board cannot open the model (status {answer.status}): {said[:200]}"
+            f"hrt_model_exec model_info: the board cannot open the model (status {reply.status}): {last_line[:200]}"
         )
     names = [m[1] for m in models]
-    wanted = option(options, "model_name", names[0] if len(names) == 1 else "")
-    if names.count(wanted) != 1:
+    chosen = option(options, "model_name", names[0] if len(names) == 1 else "")
+    if names.count(chosen) != 1:
         raise UsageError(
             f"the board's model file has {count(len(names), 'model')}: {', '.join(names[:5])}; "
             f"give --runner-option model_name={names[0]}"
         )
-    at = names.index(wanted)
-    end = models[at + 1].start() if at + 1 < len(models) else len(text)
-    own = text[models[at].start() : end]
-    inputs = [(_field(body, "name"), _size(_field(body, "aligned byte size"))) for _, body in _INPUT.findall(own)]
-    described = "\noutput[0]" in own and all(_field(part, "name") for part in own.split("\noutput[")[1:])
+    index = names.index(chosen)
+    end = models[index + 1].start() if index + 1 < len(models) else len(text)
+    section = text[models[index].start() : end]
+    inputs = [(_field(body, "name"), _size(_field(body, "aligned byte size"))) for _, body in _INPUT.findall(section)]
+    described = "\noutput[0]" in section and all(_field(part, "name") for part in section.split("\noutput[")[1:])
     version = re.search(r"Runtime version = (.+)", text)
     head = text[: models[0].start()]
-    return _Info(wanted, len(names) > 1, described, f"{head}{own}", version[1].strip() if version else "", inputs)
+    return _ModelInfo(
+        chosen, len(names) > 1, described, f"{head}{section}", version[1].strip() if version else "", inputs
+    )
 
 
 def _field(body: str, key: str) -> str:
-    found = re.search(rf"^{key}: *(.*?) *$", body, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^{key}: *(.*?) *$", body, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _size(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[1-9]\d{0,12}", text) else None
 
 
-def _in_their_order(stated: list[tuple[str, int | None]], inputs: tuple[RunnerInput, ...]) -> list[RunnerInput]:
-    """Returns the inputs in the order of the board's model. Raises UsageError where they are not certainly the same
-    ones: the tool takes files by their place, and a file of another size it may take, too."""
+def _order_inputs(stated: list[tuple[str, int | None]], inputs: tuple[RunnerInput, ...]) -> list[RunnerInput]:
+    """Returns the inputs in the order of the board's model. Raises UsageError if they cannot be matched for certain:
+    the tool assigns files by position, and may accept a file of the wrong size."""
     if stated and len(stated) != len(inputs):
         raise UsageError(
             f"the board's model has {count(len(stated), 'input')} ({', '.join(n or '?' for n, _ in stated[:4])}), the ONNX "
@@ -189,10 +202,10 @@ def _in_their_order(stated: list[tuple[str, int | None]], inputs: tuple[RunnerIn
                 f"{', '.join(i.spec.name for i in inputs)}: which is which is not certain"
             )
         ordered = [by_name[spelled_loosely(n)] for n, _ in stated]
-    for (name, size), one in zip(stated, ordered, strict=False):
-        if size is not None and size != one.spec.size_bytes:
+    for (name, size), prepared in zip(stated, ordered, strict=False):
+        if size is not None and size != prepared.spec.size_bytes:
             raise UsageError(
-                f"input {one.spec.name}: {one.spec.size_bytes} bytes prepared, but input {name or '0'} of the board's model takes "
+                f"input {prepared.spec.name}: {prepared.spec.size_bytes} bytes prepared, but input {name or '0'} of the board's model takes "
                 f"{size} (model_info: aligned byte size); describe it with `qverify inputs`, as for nv12"
             )
     return ordered

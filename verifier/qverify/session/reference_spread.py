@@ -52,15 +52,15 @@ def mark_spread(report: Report, spread: Spread) -> None:
             if isinstance(difference, float | int) and difference > 0:
                 differing += 1
                 within += row.reference_spread is not None and difference <= row.reference_spread
-    report.reference_spread = spread.ran
-    others = " and other interpreters" if len(spread.ran) > 1 else ""
+    report.reference_spread = spread.runs
+    others = " and other interpreters" if len(spread.runs) > 1 else ""
     report.notes.append(
         f"reference spread: {within} of {count(differing, 'differing tensor', 'differs', 'differ')} by no more than "
         f"onnxruntime's own settings (four optimization levels, one and two threads, the original ONNX's outputs"
-        f"{_describe_largest(spread.ran[0])}){others}"
+        f"{_describe_largest(spread.runs[0])}){others}"
     )
-    report.notes += [f"reference spread: {_describe_other(row)}" for row in spread.ran[1:]]
-    if all(row.machine == platform.machine() for row in spread.ran):
+    report.notes += [f"reference spread: {_describe_other(row)}" for row in spread.runs[1:]]
+    if all(row.machine == platform.machine() for row in spread.runs):
         report.notes.append(
             "reference spread: kernels of other architectures were not run; --reference-python COMMAND gives an interpreter "
             "that has them (scripts/arm_reference of a clone makes one)"

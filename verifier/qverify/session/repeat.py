@@ -54,7 +54,7 @@ def repeat(
     makers, changing, ran, failure = graph.producers(), dict[str, _ChangingTensor](), 1, ""
     try:
         for number in range(1, times):
-            digests, values = board.again(first)
+            digests, values = board.repeat_run(first)
             ran += 1
             for name, value in values.items():
                 if name not in changing:

@@ -156,7 +156,7 @@ def soak(
                     if runs.engine is not None and not result.reference:
                         result.reference = row["reference"] = _judge_by_engine(runs, runs.engine, first, board)
                 else:
-                    digests, _ = board.again(None)
+                    digests, _ = board.repeat_run(None)
                 result.gone = False
                 if not expected:  # another runtime than qvrt: the first run sets the digests to expect
                     expected |= {n: digests[n] for n in board.graph.observable() if n in digests}
@@ -165,7 +165,7 @@ def soak(
                     board.close()
                     board = None
             except LinkError as error:
-                digests = dict(board.came) if board is not None else {}
+                digests = dict(board.received_digests) if board is not None else {}
                 row |= _judge_cut_off(error.digests if isinstance(error, _FirstRunError) else digests, expected, result)
                 if not result.runs and not result.lost and not result.wrong:
                     raise
@@ -271,7 +271,7 @@ def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str], Recordin
         raise
     if first.state != "complete" or first.missing:
         board.close()
-        raise _FirstRunError(first.why or next(iter(first.missing.values())), dict(board.came))
+        raise _FirstRunError(first.why or next(iter(first.missing.values())), dict(board.received_digests))
     computed = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in runs.models.graph.inputs}
     return board, dict(first.digests) or computed, first
 

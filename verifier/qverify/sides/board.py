@@ -17,7 +17,7 @@ from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
-from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
+from qverify.sides.board_events import DigestMismatch, digests_of, finite_number, note_digest, quote_troubles
 from qverify.sides.board_islands import BoardIslands
 from qverify.sides.board_units import BoardUnits
 from qverify.sides.host_islands import HostIslands
@@ -27,17 +27,23 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
-FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
+FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
 
 
 class Board(BoardUnits):
-    """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
-    the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. islands: of the graph. sha256: of the model, where it is known. The constructor raises LinkError where
-    no agent answers, or the address names a fault of a node that the graph lacks."""
+    """One board with one model. run() records a fault of the board in the Recording and does not raise it.
+
+    Args:
+        options: options of the address (store, memory ...).
+        spot_seed: selects the tensor that a run pulls to check its digest; None selects a random one in each run.
+        islands: the host islands of the graph.
+        sha256: SHA-256 of the model, or "" to compute it here.
+
+    The constructor raises LinkError if no agent answers, and BadAddress if the address names a fault of a node that the
+    graph does not have."""
 
     runtime = "qvrt"
-    kernels = ""  # as in Recording
+    kernels = ""  # see Recording.kernels
 
     def __init__(
         self,
@@ -58,12 +64,12 @@ class Board(BoardUnits):
         self._agent = self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
-        self.came: dict[str, str] = {}  # digests of the last run, also where it did not finish
+        self.received_digests: dict[str, str] = {}  # of the last run, even if it did not finish
         self._inputs: list[str] = []
-        self._contents: dict[str, bytes] = {}  # of the last run: the model and the inputs
+        self._contents: dict[str, bytes] = {}  # model and inputs of the last run, by SHA-256
         self._spool = Spool()
-        self._values_are_of_the_run = True  # no unit ran since the run
-        self._generation = 0  # of the connection the last run was on
+        self._values_are_of_the_run = True  # False once a unit ran after the run
+        self._generation = 0  # number of the connection that the last run used
 
     def run(
         self,
@@ -71,9 +77,9 @@ class Board(BoardUnits):
         progress: Callable[[int, int], None] | None = None,
         pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
-        """Runs the model. Returns digests of every tensor that the board offers, and the values of the final outputs
-        and of one randomly chosen tensor, checked against their digests. pull "all", or a board without digests: the
-        values of every tensor."""
+        """Runs the model. Returns the digests of all tensors that the board offers, and the values of the final outputs
+        and of one randomly chosen tensor, checked against their digests. With pull "all", or if the board sends no
+        digests, the recording contains the values of every tensor."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -93,7 +99,7 @@ class Board(BoardUnits):
         )
         try:
             self._run(prepared, recording, progress, pull)
-        except Contradiction as error:  # then nothing that it sent can be trusted
+        except Contradiction as error:  # nothing that the board sent can be trusted
             self._digests, recording.digests, recording.tensors = {}, {}, {}
             recording.state, recording.why = "partial", f"the board contradicts itself: {error}"
         except LinkError as error:
@@ -103,22 +109,22 @@ class Board(BoardUnits):
             if name not in recording.tensors and name not in recording.digests:
                 recording.missing.setdefault(name, recording.why or "the board did not send it")
         if recording.missing and recording.state == "complete":
-            first = next(iter(recording.missing.values()))
-            lost = count(len(recording.missing), "tensor", "was", "were")
-            recording.state, recording.why = "partial", f"{lost} not received: {first}"
+            reason = next(iter(recording.missing.values()))
+            missing_count = count(len(recording.missing), "tensor", "was", "were")
+            recording.state, recording.why = "partial", f"{missing_count} not received: {reason}"
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
-            lock = "the board has no place for a lock file, so another host can use it at the same time"
-            recording.notes.append(lock)
+            warning = "the board has no place for a lock file, so another host can use it at the same time"
+            recording.notes.append(warning)
         if self._agent.place:
             recording.notes.append(f"the board is {self._agent.place}")
         if self._agent.generation:
             times = count(self._agent.generation, "time")
             recording.notes.append(f"the connection to the board was lost and made again {times}")
-        ran = recording.state != "did not run"
-        recording.notes += [*quote_troubles(self._agent.messages_between()), *(self.notes() if ran else [])]
+        has_run = recording.state != "did not run"
+        recording.notes += [*quote_troubles(self._agent.messages_between()), *(self.notes() if has_run else [])]
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
-        recording.link = self._agent.counters  # goes on counting while tensors are pulled
+        recording.link = self._agent.counters  # the same object: it also counts the tensors that are pulled later
         return recording
 
     def _run(
@@ -126,7 +132,7 @@ class Board(BoardUnits):
     ) -> None:
         self.send(prepared)
         observable = self.graph.observable()
-        done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
+        done, self._digests, self.received_digests, self._values_are_of_the_run = 0, {}, {}, True
 
         def on_node(event: NodeEvent) -> None:
             nonlocal done
@@ -135,7 +141,7 @@ class Board(BoardUnits):
                 recording.node_seconds[event.tensor] = event.elapsed_ns / 1e9
             if digests and event.tensor in self.graph.tensors:
                 note_digest(self._digests, event)
-                self.came[event.tensor] = event.digest
+                self.received_digests[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
 
@@ -152,52 +158,53 @@ class Board(BoardUnits):
                 nodes="all" if per_node else reported,
                 digests=digests,
                 names=list(self.graph.tensors),
-                events=self._computed(reported),
+                events=self._in_running_order(reported),
             )
             self._generation = self._agent.generation
         finally:
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
         tensors: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
         recording.tensors = tensors
-        others = [n for n in observable if n not in self._finals] if per_node else []
-        spot = digests and pull != "all" and bool(others)
+        pulled_names = [n for n in observable if n not in self._finals] if per_node else []
+        spot = digests and pull != "all" and bool(pulled_names)
         seed = secrets.randbelow(1 << 32) if self._spot_seed is None else self._spot_seed
         if spot:
-            others = [others[int(np.random.Generator(np.random.PCG64(seed)).integers(len(others)))]]
-        for name in [*finals, *others]:
+            pulled_names = [pulled_names[int(np.random.Generator(np.random.PCG64(seed)).integers(len(pulled_names)))]]
+        for name in [*finals, *pulled_names]:
             try:
                 tensors |= self.pull([name])
             except DigestMismatch as error:
                 recording.missing |= error.broken
         self._islands.check(recording, tensors)
-        if spot and others[0] in tensors:
+        if spot and pulled_names[0] in tensors:
             recording.settings["spot_seed"] = seed
-            recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
+            recording.notes.append(f"spot check: {pulled_names[0]} matches its digest (seed {seed})")
 
-    def _feed(self, contents: Iterable[tuple[str, bytes]]) -> None:
+    def _send_inputs(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Sends inputs, given as SHA-256 and bytes, in the order in which the model reads them."""
         for sha256, data in contents:
             self._agent.put(sha256, data)
             self._contents[sha256] = data
             self._inputs.append(sha256)
 
-    def _computed(self, names: Collection[str]) -> list[str]:
-        """Returns those of `names` that nodes compute, in running order: the events of a run that reports them."""
-        wanted = set(names)
-        return [o for node in self.graph.nodes for o in node.outputs if o in wanted]
+    def _in_running_order(self, names: Collection[str]) -> list[str]:
+        """Returns those of `names` that nodes compute, in running order. A run that reports them sends these events."""
+        requested = set(names)
+        return [o for node in self.graph.nodes for o in node.outputs if o in requested]
 
-    def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
+    def repeat_run(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """Runs once more on the same inputs. Returns the digest of every tensor (computed here from the values if the
-        board sends none), and this run's values of those whose digest differs from `changed_from` (None: no values).
-        Raises LinkError where the board fails, or does not send a tensor that it offers."""
+        board sends none), and this run's values of the tensors whose digest differs from `changed_from` (no values if
+        it is None). Raises LinkError if the board fails, or does not send a tensor that it offers."""
         per_node, has_digests = "per_node" in self.capabilities, "digests" in self.capabilities
         inputs = frozenset(self.graph.inputs)
         computed = {n for n in self.graph.outputs if n not in inputs}
         names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in computed]
-        wanted, self.came = frozenset(names), {}
+        offered, self.received_digests = frozenset(names), {}
 
         def on_node(event: NodeEvent) -> None:
-            if has_digests and event.tensor in wanted:
-                note_digest(self.came, event)
+            if has_digests and event.tensor in offered:
+                note_digest(self.received_digests, event)
 
         events = self._agent.run(
             self._sha256,
@@ -206,11 +213,11 @@ class Board(BoardUnits):
             nodes="all" if per_node else names if has_digests else [],
             digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._computed(names if per_node or has_digests else []),
+            events=self._in_running_order(names if per_node or has_digests else []),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
-        first = self._digests
-        self._digests = digests_of(e for e in events if e.tensor in wanted) if has_digests else {}
+        digests_of_first_run = self._digests
+        self._digests = digests_of(e for e in events if e.tensor in offered) if has_digests else {}
         try:
             values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
@@ -220,51 +227,51 @@ class Board(BoardUnits):
             changed = [] if changed_from is None else [n for n, d in digests.items() if d != changed_from.get(n)]
             return digests, {n: values[n] if n in values else self._fetch([n])[n] for n in changed}
         finally:
-            self._digests = first
+            self._digests = digests_of_first_run
 
     @property
     def facts(self) -> dict[str, object]:
-        """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
+        """The facts that the board reports: arch, system, temperature_c, frequency_mhz."""
         return {k: self._agent.hello.get(k) for k in FACTS}
 
     def notes(self) -> list[str]:
-        """Returns what the runtime said of the last run, in lines."""
+        """Returns notes of the runtime on the last run, one per line."""
         return []
 
     def send(self, prepared: PreparedInputs) -> None:
-        """Sends what the board lacks of the model, the inputs, and what the host computes."""
+        """Sends the model, the inputs and the results of host islands, unless the board has them already."""
         self._agent.put(self._sha256, self._model)
         self._contents, self._inputs = {self._sha256: self._model}, []
-        self._feed((i.sha256, i.data) for i in prepared.inputs)
-        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
+        self._send_inputs((i.sha256, i.data) for i in prepared.inputs)
+        self._send_inputs(self._islands.compute(prepared, self.run_unit, self.capabilities))
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Runs the model `runs` times on what was sent. Returns, for each run, the seconds that each node took, by the
-        node's name, as the board measured them; digests are left out. Another runtime may tell none of some nodes. Raises
-        LinkError where the board fails."""
+        """Runs the model `runs` times on the inputs that were sent, without digests. Returns, for each run, the seconds
+        that each node took, by node name, as measured by the board. Runtimes other than qvrt may leave nodes out.
+        Raises LinkError if the board fails."""
         names = [n.name for n in self.graph.nodes]
         events = self._agent.run(
             self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=list(self.graph.tensors)
         )
         self._values_are_of_the_run = False
         times: list[dict[str, float]] = [{} for _ in range(runs)]
-        wanted = frozenset(names)
+        timed_names = frozenset(names)
         for event in events:
-            if event.tensor in wanted:
+            if event.tensor in timed_names:
                 times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
-        if short := next((n for n in names for run in times if n not in run), None):
-            raise LinkError(f"{short}: the board sent no time of this node")
+        if untimed := next((n for n in names for run in times if n not in run), None):
+            raise LinkError(f"{untimed}: the board sent no time of this node")
         return times
 
     def condition(self) -> dict[str, float | None]:
-        """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
+        """Returns the current temperature_c and frequency_mhz, or None for each that the board does not report."""
         facts = self._agent.refresh_hello()
-        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+        return {k: finite_number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, each checked against the digest that the board reported. Raises
-        DigestMismatch where one differs, LinkError where the board fails. A board without memory for every tensor, or
-        that ran a unit since, runs once more."""
+        """Returns tensors of the last run, each checked against the digest that the board reported. A board that has no
+        memory for every tensor, or that ran a unit since, runs once more. Raises DigestMismatch if a tensor differs,
+        LinkError if the board fails."""
         kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
         try:
             if kept and self._generation == self._agent.generation:
@@ -272,20 +279,19 @@ class Board(BoardUnits):
         except AgentError:
             if self._generation == self._agent.generation:
                 raise
-        broken = self._run_again(
-            names
-        )  # what the run left is gone: no memory for it, a unit ran since, or the connection was lost
+        # The tensors of the run are lost: no memory for them, a unit ran since, or the connection was lost.
+        broken = self._run_to_fetch(names)
         try:
             tensors = self._fetch([n for n in names if n not in broken])
         except DigestMismatch as error:
-            tensors, broken = error.came, broken | error.broken
+            tensors, broken = error.matching, broken | error.broken
         if broken:
             raise DigestMismatch(tensors, broken)
         return tensors
 
-    def _run_again(self, names: list[str]) -> dict[str, str]:
-        """Runs again so that these tensors can be fetched. Returns those whose digest is not the first run's, with the
-        reason."""
+    def _run_to_fetch(self, names: list[str]) -> dict[str, str]:
+        """Runs again so that these tensors can be fetched. Returns the names of those whose digest differs from that of
+        the first run, with the reason."""
         has_digests = "digests" in self.capabilities
         events = self._agent.run(
             self._sha256,
@@ -293,19 +299,20 @@ class Board(BoardUnits):
             nodes=names,
             digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._computed(names),
+            events=self._in_running_order(names),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
-        wanted = frozenset(names)
+        requested = frozenset(names)
         return {
-            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; it is not deterministic"
+            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; "
+            "it is not deterministic"
             for event in (events if has_digests else [])
-            if event.tensor in wanted and event.digest != self._digests.get(event.tensor, event.digest)
+            if event.tensor in requested and event.digest != self._digests.get(event.tensor, event.digest)
         }
 
     def _fetch(self, names: list[str]) -> dict[str, Array]:
-        """Fetches tensors from the board. Raises DigestMismatch, after the last one, where some do not match their
-        digests."""
+        """Fetches tensors from the board. Raises DigestMismatch, once all are fetched, if any does not match its
+        digest."""
         pulled: dict[str, Array] = {}
         broken: dict[str, str] = {}
         for name in names:
@@ -323,18 +330,18 @@ class Board(BoardUnits):
         return pulled
 
     @contextmanager
-    def ending(self, until: float) -> Iterator[None]:
-        """Bounds every request within by this time on time.monotonic()'s clock. A board that is silent until then can be
-        asked again afterwards."""
+    def bounded_until(self, until: float) -> Iterator[None]:
+        """Limits every request in the context to this time of time.monotonic(). A board that does not answer by then
+        can be used again afterwards."""
         with self._agent.bounded(until - time.monotonic(), "--explain SECONDS"):
             yield
 
     @property
     def slow_link(self) -> bool:
-        """Whether the link is so slow that transfers are packed."""
+        """True if the link is so slow that transfers are compressed."""
         return bool(self._agent.packs)
 
     def close(self) -> None:
-        """Closes the connection; pulled tensors stay readable."""
+        """Closes the connection; pulled tensors remain readable."""
         self._spool.close()
         self._agent.close()

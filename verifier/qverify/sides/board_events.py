@@ -1,4 +1,4 @@
-"""What a board says of its runs: digests of events, tensors that do not match theirs, numbers, troubles."""
+"""Reads what a board reports about its runs: digests in events, numbers, and console lines that indicate trouble."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.tensors.recording import Array
 
-MOST_QUOTED = 8
+MAX_QUOTED = 8  # console lines in the notes
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
 class DigestMismatch(LinkError):
-    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors,
-    which match. broken: for each failed tensor, the reason."""
+    """Raised if pulled tensors do not match their digests, while the board still works. matching: the other tensors,
+    by name. broken: the reason for each tensor that does not match."""
 
-    def __init__(self, came: dict[str, Array], broken: dict[str, str]):
+    def __init__(self, matching: dict[str, Array], broken: dict[str, str]):
         super().__init__(next(iter(broken.values())))
-        self.came, self.broken = came, broken
+        self.matching, self.broken = matching, broken
 
 
 def note_digest(digests: dict[str, str], event: NodeEvent) -> None:
-    """Adds an event's digest. Raises Contradiction where the tensor already has another."""
+    """Adds an event's digest. Raises Contradiction if the tensor already has a different one."""
     if digests.setdefault(event.tensor, event.digest) != event.digest:
         raise Contradiction(f"{event.tensor}: digest {digests[event.tensor]}, and digest {event.digest}, in one run")
 
 
 def digests_of(events: Iterable[NodeEvent]) -> dict[str, str]:
-    """Returns the digest of every tensor. Raises Contradiction where one has two."""
+    """Returns the digest of every tensor. Raises Contradiction if a tensor has two different ones."""
     digests: dict[str, str] = {}
     for event in events:
         note_digest(digests, event)
@@ -39,12 +39,12 @@ def digests_of(events: Iterable[NodeEvent]) -> dict[str, str]:
 
 
 def quote_troubles(lines: Iterable[str]) -> list[str]:
-    """Returns notes that quote the lines of a board's console that tell of trouble, the first few."""
+    """Returns notes that quote the first MAX_QUOTED console lines of the board that indicate trouble."""
     troubles = [line for line in lines if TROUBLE.search(line)]
-    return [f"the board's console printed: {line}" for line in troubles[:MOST_QUOTED]]
+    return [f"the board's console printed: {line}" for line in troubles[:MAX_QUOTED]]
 
 
-def number_of(value: object) -> float | None:
-    """Returns a fact as a finite number, or None."""
+def finite_number(value: object) -> float | None:
+    """Returns the value as a float, or None if it is not a finite number."""
     finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if finite else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Single units of a model on a board: sent, run, fetched."""
+"""Runs single units of a model on a board."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BoardUnits:
-    """What a Board does with single units."""
+    """The part of Board that runs single units."""
 
     graph: Graph
     _model: bytes
@@ -38,7 +38,7 @@ class BoardUnits:
         return self.fetch_unit(unit, self.start_unit(unit, inputs))
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
-        """Runs one unit on the board on the given tensors. Returns digests by name, {} from a board that sends none."""
+        """Runs one unit on the board on the given tensors. Returns digests by name, or {} if the board sends none."""
         hashes = {}
         for name in unit.inputs:
             data = np.ascontiguousarray(inputs[name]).tobytes()
@@ -51,10 +51,10 @@ class BoardUnits:
         )
 
     def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs a unit of another model, which is sent to the board beside its own. Returns its outputs by name. Raises
-        AgentError where the agent refuses the model, LinkClosed or LinkTimeout where it ended or hung; it is then
-        connected again, so that its own model can be run."""
-        own = self.graph, self._model, self._sha256
+        """Runs a unit of another model, which is sent to the board in addition to its own. Returns the unit's outputs
+        by name. Raises AgentError if the agent refuses the model, LinkClosed if the agent ended and LinkTimeout if it
+        hung; the board is then connected again, so that its own model can be run."""
+        own_model = self.graph, self._model, self._sha256
         self.graph, self._model, self._sha256 = graph, model, hashlib.sha256(model).hexdigest()
         try:
             self._agent.put(self._sha256, model)
@@ -63,10 +63,10 @@ class BoardUnits:
             self._connect_again()
             raise
         finally:
-            self.graph, self._model, self._sha256 = own
+            self.graph, self._model, self._sha256 = own_model
 
     def _connect_again(self) -> None:
-        """Replaces a connection that was lost. Raises LinkError where that fails."""
+        """Replaces a connection that was lost. Raises LinkError if that fails."""
         lost, self._values_are_of_the_run = self._agent, False
         lost.close()
         self._agent = self._connect()
@@ -74,10 +74,10 @@ class BoardUnits:
             self._agent.put(sha256, data)
         for name, number in self._agent.counters.items():
             lost.counters[name] += number
-        self._agent.counters = lost.counters  # the recording counts on
+        self._agent.counters = lost.counters  # the recording refers to this object
 
     def fetch_unit(self, unit: Unit, digests: dict[str, str]) -> dict[str, Array]:
-        """Returns the outputs of the unit that start_unit ran last, checked against the digests it gave."""
+        """Returns the outputs of the unit that start_unit() ran last, checked against the digests that it returned."""
         free_running, self._digests = self._digests, digests
         try:
             return self._fetch([o for o in unit.outputs if o in self._visible(unit)])

@@ -1,5 +1,5 @@
-"""Runs a reference engine of the user's in a process of its own, with bounds on time, memory and bytes; what it answers is
-treated as untrusted."""
+"""Runs a user's reference engine in a separate process, with limits on time, memory and bytes. Its results are
+untrusted."""
 
 from __future__ import annotations
 
@@ -27,21 +27,27 @@ from qverify.errors import QVerifyError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.inputs.arrays import read_npy
 from qverify.onnx_model import engine
-from qverify.sides.reference_variants.other_interpreter import OURS, bytes_in, last_output
+from qverify.sides.reference_variants.other_interpreter import OUR_VARIABLES, folder_bytes, last_output
 from qverify.tensors.recording import Array
 
 PROGRAM = Path(engine.__file__).with_name("run_reference_engine.py")
-MOST_RESULT = 1 << 31  # bytes of all arrays of one run
-MOST_NAMES = 1 << 24
+MAX_RESULT_BYTES = 1 << 31  # of all arrays of one run
+MAX_NAMES_BYTES = 1 << 24  # of names.json
 LIBRARY = "lib:"
 ONNXRUNTIME = "onnxruntime"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """A reference engine. libraries: paths of custom operators for onnxruntime. entry: `module:name`, "" where
-    onnxruntime runs the model. python: a shell command that starts the interpreter, "" for this one. timeout_s: for each
-    run. most_memory: bytes of address space; 0: as much as this host's memory."""
+    """A reference engine.
+
+    Attributes:
+        libraries: paths of libraries with custom operators for onnxruntime.
+        entry: `module:name` of the user's callable, or "" if onnxruntime runs the model.
+        python: shell command that starts the interpreter, or "" for the current one.
+        timeout_s: limit of each run.
+        most_memory: limit of the address space in bytes; 0 stands for the size of this host's memory.
+    """
 
     libraries: tuple[str, ...] = ()
     entry: str = ""
@@ -51,17 +57,17 @@ class EngineChoice:
 
     @property
     def shown(self) -> str:
-        """Returns the option's values, without folders."""
+        """The option's values, without folders."""
         return (
             os.path.basename(self.entry)
-            or ", ".join(LIBRARY + os.path.basename(one) for one in self.libraries)
+            or ", ".join(LIBRARY + os.path.basename(library) for library in self.libraries)
             or ONNXRUNTIME
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a run gave. engine, version, python: as it states them."""
+class EngineResult:
+    """The result of one run. engine, version, python: as the engine's process states them."""
 
     tensors: Mapping[str, Array]
     engine: str
@@ -69,47 +75,47 @@ class Answer:
     python: str
 
 
-def choose_engine(given: Sequence[str], python: Sequence[str], timeout_s: float) -> EngineChoice:
+def choose_engine(engines: Sequence[str], python: Sequence[str], timeout_s: float) -> EngineChoice:
     """Returns the engine that --reference-engine and --reference-python describe. Raises UsageError."""
-    libraries = tuple(one.removeprefix(LIBRARY) for one in given if one.startswith(LIBRARY))
-    others = [one for one in given if not one.startswith(LIBRARY)]
-    if len(others) > 1 or (others and libraries):
+    libraries = tuple(engine.removeprefix(LIBRARY) for engine in engines if engine.startswith(LIBRARY))
+    callables = [engine for engine in engines if not engine.startswith(LIBRARY)]
+    if len(callables) > 1 or (callables and libraries):
         raise UsageError(
-            f"--reference-engine {others[0]}: wanted one or more lib:PATH, or one module:callable, or {ONNXRUNTIME} alone"
+            f"--reference-engine {callables[0]}: wanted one or more lib:PATH, or one module:callable, or {ONNXRUNTIME} alone"
         )
-    entry = "" if not others or others[0] == ONNXRUNTIME else others[0]
+    entry = "" if not callables or callables[0] == ONNXRUNTIME else callables[0]
     module, colon, name = entry.rpartition(":")
     if entry and not (colon and module and name.isidentifier()):
         raise UsageError(
             f"--reference-engine {entry}: wanted lib:PATH, module:callable, FILE.py:callable or {ONNXRUNTIME}"
         )
-    if lost := next((one for one in libraries if not os.path.isfile(one)), None):
-        raise UsageError(f"--reference-engine lib:{lost}: no such file")
+    if missing := next((path for path in libraries if not os.path.isfile(path)), None):
+        raise UsageError(f"--reference-engine lib:{missing}: no such file")
     if module.endswith(".py"):
         if not os.path.isfile(module):
             raise UsageError(f"--reference-engine {entry}: no such file: {module}")
         entry = f"{os.path.abspath(module)}:{name}"
     if len(python) > 1:
         raise UsageError(f"--reference-python {python[1]}: a reference engine runs in one interpreter; give one")
-    if others == [ONNXRUNTIME] and not python:
+    if callables == [ONNXRUNTIME] and not python:
         raise UsageError(
             f"--reference-engine {ONNXRUNTIME}: give --reference-python, the interpreter whose onnxruntime runs the model"
         )
     return EngineChoice(tuple(map(os.path.abspath, libraries)), entry, python[0] if python else "", timeout_s)
 
 
-def run_engine(choice: EngineChoice, model: bytes, feed: Mapping[str, Array]) -> Answer:
-    """Runs the model on these inputs. Raises UsageError where the engine cannot be started, fails, is late, takes too
-    much, or answers anything but arrays by name; all that it started is ended."""
+def run_engine(choice: EngineChoice, model: bytes, feed: Mapping[str, Array]) -> EngineResult:
+    """Runs the model on these inputs. Raises UsageError if the engine cannot be started, fails, exceeds a limit, or
+    returns anything but arrays by name. All processes that it started are ended."""
     with tempfile.TemporaryDirectory(prefix="qverify-engine-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:
             _write_job(folder, choice, model, feed)
-            _wait(_command(choice), folder, choice, bytes_in(folder) + MOST_RESULT)
-            return _read(folder)
+            _run_program(_command(choice), folder, choice, folder_bytes(folder) + MAX_RESULT_BYTES)
+            return _read_result(folder)
         except (UsageError, OSError) as error:
-            said = one_line(str(error).replace(f"{folder}{os.sep}", ""))
-            raise UsageError(f"--reference-engine {choice.shown}: {said}") from error
+            why = one_line(str(error).replace(f"{folder}{os.sep}", ""))
+            raise UsageError(f"--reference-engine {choice.shown}: {why}") from error
 
 
 def _command(choice: EngineChoice) -> list[str]:
@@ -134,13 +140,13 @@ def _write_job(folder: Path, choice: EngineChoice, model: bytes, feed: Mapping[s
         "path": os.getcwd(),
     }
     (folder / "model.onnx").write_bytes(model)
-    arrays: dict[str, Any] = {str(at): value for at, value in enumerate(feed.values())}
+    arrays: dict[str, Any] = {str(number): value for number, value in enumerate(feed.values())}
     np.savez(folder / "inputs.npz", **arrays)
     (folder / "job.json").write_text(json.dumps(job))
 
 
 def _memory_of_host() -> int:
-    """Returns the bytes of this host's memory; a large number where the system does not say."""
+    """Returns the size of this host's memory in bytes, or 1 << 62 if the system does not report it."""
     if sys.platform == "win32":
         return 1 << 62
     try:
@@ -149,9 +155,9 @@ def _memory_of_host() -> int:
         return 1 << 62
 
 
-def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> None:
-    """Runs the program to its end. Raises UsageError where it fails, is late or writes too much."""
-    drop = OURS if choice.python else ()
+def _run_program(command: list[str], folder: Path, choice: EngineChoice, max_bytes: int) -> None:
+    """Runs the program to its end. Raises UsageError if it fails, takes too long or writes more than max_bytes."""
+    dropped = OUR_VARIABLES if choice.python else ()
     process = None
     try:
         with open(folder / "said", "wb") as output, signals_held():
@@ -160,15 +166,15 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={name: value for name, value in os.environ.items() if name not in drop},
+                env={name: value for name, value in os.environ.items() if name not in dropped},
                 **new_group_arguments(KILL),
             )
-        end, pause = time.monotonic() + choice.timeout_s, 0.005
+        deadline, pause = time.monotonic() + choice.timeout_s, 0.005
         while process.poll() is None:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise UsageError(f"no answer within {choice.timeout_s:g} s; --reference-timeout allows more")
-            if bytes_in(folder) > most:
-                raise UsageError(f"it writes more than {MOST_RESULT} bytes")
+            if folder_bytes(folder) > max_bytes:
+                raise UsageError(f"it writes more than {MAX_RESULT_BYTES} bytes")
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
     finally:
@@ -183,20 +189,20 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
         raise UsageError(f"ended without an answer{last_output(folder)}")
 
 
-def _read(folder: Path) -> Answer:
-    """Returns the answer. Raises UsageError for one that is damaged, or larger than it may be."""
+def _read_result(folder: Path) -> EngineResult:
+    """Returns the result that the program wrote. Raises UsageError if it is damaged or too large."""
     try:
-        stated = parse_json(read_regular(str(folder / "names.json"), MOST_NAMES), "names.json")
-        names = stated["names"]
-        identity = [one_line(str(stated[key]))[:80] for key in ("engine", "version", "python")]
+        content = parse_json(read_regular(str(folder / "names.json"), MAX_NAMES_BYTES), "names.json")
+        names = content["names"]
+        identity = [one_line(str(content[key]))[:80] for key in ("engine", "version", "python")]
         if not all(isinstance(n, str) and n for n in names) or len(set(names)) < len(names):
             raise UsageError("names.json: a name is empty or there twice")
         size = os.path.getsize(folder / "result.npz")
-        if size > MOST_RESULT:
-            raise UsageError(f"{size} bytes, at most {MOST_RESULT} are read")
-        data = read_regular(str(folder / "result.npz"), MOST_RESULT + 1)
+        if size > MAX_RESULT_BYTES:
+            raise UsageError(f"{size} bytes, at most {MAX_RESULT_BYTES} are read")
+        data = read_regular(str(folder / "result.npz"), MAX_RESULT_BYTES + 1)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return Answer(_arrays(archive, names), *identity)
+            return EngineResult(_arrays(archive, names), *identity)
     except UsageError:
         raise
     except QVerifyError as error:
@@ -206,11 +212,11 @@ def _read(folder: Path) -> Answer:
 
 
 def _arrays(archive: zipfile.ZipFile, names: list[str]) -> dict[str, Array]:
-    if sorted(archive.namelist()) != sorted(f"{at}.npy" for at in range(len(names))):
+    if sorted(archive.namelist()) != sorted(f"{number}.npy" for number in range(len(names))):
         raise UsageError(f"result.npz has {len(archive.namelist())} arrays for {len(names)} names")
-    sizes = [archive.getinfo(f"{at}.npy").file_size for at in range(len(names))]
-    if sum(sizes) > MOST_RESULT:
-        raise UsageError(f"{sum(sizes)} bytes of arrays, at most {MOST_RESULT} are read")
+    sizes = [archive.getinfo(f"{number}.npy").file_size for number in range(len(names))]
+    if sum(sizes) > MAX_RESULT_BYTES:
+        raise UsageError(f"{sum(sizes)} bytes of arrays, at most {MAX_RESULT_BYTES} are read")
     arrays = {}
     for at, name in enumerate(names):
         with archive.open(f"{at}.npy") as file:

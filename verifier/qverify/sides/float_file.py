@@ -14,15 +14,16 @@ from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load, parse
 from qverify.tensors.recording import Array
 
-MOST_EXPOSED = 1 << 27  # bytes of tensors that one run returns; more need further runs
+MAX_EXPOSED_BYTES = 1 << 27  # of tensors that one run returns; more tensors need further runs
 
 
 class FloatFile:
-    """An ONNX file that can be run. shapes: those of dynamic inputs. folder: that of external data. Raises BadFileError
-    where the file cannot be run."""
+    """An ONNX file that can be run. folder: folder of its external data. shapes: shapes of its dynamic inputs. Raises
+    BadFileError if the file cannot be run."""
 
     def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
-        self.name, self.model = name, load(data, name, folder, _wanted(parse(data, name), shapes or {}))
+        self.name = name
+        self.model = load(data, name, folder, _shapes_of_dynamic_inputs(parse(data, name), shapes or {}))
         self.view = GraphView(self.model, name)
         self._plain = Engine(self.model.SerializeToString())
         self._exposing: dict[tuple[str, ...], Engine] = {}
@@ -41,7 +42,7 @@ class FloatFile:
         return self._plain.run({n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs})
 
     def tensors(self, feed: Mapping[str, Array], names: list[str]) -> Iterator[tuple[str, Array]]:
-        """Yields tensors with their names, at most MOST_EXPOSED bytes per run."""
+        """Yields tensors with their names, at most MAX_EXPOSED_BYTES per run."""
         values = {n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs}
         yield from ((n, values[n]) for n in names if n in values)
         for part in self._parts([n for n in names if n not in values]):
@@ -49,31 +50,31 @@ class FloatFile:
                 self._exposing[part] = Engine(expose_tensors(self.model, list(part)).SerializeToString())
             yield from self._exposing[part].run(values, part).items()
 
-    def alone(self, output: str, given: Mapping[str, Array]) -> Array:
-        """Returns one tensor, computed from the tensors `given` instead of the file's inputs."""
-        engine = Engine(cut_nodes(self.model, given, [output]).SerializeToString(), threads=1)
-        return engine.run({n: given[n] for n in engine.inputs})[output]
+    def compute_from(self, output: str, tensors: Mapping[str, Array]) -> Array:
+        """Returns one tensor, computed from these tensors instead of the file's inputs."""
+        engine = Engine(cut_nodes(self.model, tensors, [output]).SerializeToString(), threads=1)
+        return engine.run({n: tensors[n] for n in engine.inputs})[output]
 
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:
         parts: list[list[str]] = [[]]
         size = 0
         for name in names:
-            bytes_of = 4 * prod(self.view.types[name][1]) if name in self.view.types else 0
-            if parts[-1] and size + bytes_of > MOST_EXPOSED:
+            tensor_bytes = 4 * prod(self.view.types[name][1]) if name in self.view.types else 0
+            if parts[-1] and size + tensor_bytes > MAX_EXPOSED_BYTES:
                 parts.append([])
                 size = 0
             parts[-1].append(name)
-            size += bytes_of
+            size += tensor_bytes
         return [tuple(p) for p in parts if p]
 
 
-def _wanted(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def _shapes_of_dynamic_inputs(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Returns shapes of the file's dynamic inputs, by name; a single shape is used for a single input of any name."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
-    known = {inputs[0].name: next(iter(shapes.values()))} if len(inputs) == len(shapes) == 1 else dict(shapes)
+    by_name = {inputs[0].name: next(iter(shapes.values()))} if len(inputs) == len(shapes) == 1 else dict(shapes)
     dynamic = [i.name for i in inputs if any(d.dim_value < 1 for d in i.type.tensor_type.shape.dim)]
-    return {n: known[n] for n in dynamic if n in known}
+    return {n: by_name[n] for n in dynamic if n in by_name}
 
 
 def _cast(value: Array, dtype: str) -> Array:

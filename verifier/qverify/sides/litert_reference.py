@@ -1,4 +1,4 @@
-"""The reference side of a .tflite by itself: LiteRT's reference kernels on this host, with every tensor kept."""
+"""The reference side for a .tflite without an ONNX: LiteRT's reference kernels on this host, with every tensor kept."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
 
 class LiteRtReference:
-    """Runs the reference. data: the .tflite. converted: of it; graph: compiled from that. BadFileError where LiteRT
-    refuses the file."""
+    """Runs the reference. data: the .tflite. converted: its conversion to ONNX. graph: compiled from that conversion.
+    Raises BadFileError if LiteRT refuses the file."""
 
     def __init__(self, data: bytes, converted: ConvertedModel, graph: Graph):
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()
-        if lacking := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
-            raise InternalError(f"{lacking[0]}: no tensor of {self._model.file} is mapped to it")
+        if unmapped := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
+            raise InternalError(f"{unmapped[0]}: no tensor of {self._model.file} is mapped to it")
         self._interpreter = Interpreter(data, self._model.file)
         self._parts: dict[str, Interpreter] = {}
 
@@ -36,9 +36,9 @@ class LiteRtReference:
         """Returns every observable tensor, in the ONNX's layout, with its digest."""
         start = time.perf_counter()
         arrays = prepared.arrays()
-        fed = {self._index(n): self._as_in_file(n, arrays[n]) for n in self.graph.inputs}
-        made = self._interpreter.run(fed, [self._index(n) for n in self.names])
-        values = {n: self._as_in_onnx(n, made[self._index(n)]) for n in self.names}
+        inputs = {self._index(n): self._as_in_file(n, arrays[n]) for n in self.graph.inputs}
+        outputs = self._interpreter.run(inputs, [self._index(n) for n in self.names])
+        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names}
         return Recording(
             "reference",
             "LiteRT",
@@ -55,30 +55,30 @@ class LiteRtReference:
         )
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. What is a movement in
-        the ONNX alone, from NHWC or to it, is computed as model.bin does."""
-        given = {self._index(n): n for n in unit.inputs}
-        wanted = {n: self._index(n) for n in unit.outputs}
-        operators = operators_between(self._model, set(given), list(wanted.values()))
+        """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. A
+        transposition from or to NHWC, which only the ONNX has, is computed as in model.bin."""
+        input_names = {self._index(n): n for n in unit.inputs}
+        output_indices = {n: self._index(n) for n in unit.outputs}
+        operators = operators_between(self._model, set(input_names), list(output_indices.values()))
         if not operators:
             values = dict(inputs)
             for node in unit.nodes:
                 values |= simulate_node(self.graph, node, values)
             return {n: values[n] for n in unit.outputs}
-        part, index = cut(self._data, self._model, operators, list(given), list(wanted.values()))
-        opened = Interpreter(part, f"{self._model.file}: {operators[-1]}")
-        fed = {index[i]: self._as_in_file(n, inputs[n]) for i, n in given.items()}
-        made = opened.run(fed, [index[i] for i in wanted.values()])
-        return {n: self._as_in_onnx(n, made[index[i]]) for n, i in wanted.items()}
+        part, index = cut(self._data, self._model, operators, list(input_names), list(output_indices.values()))
+        interpreter = Interpreter(part, f"{self._model.file}: {operators[-1]}")
+        feed = {index[i]: self._as_in_file(n, inputs[n]) for i, n in input_names.items()}
+        results = interpreter.run(feed, [index[i] for i in output_indices.values()])
+        return {n: self._as_in_onnx(n, results[index[i]]) for n, i in output_indices.items()}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array]:
-        """Returns nothing: there is no other original than the .tflite."""
+        """Returns {}: the .tflite itself is the original."""
         return {}
 
     def compare_original(
         self, prepared: PreparedInputs, finals: Mapping[str, Array], original: Mapping[str, Array]
     ) -> list[dict[str, Any]]:
-        """Returns nothing: the .tflite itself is what ran."""
+        """Returns []: the reference already ran the original, which is the .tflite."""
         return []
 
     def _index(self, name: str) -> int:

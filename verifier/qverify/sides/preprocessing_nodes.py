@@ -14,8 +14,8 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize", "transpose")
 
 
 def preprocessing_of(graph: Graph, names: Iterable[str]) -> list[Node]:
-    """Returns the nodes that compute these network inputs, in running order; [] where they are inputs of the graph.
-    Raises BadFileError where an op other than those of preprocessing computes one, or none does."""
+    """Returns the nodes that compute these network inputs, in running order, or [] if they are inputs of the graph.
+    Raises BadFileError if an input is computed by no node, or by an op that is not one of preprocessing."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in names if n not in graph.inputs]
     while todo:
         name = todo.pop()

@@ -23,7 +23,7 @@ from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.light_model import LightModel, light_model, with_data
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.ops.quantize import parameters
-from qverify.sides.host_islands import made_from, misfit
+from qverify.sides.host_islands import dependents_of, find_misfit
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
 from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 from qverify.tensors.digest import tensor_digest
@@ -31,11 +31,18 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 
-SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all", 2))
+VARIANT_SETTINGS = (
+    ("disable_all", 1),
+    ("basic", 1),
+    ("extended", 1),
+    ("all", 1),
+    ("all", 2),
+)  # optimization level, threads
 
 
 class Reference:
-    """Runs the reference. integer_onnx: the compiler's. original: the original ONNX, for run_original()."""
+    """Runs the reference. integer_onnx: the integer form that the compiler made. original: the original ONNX, for
+    run_original()."""
 
     def __init__(self, integer_onnx: bytes | LightModel, graph: Graph, original: bytes | None = None):
         self.graph, self.original = graph, original
@@ -46,34 +53,36 @@ class Reference:
         self._model, self._constants = exact.model, exact.constants
         computed = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in computed]
-        self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
-        self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
+        self._has_bounded_rows = any(node.op == "non_max_suppression" for node in graph.nodes)
+        self._host_tensors = [
+            n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals
+        ]
         self._cutter: Cutter | None = None
         self._inputs = [i.name for i in self._model.graph.input]
-        self._front = preprocessing_of(graph, self._inputs)
+        self._preprocessing = preprocessing_of(graph, self._inputs)
 
     @cached_property
     def _engine(self) -> Engine:
-        return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._by_host])
+        return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._host_tensors])
 
     def computed_by(self, kinds: set[str]) -> list[str]:
-        """Returns the tensors that onnxruntime computes with operators of these types, and by products that it may compute
-        wrongly on this host."""
+        """Returns the tensors that onnxruntime computes with operators of the types `kinds`, or with products that it
+        may compute wrongly on this host."""
         unsure = unsure_products(self._model)
-        made = {o for node in self._model.graph.node if node.op_type in kinds for o in node.output} | unsure
-        return [name for name in self.names if name in made]
+        computed = {o for node in self._model.graph.node if node.op_type in kinds for o in node.output} | unsure
+        return [name for name in self.names if name in computed]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
-        """Returns every observable tensor; digests: with their digests. Where a host island makes another shape than the
-        model says, or what follows fails for it, the Recording is partial."""
+        """Returns every observable tensor. digests: True to add their digests. The Recording is partial if a host
+        island computes another shape than the model states, or if a node after an island fails."""
         engine, start = self._engine, time.perf_counter()
-        network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values, why = self._computed({**prepared.arrays(), **network_inputs})
+        network_inputs = run_preprocessing(self.graph, self._preprocessing, prepared.arrays())
+        values, why = self._run_engine({**prepared.arrays(), **network_inputs})
         values |= network_inputs
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
-        verified = {n: v for n, v in values.items() if n not in self._by_host}
+        verified = {n: v for n, v in values.items() if n not in self._host_tensors}
         specs = {n: self.graph.spec(n) for n in verified}
         return Recording(
             "reference",
@@ -92,39 +101,39 @@ class Reference:
             inputs_sha256=prepared.sha256,
         )
 
-    def _computed(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
-        """Returns what onnxruntime computes, without what comes from an island that does not fit model.bin, and why it
-        does not; "" where every island fits."""
-        wanted = [*self.names, *self._by_host]
+    def _run_engine(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+        """Returns the tensors that onnxruntime computes, and "". If an island does not fit model.bin, the tensors that
+        depend on it are left out, and the second value is the reason."""
+        names = [*self.names, *self._host_tensors]
         try:
-            values = self._engine.run(inputs, wanted)
+            values = self._engine.run(inputs, names)
         except BadFileError as error:
-            behind = made_from(self.graph, self._by_host)
-            wanted = [n for n in self.names if n not in behind]
-            if not self.graph.islands or not wanted:
+            dependent = dependents_of(self.graph, self._host_tensors)
+            names = [n for n in self.names if n not in dependent]
+            if not self.graph.islands or not names:
                 raise
-            before = Engine(cut_nodes(self._model, inputs, wanted).SerializeToString())
-            return before.run(inputs, wanted), f"with what is computed on the host, {error}"
+            without_islands = Engine(cut_nodes(self._model, inputs, names).SerializeToString())
+            return without_islands.run(inputs, names), f"with what is computed on the host, {error}"
         for island in self.graph.islands:
-            if why := misfit(self.graph, island, values):
-                behind = made_from(self.graph, island.made)
-                return {n: v for n, v in values.items() if n not in behind}, why
+            if why := find_misfit(self.graph, island, values):
+                dependent = dependents_of(self.graph, island.made)
+                return {n: v for n, v in values.items() if n not in dependent}, why
         return values, ""
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
         and of the original ONNX under every level."""
-        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
+        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._preprocessing, prepared.arrays())}
         feed, base = {n: inputs[n] for n in self._inputs}, self._engine.run(inputs, self.names)
         model = with_data(expose_tensors(self._model, self.names), self._constants).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
-        variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
+        variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in VARIANT_SETTINGS]
         if self.original is None:
             return variants
         stripped = self._stripped("outputs")
-        values = {**inputs, **base}  # an input may be an output too
+        values = {**inputs, **base}  # an input may also be an output
         feed, named = self._original_feed(prepared, values), self._original_outputs()
-        named = {o: n for o, n in named.items() if n in values}  # without those that the host computes
+        named = {o: n for o, n in named.items() if n in values}  # outputs that the host computes are left out
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
         return variants + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
@@ -132,27 +141,28 @@ class Reference:
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic.
         Returns its outputs by name."""
-        if any(node in self._front for node in unit.nodes):
+        if any(node in self._preprocessing for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
         part = self._cut(unit.inputs, unit.outputs)
         lent = {i.name: self._constants[i.name] for i in part.graph.initializer if i.name in self._constants}
         return Engine(part.SerializeToString(), threads=1, lent=lent).run(inputs, list(unit.outputs))
 
-    def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+    def cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         """Returns the nodes between these tensors as a model of its own."""
-        return with_data(self._cut(given, outputs), self._constants)
+        return with_data(self._cut(inputs, outputs), self._constants)
 
-    def _cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+    def _cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
-        return self._cutter.cut(given, outputs)
+        return self._cutter.cut(inputs, outputs)
 
     def _stripped(self, end: str) -> Mapping[str, str]:
-        """Returns, for "inputs" or "outputs" whose quantization was stripped, the original ONNX's name by our name."""
+        """Returns the original ONNX's name by our name, for the "inputs" or "outputs" whose quantization was
+        stripped."""
         stripped: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
         return stripped.get(end, {})
 
     def _unquantized(self, name: str, value: Array, stripped: Mapping[str, str]) -> Array:
-        """Returns the float32 values that the original ONNX has there, where the quantization was stripped."""
+        """Returns the value as the original ONNX has it: in float32 if the quantization was stripped."""
         return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
 
     def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
@@ -161,16 +171,16 @@ class Reference:
         return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
 
     def _original_outputs(self) -> dict[str, str]:
-        """Returns our name of each output of the original ONNX."""
+        """Returns our name for each output of the original ONNX."""
         ours = {self._stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array] | str:
-        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name; the reason where
-        default onnxruntime fails on the model, which its optimizations may cause."""
+        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name, or the reason
+        if default onnxruntime fails on the model, which its optimizations may cause."""
         if self.original is None:
             return {}
-        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._front, prepared.arrays()))
+        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._preprocessing, prepared.arrays()))
         try:
             return Engine(self.original, level="all").run(feed, list(self._original_outputs()))
         except BadFileError as error:
@@ -179,27 +189,27 @@ class Reference:
     def compare_original(
         self, prepared: PreparedInputs, finals: Mapping[str, Array], plain: dict[str, Array] | str
     ) -> list[dict[str, Any]]:
-        """Compares what run_original gave with these final outputs. Returns name, equal, max_abs and why for each output;
-        why: the reason where there is none; "" otherwise."""
+        """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs and
+        why for each output. why: the reason if `plain` has no outputs, else ""."""
         named = {} if self.original is None else self._original_outputs()
         if isinstance(plain, str):
             return [{"name": name, "equal": False, "max_abs": None, "why": plain} for name in named]
-        finals = {**prepared.arrays(), **finals}  # an input may be an output too
+        finals = {**prepared.arrays(), **finals}  # an input may also be an output
         rows = []
         for name, value in plain.items():
-            if named[name] not in finals:  # of a partial recording
+            if named[name] not in finals:  # the recording is partial
                 continue
-            mine = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
-            mine = _first_rows(mine, value.shape) if self._bounded else mine
+            ours = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
+            ours = _first_rows(ours, value.shape) if self._has_bounded_rows else ours
             distance = (
-                float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0))
-                if value.shape == mine.shape
+                float(np.abs(value.astype(np.float64) - ours.astype(np.float64)).max(initial=0.0))
+                if value.shape == ours.shape
                 else float("inf")
             )
             rows.append(
                 {
                     "name": name,
-                    "equal": bool(value.shape == mine.shape and np.array_equal(value, mine)),
+                    "equal": bool(value.shape == ours.shape and np.array_equal(value, ours)),
                     "max_abs": distance,
                     "why": "",
                 }
@@ -207,11 +217,11 @@ class Reference:
         return rows
 
 
-def _first_rows(mine: Array, shape: tuple[int, ...]) -> Array:
-    """Returns as many rows as there are in this shape, which differs in one dim: behind a NonMaxSuppression the original
-    ONNX has the rows of the boxes that it keeps, and ours as many as it may keep."""
-    shorter = [k for k, (n, m) in enumerate(zip(mine.shape, shape, strict=False)) if m < n]
-    return mine.take(range(shape[shorter[0]]), shorter[0]) if mine.ndim == len(shape) and len(shorter) == 1 else mine
+def _first_rows(ours: Array, shape: tuple[int, ...]) -> Array:
+    """Returns `ours`, cut to this shape if it is shorter in exactly one dim. After a NonMaxSuppression the original
+    ONNX has only the rows of the boxes that it keeps, and ours has as many rows as it may keep."""
+    shorter = [k for k, (n, m) in enumerate(zip(ours.shape, shape, strict=False)) if m < n]
+    return ours.take(range(shape[shorter[0]]), shorter[0]) if ours.ndim == len(shape) and len(shorter) == 1 else ours
 
 
 def _real(spec: TensorSpec) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""A board whose runtime is not qvrt: pushes the model and the inputs, runs a runner there, and reads what it left."""
+"""A board with a runner: sends the model and the inputs, starts the runner there, and reads the files that it wrote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.runners import (
-    Answer,
+    CommandReply,
     RunnerChoice,
     RunnerInput,
     RunnerPlan,
@@ -32,27 +32,28 @@ from qverify.runners import (
     option,
 )
 from qverify.sides.board_connection import BoardConnection
-from qverify.sides.board_events import number_of
+from qverify.sides.board_events import finite_number
 from qverify.sides.runner_files import unpack
-from qverify.sides.runner_plan import Output, common_options
+from qverify.sides.runner_plan import RunnerOutput, common_options
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
-FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
-MOST_NAME = 100
-MOST_ANSWER = 1 << 22  # characters of a command that a page asks
+FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
+MAX_NAME_LENGTH = 100  # characters of a file name on the board, without its ending
+MAX_REPLY_LENGTH = 1 << 22  # characters of output of a command that a page runs by RunnerRequest.ask
 
 
 class RunnerBoard:
-    """One board with one runner and one model, a file of any kind. run() reports a fault of the board in the Recording
-    and does not raise it; UsageError where the runner's options do not fit the model. graph: of the reference, whose
-    final outputs the board must give. The constructor raises LinkError where the board cannot be reached."""
+    """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
+    Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
+    of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
+    reached."""
 
     slow_link = False
-    came: Mapping[str, str] = {}  # of a run that broke off: a runner sends nothing before its end
+    received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class RunnerBoard:
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
-        self._answers: dict[str, Answer] = {}
+        self._replies: dict[str, CommandReply] = {}
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
@@ -85,8 +86,8 @@ class RunnerBoard:
         pull: Literal["differ", "all"] = "differ",
         dump_all: bool = True,
     ) -> Recording:
-        """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: asks for the
-        outputs of every node, where the runner can write them."""
+        """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: True to request
+        the outputs of every node, if the runner can write them."""
         start = time.perf_counter()
         self._prepared, self._dump_all = prepared, dump_all
         recording = Recording(
@@ -125,20 +126,20 @@ class RunnerBoard:
         recording.settings["seconds_of_the_command"] = round(result.seconds, 6)
         if result.measured_s is not None:
             recording.settings["measured_s"] = result.measured_s
-        elif wanted := option(self._choice.options, "timing"):
+        elif pattern := option(self._choice.options, "timing"):
             recording.notes.append(
-                f"no time: no line of the runner's output has a number where timing={wanted} wants it"
+                f"no time: no line of the runner's output has a number where timing={pattern} wants it"
             )
-        checked = self._choice.page.CHECKED
-        recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {checked}"] if checked else [])]
+        caveat = self._choice.page.CHECKED
+        recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {caveat}"] if caveat else [])]
         return recording
 
     def _read(self, plan: RunnerPlan, folder: str, result: RunnerResult) -> Recording:
-        """Reads what came. A file that was left out counts where a tensor is missing."""
+        """Reads the files that were fetched. The reason for a missing tensor names the first file that was refused."""
         left_out = [f"{name}: {why}" for name, why in result.refused.items()]
         if not any(files for _, _, files in os.walk(folder)):
-            what = f"; not read: {left_out[0]}" if left_out else ""
-            raise BoardError(f"the runner ended with success, but left no new file{what}")
+            suffix = f"; not read: {left_out[0]}" if left_out else ""
+            raise BoardError(f"the runner ended with success, but left no new file{suffix}")
         _write_texts(plan, folder)
         try:
             recording = read_folder(
@@ -153,8 +154,8 @@ class RunnerBoard:
         return recording
 
     def _plan(self, prepared: PreparedInputs, dump_all: bool) -> tuple[RunnerPlan, dict[str, str], str]:
-        """Pushes what the run needs. Returns the plan, what is placed in the run's folder, and that
-        folder."""
+        """Sends the files that the run needs. Returns the plan, the hashes of the files by their name in the run's
+        folder, and that folder."""
         run, placed = self._board.new_run_folder(), dict[str, str]()
 
         def place(name: str, data: bytes) -> str:
@@ -163,11 +164,13 @@ class RunnerBoard:
             return self._board.placed_path(run, name)
 
         inputs = []
-        for one in prepared.inputs:
+        for prepared_input in prepared.inputs:
             npy = io.BytesIO()
-            np.save(npy, np.ascontiguousarray(one.array()))
-            path = place(f"{one.spec.name}.bin", one.data)
-            inputs.append(RunnerInput(one.spec, path, place(f"{one.spec.name}.npy", npy.getvalue())))
+            np.save(npy, np.ascontiguousarray(prepared_input.array()))
+            path = place(f"{prepared_input.spec.name}.bin", prepared_input.data)
+            inputs.append(
+                RunnerInput(prepared_input.spec, path, place(f"{prepared_input.spec.name}.npy", npy.getvalue()))
+            )
         page, options = self._choice.page, self._choice.options
         files = {name: place(name, data) for name, data in page.files(options).items()}
         request = RunnerRequest(
@@ -184,41 +187,42 @@ class RunnerBoard:
         )
         try:
             return common_options(page.plan(request), options), placed, run
-        except UsageError as error:  # it may quote the board
+        except UsageError as error:  # its text may quote output of the board
             raise UsageError(one_line(str(error))) from error
 
-    def _ask(self, line: str, placed: dict[str, str], run: str) -> Answer:
-        """Runs a command line for a page, in a run of its own; a path of the coming run is that of this one."""
+    def _ask(self, line: str, placed: dict[str, str], run: str) -> CommandReply:
+        """Runs a command line for a page in a separate run, in which paths of the planned run are replaced by its own.
+        Each command line is run once."""
         key = line.replace(run, "")
-        if key not in self._answers:
-            own = self._board.new_run_folder()
+        if key not in self._replies:
+            query_run = self._board.new_run_folder()
             lines, size = list[str](), 0
 
             def keep(text: str) -> None:
                 nonlocal size
                 size += len(text) + 1
-                lines.extend([text] if size <= MOST_ANSWER else [])
+                lines.extend([text] if size <= MAX_REPLY_LENGTH else [])
 
-            asked = common_options(RunnerPlan(line.replace(run, own)), self._choice.options)
-            started = self._board.start(_command(asked, asked.line, placed), own)
+            plan = common_options(RunnerPlan(line.replace(run, query_run)), self._choice.options)
+            started = self._board.start(_command(plan, plan.line, placed), query_run)
             try:
                 started.wait(keep)
             finally:
                 started.close()
-            if size > MOST_ANSWER:
-                raise BoardError(f"{line[:100]}: the board answered {size} bytes, at most {MOST_ANSWER} are read")
+            if size > MAX_REPLY_LENGTH:
+                raise BoardError(f"{line[:100]}: the board answered {size} bytes, at most {MAX_REPLY_LENGTH} are read")
             status = started.number("status")
-            self._answers[key] = Answer(-1 if status is None else status, "\n".join(lines))
-        return self._answers[key]
+            self._replies[key] = CommandReply(-1 if status is None else status, "\n".join(lines))
+        return self._replies[key]
 
     def _execute(self, plan: RunnerPlan, placed: dict[str, str], run: str, folder: str) -> RunnerResult:
-        """Runs the plan and fetches its files into `folder`. Raises LinkError where the board is lost."""
-        output, result = Output(plan), RunnerResult(folder)
+        """Runs the plan and fetches its files into `folder`. Raises LinkError if the board is lost."""
+        output, result = RunnerOutput(plan), RunnerResult(folder)
         started = self._board.start(_command(plan, self._emulated(plan), placed), run)
         try:
             started.wait(output.add)
             result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
-            result.why = _why_not(started, plan) or output.why_not()
+            result.why = _exit_failure(started, plan) or output.failure()
             if not result.why:
                 with tempfile.TemporaryFile(prefix="qverify-") as archive:
                     started.fetch(archive, Deadline(self._deadline_s, self.uri))
@@ -228,43 +232,44 @@ class RunnerBoard:
         return result
 
     def _emulated(self, plan: RunnerPlan) -> str:
-        """Returns the command line; on an emulated processor its program is run by the emulator, unless the line names
-        it already."""
+        """Returns the command line. On an emulated processor it is preceded by the emulator, unless it contains it
+        already."""
         emulator = self._board.emulator
         return plan.line if not emulator or emulator in plan.line else f"{shlex.quote(emulator)} {plan.line}"
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What is known before a run: final outputs."""
+        """The capabilities that are known before a run: final outputs."""
         return frozenset({"finals"})
 
     @property
     def facts(self) -> dict[str, object]:
-        """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
+        """The facts that the board reports: arch, system, temperature_c, frequency_mhz."""
         return {k: self._board.agent.hello.get(k) for k in FACTS}
 
     def condition(self) -> dict[str, float | None]:
-        """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
+        """Returns the current temperature_c and frequency_mhz, or None for each that the board does not report."""
         facts = self._board.agent.refresh_hello()
-        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+        return {k: finite_number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, which are all here. Raises LinkError for one that the runner did not write."""
-        if lacking := next((n for n in names if n not in self._values), None):
-            raise LinkError(f"{lacking}: the runner did not write it")
+        """Returns tensors of the last run, all of which were fetched. Raises LinkError if the runner did not write
+        one."""
+        if missing := next((n for n in names if n not in self._values), None):
+            raise LinkError(f"{missing}: the runner did not write it")
         return {n: self._values[n] for n in names}
 
     @contextmanager
-    def ending(self, until: float) -> Iterator[None]:
-        """Runs nothing more once it is later than this on time.monotonic()'s clock; a run that began ends by --timeout.
-        Raises LinkTimeout."""
+    def bounded_until(self, until: float) -> Iterator[None]:
+        """Raises LinkTimeout if it is later than this time of time.monotonic(). A run that has begun is limited by
+        --timeout only."""
         if time.monotonic() >= until:
             raise LinkTimeout(f"{self.uri}: no time is left (--explain SECONDS)")
         yield
 
-    def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
-        """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of those whose
-        digest differs from `changed_from` (None: no values). Raises LinkError where the board fails."""
+    def repeat_run(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
+        """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of the tensors
+        whose digest differs from `changed_from` (no values if it is None). Raises LinkError if the board fails."""
         assert self._prepared is not None
         recording = self.run(self._prepared, dump_all=self._dump_all)
         if recording.state != "complete" or recording.missing:
@@ -276,7 +281,7 @@ class RunnerBoard:
         return digests, {n: v for n, v in values.items() if digests[n] != changed_from.get(n)}
 
     def close(self) -> None:
-        """Disconnects; values stay readable."""
+        """Disconnects; values remain readable."""
         self._spool.close()
         self._board.close()
 
@@ -286,9 +291,9 @@ def _command(plan: RunnerPlan, line: str, placed: Mapping[str, str]) -> CommandL
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:
-    """Returns a file name of safe characters, with the ending of `name`, that is not taken yet."""
+    """Returns a file name of safe characters with the ending of `name` that is not in `taken`."""
     stem, dot, ending = name.rpartition(".")
-    stem = re.sub(r"[^A-Za-z0-9_+-]", "_", stem if dot else ending)[:MOST_NAME] or "_"
+    stem = re.sub(r"[^A-Za-z0-9_+-]", "_", stem if dot else ending)[:MAX_NAME_LENGTH] or "_"
     ending = re.sub(r"[^A-Za-z0-9]", "", ending)[:10] if dot else ""
     stem = stem if re.match(r"[A-Za-z0-9_]", stem) else f"_{stem}"
     for number in range(len(taken) + 1):
@@ -298,15 +303,15 @@ def _file_name(name: str, taken: Mapping[str, str]) -> str:
     raise AssertionError(name)
 
 
-def _why_not(started: RunningCommandLine, plan: RunnerPlan) -> str:
-    """Returns why a run that ended did not succeed, by its exit statuses; "" where it did."""
+def _exit_failure(started: RunningCommandLine, plan: RunnerPlan) -> str:
+    """Returns why a run did not succeed, judged by its exit statuses, or "" if it succeeded."""
     marks = started.marks
 
     def ended(mark: str) -> str:
-        status, said = marks.get(mark, ""), started.last_lines.get(mark, "")
+        status, last_line = marks.get(mark, ""), started.last_lines.get(mark, "")
         killed = status.isdigit() and 128 < int(status) < 160
-        how = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
-        return how + (f": {said}" if said else ", and said nothing")
+        outcome = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
+        return outcome + (f": {last_line}" if last_line else ", without any output")
 
     if "setup" in marks:
         return f"the runner's setup {ended('setup')}"
@@ -327,7 +332,8 @@ def _why_not(started: RunningCommandLine, plan: RunnerPlan) -> str:
 
 
 def _write_texts(plan: RunnerPlan, folder: str) -> None:
-    """Writes the texts that the plan adds beside the files. Raises BoardError where the runner wrote one of that name."""
+    """Writes the texts of the plan into the folder of the fetched files. Raises BoardError if the runner wrote a file
+    of the same name."""
     for name, text in plan.texts.items():
         path = os.path.join(folder, name)
         if os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""What every runner's plan has in common: the options that no page need know, and its output read line by line."""
+"""The parts that all runners share: options that pages need not handle, and the reading of a run's output."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qverify.printable import printable
 from qverify.runners import Options, RunnerPlan, option
 from qverify.vendor_files.vendor_dump import ITEM
 
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-MOST_LINE = 4096  # characters of a line in which something is looked for
+SECONDS_PER_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+MAX_SEARCHED_LENGTH = 4096  # characters of a line that patterns are matched with
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
-    """Returns the plan with the options that every runner has (runners.COMMON); the user's replace the page's, but for
-    the environment, which is merged. Raises UsageError for a value of the wrong form."""
+    """Returns the plan with the options that every runner has (runners.COMMON). The user's values replace those of the
+    page, except that the environments are merged. Raises UsageError for a value of the wrong form."""
     prefix = option(options, "prefix")
     for key in ("success", "failure", "timing"):
         _check_expression(key, option(options, key))
@@ -57,27 +57,27 @@ def _check_expression(key: str, text: str) -> None:
 
 
 def _environment(options: Options) -> dict[str, str]:
-    found = {}
-    for one in options.get("environment", ()):
-        name, equal, value = one.partition("=")
+    environment = {}
+    for assignment in options.get("environment", ()):
+        name, equal, value = assignment.partition("=")
         if not equal or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"runner option environment={one}: wanted NAME=VALUE")
-        found[name] = value
-    return found
+            raise UsageError(f"runner option environment={assignment}: wanted NAME=VALUE")
+        environment[name] = value
+    return environment
 
 
 def _dtypes(options: Options) -> dict[str, str]:
-    found = {}
-    for one in options.get("dtype", ()):
-        name, _, dtype = one.rpartition("=")
+    dtypes = {}
+    for text in options.get("dtype", ()):
+        name, _, dtype = text.rpartition("=")
         if dtype not in ITEM:
-            raise UsageError(f"runner option dtype={one}: wanted one of {', '.join(ITEM)}, or NAME=DTYPE")
-        found[name] = dtype
-    return found
+            raise UsageError(f"runner option dtype={text}: wanted one of {', '.join(ITEM)}, or NAME=DTYPE")
+        dtypes[name] = dtype
+    return dtypes
 
 
-class Output:
-    """The output of a run, as it comes: whether it says success, and the time that it states."""
+class RunnerOutput:
+    """Reads the output of a run line by line: whether it reports success, and the time that it states."""
 
     def __init__(self, plan: RunnerPlan):
         self._plan = plan
@@ -88,17 +88,17 @@ class Output:
         self.measured_s: float | None = None
 
     def add(self, line: str) -> None:
-        """Takes one line; colours are left out."""
-        line = COLOUR.sub("", line[:MOST_LINE])
+        """Reads one line, without its colours."""
+        line = COLOUR.sub("", line[:MAX_SEARCHED_LENGTH])
         if self._success is not None and self._success.search(line):
             self._succeeded = True
         if self._failure is not None and not self._failed and self._failure.search(line):
             self._failed = printable(line.strip())[:200]
-        if self._timing is not None and (found := self._timing.search(line)):
-            self.measured_s = _seconds(found.groupdict(), found[1])
+        if self._timing is not None and (match := self._timing.search(line)):
+            self.measured_s = _seconds(match.groupdict(), match[1])
 
-    def why_not(self) -> str:
-        """Returns why the output does not say success, "" where it does."""
+    def failure(self) -> str:
+        """Returns why the output does not report success, or "" if it does."""
         if self._failed:
             return f"the runner ended with status 0, but says: {self._failed}"
         if not self._succeeded:
@@ -107,8 +107,9 @@ class Output:
 
 
 def _seconds(named: Mapping[str, str | None], number: str | None) -> float | None:
-    """Returns the seconds of a timing line; None for what is no number of seconds."""
-    unit = next((UNITS[name] for name in named if name in UNITS), 1e-3)
+    """Returns the time of a timing line in seconds, or None if it is not a valid time. named: the named groups of the
+    match. number: the text of its first group."""
+    unit = next((SECONDS_PER_UNIT[name] for name in named if name in SECONDS_PER_UNIT), 1e-3)
     try:
         value = float(number or "") * unit
     except ValueError:

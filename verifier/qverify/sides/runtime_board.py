@@ -1,4 +1,4 @@
-"""A board that runs the quantized ONNX by onnxruntime or LiteRT: the board side of any runtime but qvrt that speaks the
+"""A board that runs the quantized ONNX with onnxruntime: the board side of runtimes other than qvrt that use the
 protocol."""
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 
 Cut = Callable[[Collection[str], Collection[str]], onnx.ModelProto]
-UNSUPPORTED = -4
-PROCESSOR = ("", "CPU", "CPUExecutionProvider")  # providers whose kernels are onnxruntime's own
+UNSUPPORTED = -4  # status code of the protocol
+CPU_PROVIDERS = ("", "CPU", "CPUExecutionProvider")  # values of the option that select onnxruntime's own kernels
 
 
 class RuntimeBoard(Board):
-    """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name. cut:
-    returns the nodes between tensors as a model of its own. runtime: its name. UsageError for a model.bin of which some
-    nodes are not in the ONNX."""
+    """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name.
+    cut: returns the nodes between given inputs and outputs as a separate model. runtime: name of the runtime. Raises
+    UsageError for a model.bin with nodes that the ONNX does not have."""
 
     def __init__(
         self,
@@ -47,32 +47,32 @@ class RuntimeBoard(Board):
     ):
         if graph.islands:
             raise UsageError(f"a board whose runtime is {runtime} runs no model of which the host computes a part")
-        made = {o for node in model.model.graph.node for o in node.output}
-        names = _shown(graph)
-        if lacking := next((n for n in names if n not in made), None):
+        computed = {o for node in model.model.graph.node for o in node.output}
+        names = _observable_outputs(graph)
+        if missing := next((n for n in names if n not in computed), None):
             raise UsageError(
-                f"{lacking}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
+                f"{missing}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
                 f"runtime is {runtime} cannot run it. Next: give -m the quantized ONNX alone"
             )
         self._cut, self.runtime = cut, runtime
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
         self._names = frozenset(names)
-        if find_option(uri, options or {}, "providers") in PROCESSOR:
+        if find_option(uri, options or {}, "providers") in CPU_PROVIDERS:
             self.kernels = "onnxruntime"
-        super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
+        super().__init__(uri, _expose_tensors(model, names), graph, deadline_s, options, spot_seed)
 
     def send(self, prepared: PreparedInputs) -> None:
-        """Sends what the board lacks of the model and of the inputs, as dense arrays."""
+        """Sends the model and the inputs as dense arrays, unless the board has them already."""
         self._agent.put(self._sha256, self._model)
         self._contents, self._inputs = {self._sha256: self._model}, []
         values = prepared.arrays()
-        self._feed(map(_content, (values[n] for n in self._fed)))
+        self._send_inputs(map(_hashed_bytes, (values[n] for n in self._fed)))
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
-        """Runs one unit on the board as a model of its own. Returns digests by name."""
+        """Runs one unit on the board as a separate model. Returns digests by name."""
         part, fed = self._part(unit)
-        contents = [_content(inputs[n]) for n in fed]
+        contents = [_hashed_bytes(inputs[n]) for n in fed]
         model = hashlib.sha256(part).hexdigest()
         for sha256, data in ((model, part), *contents):
             self._agent.put(sha256, data)
@@ -83,22 +83,25 @@ class RuntimeBoard(Board):
         )
 
     def _part(self, unit: Unit) -> tuple[bytes, list[str]]:
-        """Returns the unit's own model and the names of its inputs in their order."""
+        """Returns a model of this unit alone, and the names of the model's inputs in their order."""
         model = self._cut(unit.inputs, unit.outputs)
         names = self._visible(unit)
         shown = {o.name: o for o in model.graph.output}
         del model.graph.output[:]
         model.graph.output.extend(shown.get(n) or onnx.ValueInfoProto(name=n) for n in names)
-        given = {t.name for t in model.graph.initializer}
-        return model.SerializeToString(deterministic=True), [i.name for i in model.graph.input if i.name not in given]
+        constants = {t.name for t in model.graph.initializer}
+        return model.SerializeToString(deterministic=True), [
+            i.name for i in model.graph.input if i.name not in constants
+        ]
 
     def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Raises AgentError: a model.bin is for qvrt alone."""
+        """Raises AgentError, since only qvrt runs a model.bin."""
         raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Runs the model `runs` times. Returns, for each run, the seconds of each node's part of the ONNX, as the runtime's own
-        profile says; a node that it computed with another is left out. Raises LinkError where it says nothing."""
+        """Runs the model `runs` times. Returns, for each run, the seconds of the ONNX nodes behind each node, according
+        to the runtime's profile. A node that the runtime fused with another one is left out. Raises LinkError if the
+        profile contains no times."""
         names = [n.name for n in self.graph.nodes if n.name in self._names]
         events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=names)
         self._values_are_of_the_run = False
@@ -107,52 +110,54 @@ class RuntimeBoard(Board):
             if event.tensor in self._names and event.iteration < runs and event.elapsed_ns:
                 times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
         if not all(times):
-            raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
+            raise LinkError(f"{self.uri}: {self.runtime} reported no times of nodes")
         return times
 
     def placement(self) -> Counter[str]:
-        """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
-        does not say."""
-        return placement_of(said_of(self._agent.done_text))
+        """Returns the number of nodes that ran on each execution provider in the last run, or an empty Counter if the
+        runtime does not report it."""
+        return placement_of(parse_run_facts(self._agent.done_text))
 
     def notes(self) -> list[str]:
-        """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""
+        """Returns lines on what ran and where, since a node meant for an accelerator may have run on the processor."""
         ran = f"{self.runtime} ran the integer form of the quantized ONNX, with every tensor as an output"
-        placed = self.placement()
-        if not placed:
-            return [ran]
-        total = sum(placed.values())
-        shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
-        return [ran, f"{self.runtime}: {'; '.join(shares)}"]
+        counts = self.placement()
+        return [ran, f"{self.runtime}: {describe_placement(counts)}"] if counts else [ran]
 
 
 def model_of_boards(model: LightModel, graph: Graph) -> bytes:
-    """Returns what RuntimeBoard sends to its board; the arguments are RuntimeBoard's."""
-    return _exposed(model, _shown(graph))
+    """Returns the model that RuntimeBoard sends to its board. The arguments are those of RuntimeBoard."""
+    return _expose_tensors(model, _observable_outputs(graph))
 
 
-def _shown(graph: Graph) -> list[str]:
+def _observable_outputs(graph: Graph) -> list[str]:
     return [o for node in graph.nodes for o in node.outputs if not graph.spec(o).interior]
 
 
-def said_of(text: str) -> dict[str, Any]:
-    """Returns what a worker said of its last run; {} for anything that is no object."""
+def parse_run_facts(text: str) -> dict[str, Any]:
+    """Parses the text with which a worker ends a run. Returns {} for anything but a JSON object."""
     try:
-        said: Any = json.loads(text)
+        facts: Any = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def placement_of(said: Mapping[str, Any]) -> Counter[str]:
-    """Returns the number of nodes by where they ran."""
-    nodes = said.get("nodes_by_provider")
+def placement_of(facts: Mapping[str, Any]) -> Counter[str]:
+    """Returns the number of nodes by execution provider. facts: from parse_run_facts()."""
+    nodes = facts.get("nodes_by_provider")
     if not isinstance(nodes, dict):
         return Counter()
     return Counter({printable(str(k)[:80]): v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
 
 
-def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
+def describe_placement(counts: Counter[str]) -> str:
+    """Returns the numbers of nodes by execution provider in words, the largest number first."""
+    total = sum(counts.values())
+    return "; ".join(f"{number} of {total} nodes ran on {name}" for name, number in counts.most_common())
+
+
+def _expose_tensors(model: LightModel, names: Sequence[str]) -> bytes:
     """Returns the model with these tensors, in this order, as its only outputs."""
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model.model)
@@ -164,21 +169,21 @@ def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
 
 
 def _name_nodes(model: onnx.ModelProto, names: Sequence[str]) -> None:
-    """Names each node qverify.K.N, where K is the first of `names` that it leads to: so a profile of the runtime says what
-    each of them took (agents/PROTOCOL.md)."""
+    """Names each node qverify.K.N, where K is the index of the first tensor in `names` that depends on it. A profile of
+    the runtime then states the time of each tensor (agents/PROTOCOL.md)."""
     maker = {o: node for node in model.graph.node for o in node.output}
-    shown, done, number = frozenset(names), set[int](), 0
+    exposed, named, number = frozenset(names), set[int](), 0
     for k, name in enumerate(names):
         todo = [name]
         while todo:
             node = maker.get(todo.pop())
-            if node is None or id(node) in done:
+            if node is None or id(node) in named:
                 continue
-            done.add(id(node))
+            named.add(id(node))
             node.name, number = f"qverify.{k}.{number}", number + 1
-            todo += [i for i in node.input if i not in shown]
+            todo += [i for i in node.input if i not in exposed]
 
 
-def _content(value: Array) -> tuple[str, bytes]:
+def _hashed_bytes(value: Array) -> tuple[str, bytes]:
     data = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
     return hashlib.sha256(data).hexdigest(), data

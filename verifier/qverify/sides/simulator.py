@@ -23,8 +23,8 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
 NOT_COMPUTABLE = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
-MOST_PREPARED = 1 << 27  # bytes; what pages prepare beyond, in all, is prepared for each run again
-DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest is faster than handing it to a thread
+MAX_PREPARED_BYTES = 1 << 27  # of prepared constants that are kept; the others are prepared again in each run
+INLINE_DIGEST_BYTES = 1 << 18  # digests of smaller tensors are computed at once, which is faster than in a thread
 
 
 def _where(node: Node) -> str:
@@ -32,16 +32,17 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object, as far as there is room."""
+    """Runs a Graph, and its host islands on onnxruntime. Data that the pages of ops prepare from constants is kept for
+    the life of the object, up to MAX_PREPARED_BYTES."""
 
     def __init__(self, graph: Graph, islands: HostIslands | None = None):
-        """islands: for run(), where the graph has any."""
+        """islands: the graph's host islands, which only run() needs."""
         self.graph, self._islands = graph, islands
         self._states: dict[str, Any] = {}
-        self._room = MOST_PREPARED
+        self._room = MAX_PREPARED_BYTES
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed
+        """Returns the node's outputs by name. Raises BadFileError if the node of a hostile model.bin cannot be computed
         as recorded."""
         try:
             outputs = ops.simulate_node(self.graph, node, values, self._prepared(node))
@@ -55,7 +56,7 @@ class Simulator:
         return outputs
 
     def _prepared(self, node: Node) -> Any:
-        """Returns what the node's page prepares, kept while there is room."""
+        """Returns the data that the node's page prepares, and keeps it if there is room."""
         if node.name in self._states:
             return self._states[node.name]
         ops.words(node)
@@ -73,10 +74,16 @@ class Simulator:
         progress: Callable[[int, int], None] | None = None,
         peer: Recording | None = None,
     ) -> Recording:
-        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover
-        every observable tensor. Where a host island cannot be computed from this run's tensors, the Recording is partial. peer: a side that ran before; tensors with the same digest share its array."""
+        """Runs the graph. The Recording is partial if a host island cannot be computed from this run's tensors.
+
+        Args:
+            keep: names of the tensors whose values the Recording keeps; default: all observable ones.
+            digests: True to compute the digest of every observable tensor.
+            progress: called with the number of steps that are done, and of all steps.
+            peer: the recording of a side that ran before; tensors with the same digest share its array.
+        """
         start, graph = time.perf_counter(), self.graph
-        results = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
+        results = _RunResults(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
             why = self._compute(dict(prepared.arrays()), results, progress)
         finals = frozenset(graph.outputs)
@@ -98,22 +105,24 @@ class Simulator:
             inputs_sha256=prepared.sha256,
         )
 
-    def _compute(self, values: dict[str, Array], results: _Seen, progress: Callable[[int, int], None] | None) -> str:
-        """Runs every node in order, up to a host island that cannot be computed; returns why it cannot, "" where all can.
-        values: initially the inputs; a tensor is removed once no further node reads it."""
+    def _compute(
+        self, values: dict[str, Array], results: _RunResults, progress: Callable[[int, int], None] | None
+    ) -> str:
+        """Runs every node in order, up to a host island that cannot be computed. Returns the reason, or "" if all can
+        be computed. values: initially the inputs; a tensor is removed once no further node reads it."""
         graph, steps = self.graph, list(self.graph.steps())
         last_use = {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
         for i, step in enumerate(steps):
             if isinstance(step, HostIsland):
                 try:
-                    made = self._island_of(step).run(step, values)
+                    outputs = self._island_of(step).run(step, values)
                 except BadFileError as error:
                     results.share(wait=True)
                     return f"{error}"
-                results.kept |= made
+                results.kept |= outputs
             else:
-                made = self._node(step, values)
-            for name, value in made.items():
+                outputs = self._node(step, values)
+            for name, value in outputs.items():
                 values[name] = value
                 if isinstance(step, Node) and not graph.tensors[name].interior:
                     results.add(name, value)
@@ -142,13 +151,13 @@ class Simulator:
         return {name: values[name] for name in unit.outputs}
 
     def forget(self, unit: Unit) -> None:
-        """Frees what the unit's pages have prepared; they prepare it again if it is run again."""
+        """Frees the prepared data of the unit's nodes. It is prepared again if the unit runs again."""
         for node in unit.nodes:
             self._room += _bytes_of(self._states.pop(node.name, None))
 
 
 def _bytes_of(state: Any) -> int:
-    """Returns the size of the arrays in what a page prepared, views among them."""
+    """Returns the size of the arrays in the prepared data of a node, in bytes; views count as arrays."""
     if isinstance(state, np.ndarray):
         return state.nbytes
     if isinstance(state, (tuple, list)):
@@ -156,38 +165,40 @@ def _bytes_of(state: Any) -> int:
     return sum(_bytes_of(getattr(state, f.name)) for f in fields(state)) if is_dataclass(state) else 0
 
 
-class _Seen:
-    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that
-    the peer has too shares its array."""
+class _RunResults:
+    """The results of a run: the values of the tensors in `keep`, and all digests, which other threads compute. Tensors
+    that are equal to the peer's share its arrays."""
 
-    def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
+    def __init__(self, keep: set[str], digests: bool, peer: Recording | None):
         self.kept: dict[str, Array] = {}
         self.names = set[str]()
-        self._wanted, self._digests = wanted, digests
-        self._marks: dict[str, Future[str]] = {}
-        self._waiting: list[str] = []  # kept by both, digests not compared yet
-        self._theirs = peer.digests if peer is not None else {}
-        self._known = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
+        self._keep, self._digests = keep, digests
+        self._digest_futures: dict[str, Future[str]] = {}
+        self._waiting: list[str] = []  # names of tensors that both keep, whose digests are not compared yet
+        self._peer_digests = peer.digests if peer is not None else {}
+        self._peer_arrays = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
 
     def add(self, name: str, value: Array) -> None:
         self.names.add(name)
         if self._digests:
-            self._marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
-        if name in self._wanted:
+            self._digest_futures[name] = submit(
+                partial(tensor_digest, value), inline=value.nbytes < INLINE_DIGEST_BYTES
+            )
+        if name in self._keep:
             self.kept[name] = value
-            if name in self._known and name in self._marks:
+            if name in self._peer_arrays and name in self._digest_futures:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
-        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every
-        digest."""
+        """Replaces tensors that are equal to the peer's by its arrays, as far as the digests are computed. wait: True
+        to wait for every digest."""
         unfinished = []
         for name in self._waiting:
-            if not wait and not self._marks[name].done():
+            if not wait and not self._digest_futures[name].done():
                 unfinished.append(name)
-            elif self._theirs.get(name) == self._marks[name].result():
-                self.kept[name] = self._known[name]
+            elif self._peer_digests.get(name) == self._digest_futures[name].result():
+                self.kept[name] = self._peer_arrays[name]
         self._waiting = unfinished
 
     def digests(self) -> dict[str, str]:
-        return {name: mark.result() for name, mark in self._marks.items()}
+        return {name: future.result() for name, future in self._digest_futures.items()}

@@ -1,4 +1,4 @@
-"""Checks that the nodes which the faults of a board's address name are of the model."""
+"""Checks that the model has the nodes that the faults in a board's address name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qverify.model_bin.graph import Graph
 
 
 def check_struck_nodes(uri: str, graph: Graph) -> None:
-    """Raises BadAddress, with the names that may be meant, for a fault of a node that the graph does not have."""
+    """Raises BadAddress, with similar names, for a fault of a node that the graph does not have."""
     names = [n.name for n in graph.nodes]
     wrong = next((n for n in struck_nodes(uri) if n not in names), None)
     if wrong is None:

@@ -1,4 +1,5 @@
-"""Parses the outputs that `hrt_model_exec model_info` prints into TensorSpecs; developed with 15 real logs."""
+"""Parses the text of `hrt_model_exec model_info` into TensorSpecs of the outputs. It was developed with 15 real
+logs."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from qverify.vendor_files.vendor_dump import ITEM, count_elements, real_number, 
 
 TYPES = {f"S{n}": f"int{n}" for n in (8, 16, 32, 64)} | {f"U{n}": f"uint{n}" for n in (8, 16, 32, 64)}
 TYPES |= {f"F{n}": f"float{n}" for n in (16, 32, 64)}
-MOST_TEXT = 1 << 24
+MAX_TEXT_BYTES = 1 << 24
 _SECTION = re.compile(r"(input|output)\[(\d{1,6})\]:\s*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
-    """Returns the outputs by index; aligned_shape follows from the strides. Raises BadFileError for another text, or
-    several models."""
-    text = _COLOUR.sub("", file.whole(MOST_TEXT).decode("utf-8", "replace"))
+    """Returns the outputs by index. Their aligned_shape is computed from the strides. Raises BadFileError for any other
+    text, or for several models."""
+    text = _COLOUR.sub("", file.whole(MAX_TEXT_BYTES).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
         raise BadFileError(f"{file.path}: {count(text.count('[model name]:'), 'model')} in it, wanted one")
     outputs: dict[int, TensorSpec] = {}
@@ -75,7 +76,7 @@ def _tuple(text: str, where: str) -> tuple[int, ...]:
 
 
 def _strided(shape: tuple[int, ...], strides: tuple[int, ...], size: str, item: int, where: str) -> tuple[int, ...]:
-    """Returns the shape with these row-major strides in bytes; () where they are dynamic or absent."""
+    """Returns the shape with these row-major strides in bytes, or () if they are dynamic or absent."""
     if len(strides) != len(shape) or not all(strides) or not size.isdigit():
         return ()
     whole = (whole_number(size, where, 1 << 40), *strides)

@@ -1,4 +1,4 @@
-"""Parses numbers that a vendor's tool printed into float64, with the number of known decimals."""
+"""Parses numbers that a vendor's tool printed, and determines how many of their decimals are known."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _COMMAS = bytes.maketrans(b",", b" ")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the
-    units are known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for
-    anything that is not a number, or for another count."""
+    """Returns `count` values in float64 and the number of their known decimals: None if all are whole numbers, below 0
+    if not even the units are known. nan and inf are values, too. where, offset: name of the file and offset of `data`
+    in it, for messages. Raises BadFileError for anything that is not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
-    parsed, at, known = np.empty(count, np.float64), 0, _Decimals()
+    parsed, at, decimals = np.empty(count, np.float64), 0, _Decimals()
     for start, block in _blocks(data):
-        values = _fixed(block, known)
+        values = _parse_fixed(block, decimals)
         if values is None:
-            values = _any(block, known, where, offset + start)
+            values = _parse_tokens(block, decimals, where, offset + start)
         if at + len(values) > count:
             raise BadFileError(f"{where}: byte {offset + start}: more than the {count} values declared")
         parsed[at : at + len(values)] = values
         at += len(values)
     if at != count:
         raise BadFileError(f"{where}: byte {offset + len(data)}: {at} values, {count} declared")
-    return parsed, known.known()
+    return parsed, decimals.known()
 
 
-def _fixed(block: bytes, known: _Decimals) -> Reals | None:
-    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other
+def _parse_fixed(block: bytes, decimals_of_all: _Decimals) -> Reals | None:
+    """Parses a block in which all numbers have the same number of decimals and no exponent. Returns None for any other
     block."""
     first = _FIRST.match(block)
     if first is None:
@@ -49,34 +49,36 @@ def _fixed(block: bytes, known: _Decimals) -> Reals | None:
     if re.fullmatch(rb"[\s,]*+(?:-?\d{1,40}\.\d{%d}(?:[\s,]++|\Z))*+" % decimals, block) is None:
         return None
     values = np.array(block.translate(_COMMAS).split()).astype(np.float64)
-    known.add_fixed(decimals, float(np.abs(values).max()))
+    decimals_of_all.add_fixed(decimals, float(np.abs(values).max()))
     return values
 
 
-def _any(block: bytes, known: _Decimals, where: str, offset: int) -> Reals:
-    """Parses a block number by number. Raises BadFileError, which names the first token that is not a number."""
+def _parse_tokens(block: bytes, decimals: _Decimals, where: str, offset: int) -> Reals:
+    """Parses a block number by number. Raises BadFileError, which quotes the first token that is not a number."""
     values = []
     for token in re.finditer(rb"[^\s,]+", block):
         match = _NUMBER.fullmatch(token[0])
         if match is None:
             raise BadFileError(f"{where}: byte {offset + token.start()}: {token[0][:40]!r} is not a number")
         values.append(float(token[0]))
-        known.add(match)
+        decimals.add(match)
     return np.array(values, np.float64)
 
 
 def count_numbers(data: bytes) -> int:
-    """Returns the number of tokens, whether or not they are numbers."""
+    """Returns the number of tokens, which need not be numbers."""
     return sum(len(block.translate(_COMMAS).split()) for _, block in _blocks(data))
 
 
 class _Decimals:
-    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number
-    of digits, so the largest value has the fewest decimals."""
+    """Determines the known decimals of printed numbers. The format %.Nf prints N decimals of every number. Other
+    formats print a fixed number of digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
-        self.lengths: set[int] = set()  # of decimals
-        self.digits, self.before, self.exponent = 0, -99, False
+        self.lengths: set[int] = set()  # numbers of decimals that occur
+        self.digits = 0  # largest number of significant digits
+        self.before = -99  # digits of the largest value before the decimal point; negative below 0.1
+        self.exponent = False  # True if a number has an exponent
 
     def add(self, match: re.Match[bytes]) -> None:
         if match[1] is None:  # nan or inf
@@ -89,21 +91,22 @@ class _Decimals:
             self.before = max(self.before, len(digits) - len(decimals) + int(exponent or 0))
 
     def add_fixed(self, decimals: int, largest: float) -> None:
-        """Adds numbers that all have this many decimals. largest: the largest magnitude."""
+        """Adds numbers with this number of decimals. largest: their largest magnitude."""
         self.lengths.add(decimals)
         if largest > 0:
             before = math.floor(math.log10(largest)) + 1
             self.digits, self.before = max(self.digits, before + decimals), max(self.before, before)
 
     def known(self) -> int | None:
-        """Returns the known decimals, or None where all numbers are whole."""
+        """Returns the number of known decimals, or None if all numbers are whole."""
         if not self.exponent and len(self.lengths) == 1:
             return next(iter(self.lengths)) or None
         return min(15, self.digits - self.before) if self.digits else None
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields position and bytes of pieces that end between numbers, so that no list of all numbers is needed."""
+    """Yields offset and bytes of pieces that end between numbers, so that memory for all tokens at once is not
+    needed."""
     start = 0
     while start < len(data):
         gap = _SPLIT.search(data, min(start + _BLOCK, len(data)))

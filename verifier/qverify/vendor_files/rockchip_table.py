@@ -1,9 +1,9 @@
-"""Rockchip's error_analysis.txt: what the vendor's own table claims of each layer, recomputed from the tensors.
+"""Checks Rockchip's error_analysis.txt: recomputes the numbers of the vendor's table from the tensors.
 
-Two dialects. The newer one prints `cosine | euclidean distance` under simulator_error (entire, single) and runtime_error
-(entire, single_sim); the older one prints cosines only, under quant_error (entire, per_layer) and runtime_error
-(simu_err, golden_err). `single`, `single_sim` and `per_layer` come from runs whose tensors are not in the folder.
-Distances are cut to six characters, not rounded: 7.006895 is printed as 7.0068."""
+There are two dialects. The newer one prints `cosine | euclidean distance` under simulator_error (entire, single) and
+runtime_error (entire, single_sim); the older one prints cosines only, under quant_error (entire, per_layer) and
+runtime_error (simu_err, golden_err). `single`, `single_sim` and `per_layer` come from runs whose tensors are not in the
+folder. Distances are cut to six characters, not rounded: 7.006895 is printed as 7.0068."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qverify.plural import count
 from qverify.vendor_files.untrusted_files import UntrustedFile
 
 Reals = npt.NDArray[np.float64]
-SIDES_OF = {
+SIDES_BY_COLUMN = {
     ("simulator_error", "entire"): ("golden", "simulator"),
     ("quant_error", "entire"): ("golden", "simulator"),
     ("runtime_error", "entire"): ("golden", "runtime"),
@@ -29,13 +29,16 @@ SIDES_OF = {
 _COLUMNS = ("entire", "single", "single_sim", "per_layer", "simu_err", "golden_err")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?|nan|-?inf", re.IGNORECASE)
 _LAYER = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)(.*)")
-MOST_TEXT, SHOWN, CUT = 1 << 24, 3, 6
-SLACK = 2e-5  # of sums that the vendor's tool may have kept in float32
+MAX_TABLE_BYTES = 1 << 24
+MAX_SHOWN = 3  # contradicted numbers in the report
+DISTANCE_LENGTH = 6  # characters of a printed distance
+SUM_TOLERANCE = 2e-5  # relative: the vendor's tool may have added in float32
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the table prints of one layer. sides: the two folders that it compares. metric: cosine or distance."""
+    """One number of the table. sides: the two folders that it compares. metric: cosine or distance. printed: the
+    number."""
 
     line: int
     layer: str
@@ -46,12 +49,12 @@ class Claim:
 
 
 def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
-    """Returns the claims that tensors of the folder can confirm, and the number of further values. Raises BadFileError
+    """Returns the numbers that can be recomputed from the folder, and how many others there are. Raises BadFileError
     for a table of another form."""
     claims: list[Claim] = []
     columns: list[tuple[str, str]] = []
     others, groups, pairs = 0, list[str](), False
-    for number, line in enumerate(file.whole(MOST_TEXT).decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(file.whole(MAX_TABLE_BYTES).decode("utf-8", "replace").splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#") or set(line.strip()) == {"-"}:
             continue
@@ -66,7 +69,7 @@ def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
         else:
             layer, values = _row(line, pairs, len(columns), f"{file.path}: line {number}")
             for (group, column), value in zip(columns, values, strict=False):
-                sides = SIDES_OF.get((group, column))
+                sides = SIDES_BY_COLUMN.get((group, column))
                 if sides is None:
                     others += len(value)
                     continue
@@ -78,7 +81,7 @@ def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
 
 
 def _columns(groups: list[str], words: list[str], where: str) -> list[tuple[str, str]]:
-    """Returns group and name of each column. Every group has two."""
+    """Returns group and name of each column. Every group has two columns."""
     if len(words) != 2 * len(groups):
         raise BadFileError(
             f"{where}: {count(len(words), 'column')} under {' '.join(groups)[:60]!r}; wanted two of each"
@@ -87,8 +90,8 @@ def _columns(groups: list[str], words: list[str], where: str) -> list[tuple[str,
 
 
 def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[list[str]]]:
-    """Returns a row's layer and the printed values of its columns. A row may have none (the layer was fused), those of
-    the first group, or all."""
+    """Returns a row's layer and the printed values of its columns: none (the layer was fused), those of the first
+    group, or all."""
     match = _LAYER.fullmatch(line.strip())
     cells = re.findall(r"(\S+)\s*\|\s*(\S+)", match[2]) if match and pairs else []
     plain = [(word,) for word in match[2].split()] if match and not pairs else []
@@ -100,64 +103,70 @@ def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[li
 
 
 def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | None]) -> tuple[int, list[str]]:
-    """Returns how many claims could be recomputed, and a line for each that the tensors contradict. values: from side
-    and layer to its elements, None where the folder does not have them."""
-    checked, wrong = 0, []
-    known: tuple[tuple[str, str, str], dict[str, float] | None] | None = None
+    """Returns how many claims were recomputed, and a line for each claim that the tensors contradict. values: returns
+    the elements of a layer on a side, or None if the folder does not have them."""
+    checked, contradicted = 0, []
+    measured: tuple[tuple[str, str, str], dict[str, float] | None] | None = None
     for claim in claims:
         key = (*claim.sides, claim.layer)
-        if known is None or known[0] != key:
+        if measured is None or measured[0] != key:
             a, b = (values(side, claim.layer) for side in claim.sides)
-            known = key, (_measure(a, b) if a is not None and b is not None and a.size == b.size else None)
-        if known[1] is None or (claim.metric == "cosine" and "cosine" not in known[1]):
+            measured = key, (_measure(a, b) if a is not None and b is not None and a.size == b.size else None)
+        if measured[1] is None or (claim.metric == "cosine" and "cosine" not in measured[1]):
             continue
         checked += 1
-        if not _agrees(claim.printed, known[1][claim.metric], claim.metric):
-            wrong.append(
+        if not _agrees(claim.printed, measured[1][claim.metric], claim.metric):
+            contradicted.append(
                 f"line {claim.line}: {claim.layer}: {claim.column} {claim.metric} {claim.printed[:24]}, "
-                f"its tensors give {known[1][claim.metric]:.6g}"
+                f"its tensors give {measured[1][claim.metric]:.6g}"
             )
-    return checked, wrong
+    return checked, contradicted
 
 
 def _measure(a: Reals, b: Reals) -> dict[str, float]:
-    """Returns cosine (absent where a side is all zeros) and euclidean distance."""
+    """Returns the cosine (absent if a side has zeros only) and the euclidean distance."""
     with np.errstate(invalid="ignore", over="ignore"):
-        found = {"distance": float(np.linalg.norm(a - b))}
+        metrics = {"distance": float(np.linalg.norm(a - b))}
         length = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
         if length != 0:
-            found["cosine"] = float(np.dot(a, b)) / length
-    return found
+            metrics["cosine"] = float(np.dot(a, b)) / length
+    return metrics
 
 
 def _agrees(printed: str, value: float, metric: str) -> bool:
-    """Tells whether the printed number can be this value, rounded or cut. What is no number says nothing that could be
-    wrong: six characters cut 1.2345e-05 to 1.2345."""
+    """Returns True if the printed number can be this value, rounded or cut. A text that is not a number cannot
+    contradict a small distance: six characters cut 1.2345e-05 to 1.2345."""
     if _NUMBER.fullmatch(printed) is None:
         return metric == "distance" and printed[-1:] in "eE-" and 0 < value < 1e-3
     claimed = float(printed)
     if not (np.isfinite(claimed) and np.isfinite(value)):
         return bool(np.isnan(claimed) and np.isnan(value)) or claimed == value
-    last = 10.0 ** -len(printed.partition(".")[2]) if "e" not in printed.lower() else abs(claimed) * 1e-3
-    if abs(claimed - value) <= 1.01 * last + SLACK * abs(value):
+    last_digit = 10.0 ** -len(printed.partition(".")[2]) if "e" not in printed.lower() else abs(claimed) * 1e-3
+    if abs(claimed - value) <= 1.01 * last_digit + SUM_TOLERANCE * abs(value):
         return True
-    if metric == "distance" and "." not in printed and len(printed) >= CUT:
-        return str(int(value)).startswith(printed[: CUT - 1])
-    return metric == "distance" and 0 < value < 1e-4 and len(printed) >= CUT and f"{value:.12e}".startswith(printed[:5])
+    if metric == "distance" and "." not in printed and len(printed) >= DISTANCE_LENGTH:
+        return str(int(value)).startswith(printed[: DISTANCE_LENGTH - 1])
+    return (
+        metric == "distance"
+        and 0 < value < 1e-4
+        and len(printed) >= DISTANCE_LENGTH
+        and f"{value:.12e}".startswith(printed[:5])
+    )
 
 
-def describe(claims: int, checked: int, others: int, wrong: list[str]) -> list[str]:
-    """Returns the notes for the report."""
+def describe(claims: int, checked: int, others: int, contradicted: list[str]) -> list[str]:
+    """Returns the notes for the report. others: values that cannot be recomputed. wrong: lines on contradicted
+    values."""
     name = "error_analysis.txt"
     if not checked:
         return [f"rockchip: {name}: none of its {count(claims + others, 'value')} could be recomputed from this folder"]
-    rest = claims - checked + others
-    left = f"; {rest} others are of runs or layers that are not in the folder" if rest else ""
-    if not wrong:
-        return [f"rockchip: {name}: {count(checked, 'value')} recomputed from the tensors, all as printed{left}"]
-    more = f" (and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
+    not_recomputed = claims - checked + others
+    suffix = f"; {not_recomputed} others are of runs or layers that are not in the folder" if not_recomputed else ""
+    if not contradicted:
+        return [f"rockchip: {name}: {count(checked, 'value')} recomputed from the tensors, all as printed{suffix}"]
+    more = f" (and {len(contradicted) - MAX_SHOWN} more)" if len(contradicted) > MAX_SHOWN else ""
     return [
-        f"WARNING: rockchip: {name} is contradicted by the tensors in {len(wrong)} of {count(checked, 'value')}{left}: "
-        + "; ".join(wrong[:SHOWN])
+        f"WARNING: rockchip: {name} is contradicted by the tensors in {len(contradicted)} of {count(checked, 'value')}{suffix}: "
+        + "; ".join(contradicted[:MAX_SHOWN])
         + more
     ]

@@ -1,4 +1,4 @@
-"""Parses *_validate_report.txt of ST's validate command: what it says of the arrays it saved, and its own metrics."""
+"""Parses *_validate_report.txt of ST's validate command: its facts on the arrays that it saved, and its own metrics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.plural import count
-from qverify.vendor_files.array_files import HeldArray
+from qverify.vendor_files.array_files import StoredArray
 from qverify.vendor_files.untrusted_files import UntrustedFile
 from qverify.vendor_files.vendor_dump import real_number, whole_number
 
 Reals = npt.NDArray[np.float64]
 METRICS = ("rmse", "mae", "l2r", "cos")
-MOST_TEXT, SHOWN = 1 << 26, 3
+MAX_REPORT_BYTES = 1 << 26
+MAX_SHOWN = 3  # contradicted metrics in a note
 _DATE = re.compile(r"Created date\s*:\s*(\S.*?)\s*")
 _ARRAY = re.compile(
     r"([mc])_(inputs|outputs)_(\d{1,6}): \(([\d, ]*)\)/(\w+), "
@@ -28,7 +29,8 @@ _FAILED = re.compile(r"not evaluated|\bE\d{3,5}\(\w*(?:Error|Exception)\)", re.I
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """What the report says of one array. statistics: min, max, mean, standard deviation, of six decimals."""
+    """The facts of the report on one array. line: number of the line. statistics: min, max, mean and standard
+    deviation, printed with six decimals."""
 
     line: int
     shape: tuple[int, ...]
@@ -39,8 +41,8 @@ class SavedArray:
 
 @dataclass(slots=True)
 class ValidateReport:
-    """date: as printed, or "". arrays: by key, such as c_outputs_1. cross: for each output of the C-model against the
-    original model, the line and the printed metrics."""
+    """The report. date: as printed, or "". arrays: by key, such as c_outputs_1. cross: line number and printed metrics
+    of each output of the C-model against the original model, by number of the output."""
 
     path: str
     date: str = ""
@@ -49,10 +51,10 @@ class ValidateReport:
 
 
 def read_report(file: UntrustedFile) -> ValidateReport:
-    """Returns the report. Raises BadFileError where it says that something was not evaluated, contains an error, or
-    lists no array: then arrays beside it are of another run."""
+    """Returns the report. Raises BadFileError if it contains an error or "not evaluated", or if it lists no array,
+    since the arrays beside it are then of another run."""
     report = ValidateReport(file.path)
-    for number, line in enumerate(file.whole(MOST_TEXT).decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(file.whole(MAX_REPORT_BYTES).decode("utf-8", "replace").splitlines(), 1):
         text, where = line.strip(), f"{file.path}: line {number}"
         if _FAILED.search(text):
             raise BadFileError(f"{where}: {text[:80]!r}: arrays beside it are of another run; validate again")
@@ -74,72 +76,76 @@ def read_report(file: UntrustedFile) -> ValidateReport:
     return report
 
 
-def check_array(report: ValidateReport, key: str, array: HeldArray) -> None:
-    """Raises BadFileError where the array is not the one that the report describes."""
-    said = report.arrays.get(key)
-    if said is None:
+def check_array(report: ValidateReport, key: str, array: StoredArray) -> None:
+    """Raises BadFileError if shape, dtype or statistics of the array are not those in the report."""
+    saved = report.arrays.get(key)
+    if saved is None:
         raise BadFileError(f"{array.where}: {report.path} does not list {key}: they are of two runs; validate again")
-    where = f"{array.where}: {report.path} line {said.line}"
-    if (said.shape, said.dtype) != (array.shape, array.dtype):
+    where = f"{array.where}: {report.path} line {saved.line}"
+    if (saved.shape, saved.dtype) != (array.shape, array.dtype):
         raise BadFileError(
-            f"{where} says {said.dtype}{list(said.shape)}, the array is {array.dtype}{list(array.shape)}: "
+            f"{where} says {saved.dtype}{list(saved.shape)}, the array is {array.dtype}{list(array.shape)}: "
             "they are of two runs; validate again"
         )
     values = array.array().astype(np.float64)
-    found = (values.min(), values.max(), values.mean(), values.std()) if values.size else (0.0, 0.0, 0.0, 0.0)
-    for name, printed, value in zip(("min", "max", "mean", "std"), said.statistics, map(float, found), strict=True):
-        if not abs(printed - value) <= 1.5e-6 + 2e-5 * max(abs(value), abs(float(found[3]))):
+    statistics = (values.min(), values.max(), values.mean(), values.std()) if values.size else (0.0, 0.0, 0.0, 0.0)
+    for name, printed, value in zip(
+        ("min", "max", "mean", "std"), saved.statistics, map(float, statistics), strict=True
+    ):
+        if not abs(printed - value) <= 1.5e-6 + 2e-5 * max(abs(value), abs(float(statistics[3]))):
             raise BadFileError(
                 f"{where} says {name} {printed:g}, the array has {value:.6g}: they are of two runs; validate again"
             )
 
 
-def check_metrics(report: ValidateReport, arrays: dict[str, HeldArray]) -> list[str]:
-    """Returns a note on the report's own metrics of the C-model against the original model, recomputed from the
-    arrays of real values."""
-    checked, wrong = 0, []
+def check_metrics(report: ValidateReport, arrays: dict[str, StoredArray]) -> list[str]:
+    """Recomputes the report's metrics of the C-model against the original model from the arrays of real values. Returns
+    a note on the result."""
+    checked, contradicted = 0, []
     for number, (line, printed) in report.cross.items():
         m, c = (arrays.get(f"{side}_outputs_{number}") for side in "mc")
         if m is None or c is None or not all(a.dtype.startswith("float") for a in (m, c)):
             continue
-        found = _measure(m.array().astype(np.float64).ravel(), c.array().astype(np.float64).ravel())
+        measured = _measure(m.array().astype(np.float64).ravel(), c.array().astype(np.float64).ravel())
         for name, text in printed.items():
             checked += 1
-            if found is None or not _agrees(text, found[name]):
-                value = f"{found[name]:.6g}" if found is not None else "another number of elements"
-                wrong.append(f"line {line}: output {number}: {name} {text[:24]}, its arrays give {value}")
+            if measured is None or not _agrees(text, measured[name]):
+                value = f"{measured[name]:.6g}" if measured is not None else "another number of elements"
+                contradicted.append(f"line {line}: output {number}: {name} {text[:24]}, its arrays give {value}")
     if not checked:
         return ["stm32: the report has no metric of real values that the arrays could confirm"]
-    if not wrong:
+    if not contradicted:
         return [f"stm32: {count(checked, 'metric')} of the report recomputed from the arrays, all as printed"]
-    more = f" (and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
-    lines = "; ".join(wrong[:SHOWN]) + more
-    return [f"WARNING: stm32: the report is contradicted by the arrays in {len(wrong)} of {checked} metrics: {lines}"]
+    more = f" (and {len(contradicted) - MAX_SHOWN} more)" if len(contradicted) > MAX_SHOWN else ""
+    lines = "; ".join(contradicted[:MAX_SHOWN]) + more
+    return [
+        f"WARNING: stm32: the report is contradicted by the arrays in {len(contradicted)} of {checked} metrics: {lines}"
+    ]
 
 
 def _measure(m: Reals, c: Reals) -> dict[str, float] | None:
-    """Returns the metrics of the C-model's values c against the original model's m; None for another number of
-    elements."""
+    """Returns the metrics of the C-model's values c against the original model's values m, or None if their numbers of
+    elements differ."""
     if m.size != c.size or not m.size:
         return None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        off, length = m - c, float(np.linalg.norm(m))
-        both = length * float(np.linalg.norm(c))
+        difference, length_m = m - c, float(np.linalg.norm(m))
+        product_of_lengths = length_m * float(np.linalg.norm(c))
         return {
-            "rmse": float(np.sqrt(np.mean(off**2))),
-            "mae": float(np.mean(np.abs(off))),
-            "l2r": float(np.linalg.norm(off)) / length if length else float("nan"),
-            "cos": float(np.dot(m, c)) / both if both else float("nan"),
+            "rmse": float(np.sqrt(np.mean(difference**2))),
+            "mae": float(np.mean(np.abs(difference))),
+            "l2r": float(np.linalg.norm(difference)) / length_m if length_m else float("nan"),
+            "cos": float(np.dot(m, c)) / product_of_lengths if product_of_lengths else float("nan"),
         }
 
 
 def _agrees(printed: str, value: float) -> bool:
-    """Tells whether the printed metric can be this value; "n.a." states nothing."""
+    """Returns True if the printed metric can be this value, or if it is "n.a."."""
     if printed == "n.a.":
         return True
     try:
         claimed = float(printed)
     except ValueError:
         return False
-    last = 10.0 ** -len(printed.partition(".")[2]) if "e" not in printed.lower() else abs(claimed) * 1e-3
-    return bool(abs(claimed - value) <= 1.5 * last + 0.02 * abs(value if abs(value) < 0.5 else 0.0))
+    last_digit = 10.0 ** -len(printed.partition(".")[2]) if "e" not in printed.lower() else abs(claimed) * 1e-3
+    return bool(abs(claimed - value) <= 1.5 * last_digit + 0.02 * abs(value if abs(value) < 0.5 else 0.0))

@@ -1,5 +1,5 @@
-"""Untrusted files of a dump: limited in number and size before anything is allocated, and never outside their
-folder."""
+"""Opens untrusted files of a dump. Their number and sizes are limited before memory is allocated, and they must lie in
+the dump's folder."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from collections.abc import Iterator
 from qverify.errors import BadFileError
 from qverify.files import open_regular
 
-MOST_FILES, MOST_BYTES = 200_000, 1 << 31
-DEEPEST = 3
+MAX_FILES, MAX_FILE_BYTES = 200_000, 1 << 31
+MAX_DEPTH = 3  # levels of folders
 _UNFINISHED = re.compile(r"\.\d{4,}\.part\.npy")
 
 
 def unfinished(name: str) -> bool:
-    """Tells whether a killed `qverify infer`, or a full disk, left this file half-written; it is not a tensor."""
+    """Returns True if the name is that of a temporary file of `qverify infer`, which remains after it was killed or the
+    disk was full."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 class UntrustedFile:
-    """A regular file that is read by position. size_bytes: its size when first opened; a file that became shorter since
-    is rejected."""
+    """A regular file that is read by offset. size_bytes: its size when it was first opened. A file that became shorter
+    since then is rejected."""
 
     def __init__(self, path: str):
         self.path = path
@@ -31,14 +32,14 @@ class UntrustedFile:
             self.size_bytes = os.fstat(handle).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Returns exactly `size` bytes. Raises BadFileError, before allocating them, where the file does not have
+        """Returns exactly `size` bytes. Raises BadFileError, before memory is allocated, if the file does not have
         them."""
         if size < 0 or offset < 0 or offset + size > self.size_bytes:
             raise BadFileError(
                 f"{self.path}: byte {offset}: {size} bytes declared, {max(self.size_bytes - offset, 0)} are left"
             )
-        if size > MOST_BYTES:
-            raise BadFileError(f"{self.path}: byte {offset}: {size} bytes declared, at most {MOST_BYTES} are read")
+        if size > MAX_FILE_BYTES:
+            raise BadFileError(f"{self.path}: byte {offset}: {size} bytes declared, at most {MAX_FILE_BYTES} are read")
         with _opened(self.path) as handle:
             parts, at = [], os.lseek(handle, offset, os.SEEK_SET)
             while at < offset + size and (part := os.read(handle, min(offset + size - at, 1 << 26))):
@@ -48,15 +49,15 @@ class UntrustedFile:
             raise BadFileError(f"{self.path}: byte {at}: the file became shorter while it was read")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def whole(self, limit: int = MOST_BYTES) -> bytes:
-        """Returns the whole content. Raises BadFileError where it is longer than limit."""
+    def whole(self, limit: int = MAX_FILE_BYTES) -> bytes:
+        """Returns the whole content. Raises BadFileError if it is longer than limit."""
         if self.size_bytes > limit:
             raise BadFileError(f"{self.path}: {self.size_bytes} bytes, at most {limit} are read")
         return self.read(0, self.size_bytes)
 
     def line(self, offset: int, limit: int = 4096) -> bytes:
-        """Returns the bytes from offset to the next newline, without it. Raises BadFileError where the line is longer
-        than limit, or has no end."""
+        """Returns the bytes from offset to the next newline, without the newline. Raises BadFileError if the line is
+        longer than limit, or does not end."""
         content = self.read(offset, min(limit + 1, max(self.size_bytes - offset, 0)))
         end = content.find(b"\n")
         if end < 0:
@@ -66,7 +67,8 @@ class UntrustedFile:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """Yields a descriptor of a regular file, opened without waiting; the last part of the path may not be a link."""
+    """Yields a descriptor of a regular file, opened without blocking. The last component of the path must not be a
+    link."""
     handle = open_regular(path)
     try:
         yield handle
@@ -75,7 +77,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 class UntrustedFolder:
-    """A folder of a dump, or the single file that the user named. Links are followed only inside the folder."""
+    """A folder of a dump, or the single file that the user named. Links are followed only within the folder."""
 
     def __init__(self, path: str):
         self.path = path
@@ -85,11 +87,11 @@ class UntrustedFolder:
     def is_file(self) -> bool:
         return not os.path.isdir(self._real)
 
-    def names(self, deepest: int = 1) -> list[str]:
-        """Returns the paths of the files below the folder, sorted. deepest: levels of folders, 1 for the folder's own
-        files."""
+    def names(self, max_depth: int = 1) -> list[str]:
+        """Returns the paths of the files below the folder, sorted. max_depth: levels of folders; 1 stands for the
+        folder's own files."""
         names: list[str] = []
-        self._walk("", min(deepest, DEEPEST), names)
+        self._walk("", min(max_depth, MAX_DEPTH), names)
         return sorted(names)
 
     def folders(self) -> list[str]:
@@ -97,7 +99,7 @@ class UntrustedFolder:
         return sorted(e.name for e in self._entries("") if e.is_dir(follow_symlinks=False))
 
     def file(self, name: str) -> UntrustedFile:
-        """Opens a file. name: from names(), or from a manifest. Raises BadFileError for a path that leads out of the
+        """Opens a file. name: from names(), or from a manifest. Raises BadFileError if the path leads out of the
         folder, also by a link."""
         path = os.path.join(self.path, name)
         if "\0" in name:
@@ -118,13 +120,13 @@ class UntrustedFolder:
         except OSError as error:
             raise BadFileError(f"{os.path.join(self.path, below)}: {error.strerror}") from error
 
-    def _walk(self, below: str, deepest: int, files: list[str]) -> None:
+    def _walk(self, below: str, max_depth: int, files: list[str]) -> None:
         for entry in self._entries(below):
             name = os.path.join(below, entry.name)
             if entry.is_dir(follow_symlinks=False):
-                if deepest > 1:
-                    self._walk(name, deepest - 1, files)
+                if max_depth > 1:
+                    self._walk(name, max_depth - 1, files)
             elif not unfinished(entry.name):
                 files.append(name)
-            if len(files) > MOST_FILES:
-                raise BadFileError(f"{self.path}: more than {MOST_FILES} files")
+            if len(files) > MAX_FILES:
+                raise BadFileError(f"{self.path}: more than {MAX_FILES} files")

@@ -1,4 +1,4 @@
-"""VendorTensor, VendorDump: what a vendor's tool wrote to disk; what its files do not state stays open."""
+"""VendorTensor, VendorDump: the files that a vendor's tool wrote. Facts that the files do not state are left open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.errors import BadFileError
 
-ITEM = {
+ITEM = {  # supported dtypes, and the bytes of an element
     "int8": 1,
     "uint8": 1,
     "bool": 1,
@@ -26,20 +26,34 @@ ITEM = {
     "uint64": 8,
     "float64": 8,
 }
-MOST_ELEMENTS = 1 << 31
+MAX_ELEMENTS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class VendorTensor:
-    """One tensor of a dump. name: as in the dump. others: its other possible names, where a file name can be split in
-    several ways. dtypes: possible ones, keys of ITEM; one when the dump states it. shape: of the valid elements, None
-    when the dump does not state it. stored: the aligned shape, () when dense. read: returns its size_bytes bytes.
-    layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may contain alignment
-    garbage even where shape does not say so. flat: may be stored with other dims of the same number of elements.
-    scale_step: largest error of a scale that was read from text, one per scale; () for exact ones.
-    form: distinguishes several files of one tensor (fixed, float). index: position among the model's outputs. decimals:
-    known decimals of text, else None. inner_bytes: for raw files, from the size of the innermost dim to its aligned
-    size, in bytes. fed: an input of the network: compared where the other side has it, not required otherwise."""
+    """One tensor of a dump.
+
+    Attributes:
+        name: name in the dump.
+        where: file and position, for messages.
+        dtypes: possible types, keys of ITEM; exactly one if the dump states the type.
+        size_bytes: number of bytes that read() returns.
+        read: returns the stored bytes.
+        shape: shape of the valid elements, or None if the dump does not state it.
+        stored: shape with padding, or () if there is none.
+        scale, zero_point: quantization parameters that the dump states, or ().
+        channel_axis: axis of several scales, or -1.
+        layout: "NHWC" if the dump always uses this layout, else "".
+        loose_inner: True if the innermost dim may contain padding that the shape does not show.
+        flat: True if the tensor may be stored with other dims of the same number of elements.
+        scale_step: largest error of each scale that was read from text, or () for exact scales.
+        form: distinguishes several files of one tensor (fixed, float).
+        index: position among the model's outputs, if known.
+        decimals: number of known decimals of values from text, or None.
+        inner_bytes: for raw files: returns the aligned size of an innermost dim of the given size, in bytes.
+        is_input: True for an input of the network, which is compared only if the other side has it.
+        other_names: other possible names, if the file name can be split in several ways.
+    """
 
     name: str
     where: str
@@ -59,30 +73,38 @@ class VendorTensor:
     index: int | None = None
     decimals: int | None = None
     inner_bytes: Callable[[int], int] | None = None
-    fed: bool = False
-    others: tuple[str, ...] = ()
+    is_input: bool = False
+    other_names: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name, *self.others)
+        return (self.name, *self.other_names)
 
 
 @dataclass(slots=True)
 class VendorDump:
-    """A vendor's dump. written: from a tensor's original name to the vendor's spelling; None where names are unchanged.
-    missing: for each tensor that the dump declares and lacks, the reason. notes: lines for the report."""
+    """A vendor's dump.
+
+    Attributes:
+        profile: name of the profile that read it.
+        tensors: the tensors that it contains.
+        respell: returns the vendor's spelling of a tensor's original name; None if names are unchanged.
+        missing: reasons for the tensors that the dump declares but does not contain, by name.
+        notes: notes for the report.
+    """
 
     profile: str
     tensors: list[VendorTensor]
-    written: Callable[[str], str] | None = None
+    respell: Callable[[str], str] | None = None
     missing: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """The options for reading a dump. dtypes: by tensor name, "" for all. side: which of its sides. frame: which
-    Result_n. layer_info: folder of the names (profile tidl)."""
+    """Options for reading a dump. dtypes: dtype by tensor name; the name "" stands for all tensors. side: which side of
+    the dump to read. frame: which frame (Result_N). layer_info: file or folder with the names of tensors (profile
+    tidl)."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
     side: str = ""
@@ -91,14 +113,14 @@ class ReadingOptions:
 
 
 def count_elements(shape: tuple[int, ...], where: str) -> int:
-    """Returns the number of elements of a declared shape. Raises BadFileError for a negative dim, or more than
-    MOST_ELEMENTS."""
-    if any(not 0 <= d <= MOST_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
-        raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MOST_ELEMENTS} elements in 16 dims are read")
+    """Returns the number of elements of a declared shape. Raises BadFileError if a dim is negative, or if there are
+    more than MAX_ELEMENTS."""
+    if any(not 0 <= d <= MAX_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MAX_ELEMENTS:
+        raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MAX_ELEMENTS} elements in 16 dims are read")
     return count
 
 
-def whole_number(text: str | bytes, where: str, most: int = MOST_ELEMENTS) -> int:
+def whole_number(text: str | bytes, where: str, most: int = MAX_ELEMENTS) -> int:
     """Parses a count in decimal digits. Raises BadFileError for anything else."""
     digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > 20 or int(digits) > most:
@@ -118,6 +140,6 @@ def real_number(text: str | bytes, where: str) -> float:
 
 
 def spelled_loosely(name: str) -> str:
-    """Returns the name with "_" for every character but letters and digits, for tools whose spelling is not published.
-    Names that become equal are reported as ambiguous."""
+    """Returns the name with every character except letters and digits replaced by "_", for tools with an unpublished
+    spelling. Names that become equal are reported as ambiguous."""
     return re.sub(r"[^A-Za-z0-9]", "_", name)

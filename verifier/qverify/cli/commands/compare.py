@@ -15,7 +15,7 @@ from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
 
 EPILOG = (
     """A tensor that one side lacks, or whose name, dtype or axes are not certain, counts as missing: never PASSED."""
@@ -82,7 +82,7 @@ def command(
     side_a: str,
     side_b: str,
     frame: int,
-    view: View,
+    view: TextView,
     reports: ReportFiles,
     options: Options,
 ) -> int:

@@ -16,7 +16,7 @@ from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
     from qverify.session.job import JobOutcome
 
 
@@ -55,7 +55,7 @@ def command(
     runtime: str,
     run_sim: bool,
     npz: str | None,
-    view: View,
+    view: TextView,
     reports: ReportFiles,
     deadline_s: float,
     reach: dict[str, str],

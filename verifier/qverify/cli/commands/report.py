@@ -12,7 +12,7 @@ from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
 
 
 class CaptureGroup(click.Group):
@@ -41,7 +41,7 @@ def command() -> None:
 @click.argument("folder", metavar="CAPTURE", type=click.Path(exists=True, file_okay=False))
 @view_options
 @report_options()
-def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
+def draw_capture(folder: str, view: TextView, reports: ReportFiles) -> int:
     """Draws a capture of the main job (`--capture`) again in the formats given, judged by the options of its run."""
     from qverify.capture.reader import is_capture
     from qverify.cli.frame_printer import FramePrinter

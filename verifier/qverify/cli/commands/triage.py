@@ -21,7 +21,7 @@ from qverify.cli.view_options import QUIET, screen
 if TYPE_CHECKING:
     from qverify.capture.reader import Capture
     from qverify.inputs.sources import InputRequest
-    from qverify.report.triage_document import Triage
+    from qverify.report.triage_document import TriageDocument
     from qverify.session.request import Request, RequestedEngine
     from qverify.session.triage.run_reduction import ReductionRequest
 
@@ -201,7 +201,7 @@ def command(
 
 
 def _emit_reduced(
-    triage: Triage, rendered: str, failing: Request | None, reduction: ReductionRequest, reports: ReportFiles
+    triage: TriageDocument, rendered: str, failing: Request | None, reduction: ReductionRequest, reports: ReportFiles
 ) -> int:
     """Prints and writes the results of triage, makes the reduction, and writes the reports again with its result.
     Returns the exit status."""
@@ -213,7 +213,7 @@ def _emit_reduced(
     reports.save(triage, stdout=False)  # so that nothing is lost if the reduction is interrupted
     triage.reduced = run_reduction(triage, failing, reduction, lambda line: click.echo(line, err=True))
     if not reports.stdout_taken:
-        click.echo(text.reduced(triage.reduced))
+        click.echo(text.describe_reduction(triage.reduced))
     reports.save(triage)
     annotate(triage)
     return exit_status(triage)

@@ -25,7 +25,7 @@ from qverify.cli.view_options import view_options
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
-    from qverify.renderers.view import View
+    from qverify.renderers.text_view import TextView
     from qverify.report.document import Report
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
@@ -144,7 +144,7 @@ def command(
     capture: str | None,
     server: tuple[str, str | None] | None,
     npz: str | None,
-    view: View,
+    view: TextView,
     reports: ReportFiles,
     inputs: InputRequest,
     task: TaskRequest | None,
@@ -220,7 +220,7 @@ class Output:
     """Where the results of a run go: to the screen, unless a report goes to stdout, and to files. npz: path for its
     tensors, None for none."""
 
-    view: View
+    view: TextView
     reports: ReportFiles
     npz: str | None = None
 

@@ -13,7 +13,7 @@ from qverify.compare.paired_values import PairedValues
 from qverify.compare.pairing import NamePair
 from qverify.model_bin.graph import Graph
 from qverify.report.document import Blame, Forced, Pair, TensorRow
-from qverify.report.drawings import MOST
+from qverify.report.drawings import MAX_DRAWN
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -59,7 +59,7 @@ def add_drawings(
         if c.key is not None and c.key in first_pair:
             drawings = first_pair[c.key].drawings
             next(d for d in drawings if d.name == c.name).also.append(f"{pair.a} ~ {pair.b}")
-        elif drawn < MOST and (make_values := _find_values(c, graph)) is not None:
+        elif drawn < MAX_DRAWN and (make_values := _find_values(c, graph)) is not None:
             pair.drawings.append(draw_tensor(make_values, c.op, c.why))
             drawn += 1
             if c.key is not None:

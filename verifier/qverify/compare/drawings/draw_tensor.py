@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.paired_values import FLOAT_BLOCK, Block, PairedValues, bits_equal
-from qverify.report.drawings import Density, Difference, TensorDrawing, ValueHistogram
+from qverify.report.drawings import Density, DifferingElement, TensorDrawing, ValueHistogram
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -163,7 +163,7 @@ def count_at_ends(value: Array) -> tuple[int, int]:
     return int(np.count_nonzero(value == limits.min)), int(np.count_nonzero(value == limits.max))
 
 
-def _find_first_differences(a: Array, b: Array) -> Iterator[Difference]:
+def _find_first_differences(a: Array, b: Array) -> Iterator[DifferingElement]:
     """Yields the first elements that differ, in stored order. NaN on both sides is no difference."""
     flat_a, flat_b, remaining = a.reshape(-1), b.reshape(-1), FIRST
     for start in range(0, flat_a.size, FLOAT_BLOCK):
@@ -173,7 +173,7 @@ def _find_first_differences(a: Array, b: Array) -> Iterator[Difference]:
             unlike &= ~(np.isnan(part_a) & np.isnan(part_b))
         for at in np.flatnonzero(unlike)[:remaining]:
             index = tuple(int(i) for i in np.unravel_index(start + at, a.shape))
-            yield Difference(index, part_a[at].item(), part_b[at].item())
+            yield DifferingElement(index, part_a[at].item(), part_b[at].item())
             remaining -= 1
         if not remaining:
             return

@@ -1,5 +1,5 @@
-"""A figure, or an array of pixels, as PNG. Figures need Pillow (the extra `images`), which draws letters; pixels need
-nothing."""
+"""Renders figures and arrays of pixels as PNG. Figures need Pillow (the extra `images`), which draws text; arrays need
+no library."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from qverify.extras import import_extra
 from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Cells, Figure, Line, Words
 
-SCALE = 2  # pixels for each unit
+SCALE = 2  # pixels per unit of a figure
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
 def pixels(picture: npt.NDArray[np.uint8]) -> bytes:
-    """Returns the file of an RGB picture (height, width, 3)."""
+    """Returns the content of a PNG file of an RGB picture (height, width, 3)."""
     height, width, _ = picture.shape
     rows = np.concatenate([np.zeros((height, 1), np.uint8), picture.reshape(height, width * 3)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -33,19 +33,20 @@ def _part(kind: bytes, data: bytes) -> bytes:
 
 
 def require() -> None:
-    """Raises MissingExtraError where Pillow is not installed."""
+    """Raises MissingExtraError if Pillow is not installed."""
     import_extra("PIL.ImageDraw", "--plots: PNG")
 
 
 def draw(figure: Figure) -> bytes:
-    """Returns the file of a figure, on white paper. MissingExtraError where Pillow is not installed."""
+    """Returns the content of a PNG file of a figure, with a white background. Raises MissingExtraError if Pillow is not
+    installed."""
     images = import_extra("PIL.Image", "--plots: PNG")
     image = images.new("RGB", (round(figure.width * SCALE), round(figure.height * SCALE)), "#ffffff")
     pen = import_extra("PIL.ImageDraw", "--plots: PNG").Draw(image)
     font = import_extra("PIL.ImageFont", "--plots: PNG").load_default(12 * SCALE)
     for shape in figure.shapes:
         if isinstance(shape, Words):
-            text = shape.text.encode("latin-1", "replace").decode("latin-1")  # the font has no more
+            text = shape.text.encode("latin-1", "replace").decode("latin-1")  # the font has no other characters
             pen.text(_at(shape.x, shape.y), text, COLOURS["quiet"], font=font, anchor=ANCHORS[shape.anchor])
         elif isinstance(shape, Cells):
             _cells(image, images, shape)
@@ -77,16 +78,18 @@ def _shaded(paint: str, opacity: float) -> tuple[int, int, int]:
 
 
 def _line(pen: Any, line: Line) -> None:
-    for one, two in pairwise(line.points):
-        number = max(1, int((abs(two[0] - one[0]) + abs(two[1] - one[1])) / 7)) if line.dashed else 1
+    for start, stop in pairwise(line.points):
+        dash_count = max(1, int((abs(stop[0] - start[0]) + abs(stop[1] - start[1])) / 7)) if line.dashed else 1
         share = 0.5 if line.dashed else 1.0
-        for at in range(number):
-            begin, end = at / number, (at + share) / number
-            pen.line([_at(*_between(one, two, begin)), _at(*_between(one, two, end))], COLOURS[line.paint], width=SCALE)
+        for at in range(dash_count):
+            begin, end = at / dash_count, (at + share) / dash_count
+            pen.line(
+                [_at(*_between(start, stop, begin)), _at(*_between(start, stop, end))], COLOURS[line.paint], width=SCALE
+            )
 
 
-def _between(one: tuple[float, float], two: tuple[float, float], share: float) -> tuple[float, float]:
-    return one[0] + (two[0] - one[0]) * share, one[1] + (two[1] - one[1]) * share
+def _between(start: tuple[float, float], end: tuple[float, float], share: float) -> tuple[float, float]:
+    return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
 
 
 def _cells(image: Any, images: Any, cells: Cells) -> None:

@@ -1,4 +1,4 @@
-"""A figure: shapes on a plane whose unit is one pixel, y downwards. Colours are names, which each renderer knows."""
+"""Figures: shapes on a plane, in pixels, with y downwards. Colours are names, which each renderer maps to values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEVELS = 8  # shades of cells
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """A filled rectangle. title: what it is, for who points at it."""
+class Rectangle:
+    """A filled rectangle. title: description, shown as a tooltip."""
 
     x: float
     y: float
@@ -46,7 +46,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line through points, broken (dashed) or not."""
+    """A line through points, solid or dashed."""
 
     points: tuple[tuple[float, float], ...]
     paint: Paint
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A line of text; y is its base line."""
+    """A line of text. y: its baseline."""
 
     x: float
     y: float
@@ -63,12 +63,12 @@ class Words:
     anchor: Literal["start", "middle", "end"] = "start"
 
 
-Shape = Box | Cells | Line | Words
+Shape = Rectangle | Cells | Line | Words
 
 
 @dataclass(slots=True)
 class Figure:
-    """label: the figure in words, for who cannot see it. caption: beneath it."""
+    """A figure. label: description in words, for readers who cannot see it. caption: text below it."""
 
     width: float
     height: float
@@ -83,35 +83,35 @@ class Figure:
 
 
 def moved(shape: Shape, x: float, y: float) -> Shape:
-    """Returns the shape moved by these."""
+    """Returns the shape, moved by x and y."""
     if isinstance(shape, Line):
         return replace(shape, points=tuple((px + x, py + y) for px, py in shape.points))
     return replace(shape, x=shape.x + x, y=shape.y + y)
 
 
 def sheet(title: str, figures: list[Figure], columns: int = 2, gap: float = 28) -> Figure:
-    """Returns one figure of several, in columns under a title, each with its caption beneath."""
+    """Returns one figure that contains several, in columns below a title, each above its caption."""
     widest = max((f.width for f in figures), default=0)
     whole = Figure(columns * (widest + gap) + gap, 0, title)
     whole.shapes.append(Words(gap, 26, title))
     top = 44.0
     for start in range(0, len(figures), columns):
         row = figures[start : start + columns]
-        for at, figure in enumerate(row):
-            left = gap + at * (widest + gap)
+        for column, figure in enumerate(row):
+            left = gap + column * (widest + gap)
             whole.shapes += [moved(shape, left, top) for shape in figure.shapes]
-            pieces = _broken(figure.caption, int(widest / 6.2))
+            caption_lines = _wrap_words(figure.caption, int(widest / 6.2))
             base = top + figure.height + 14
-            whole.shapes += [Words(left, base + 15 * n, piece) for n, piece in enumerate(pieces)]
-        top += max(f.height + 15 * len(_broken(f.caption, int(widest / 6.2))) for f in row) + gap
+            whole.shapes += [Words(left, base + 15 * line, text) for line, text in enumerate(caption_lines)]
+        top += max(f.height + 15 * len(_wrap_words(f.caption, int(widest / 6.2))) for f in row) + gap
     whole.height = top
     return whole
 
 
-def _broken(text: str, most: int) -> list[str]:
+def _wrap_words(text: str, max_length: int) -> list[str]:
     lines = [""]
     for word in text.split():
-        if len(lines[-1]) + len(word) + 1 > most and lines[-1]:
+        if len(lines[-1]) + len(word) + 1 > max_length and lines[-1]:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines if lines[0] else []

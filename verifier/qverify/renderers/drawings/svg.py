@@ -1,25 +1,27 @@
-"""A figure as SVG: colours are attributes, which a page's style may replace by the class of the same name."""
+"""Renders a figure as SVG. Colours are attributes; a page's style sheet can replace them by the class of the same
+name."""
 
 from __future__ import annotations
 
 from html import escape
 from itertools import groupby
 
-from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Box, Cells, Figure, Line, Shape, Words
+from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Cells, Figure, Line, Rectangle, Shape, Words
 
 NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
 
 def draw(figure: Figure) -> str:
-    """Returns the svg element for a page, which names the figure by its label, and has its size without a style, too."""
+    """Returns the svg element for a page. Its label describes the figure, and its size does not depend on a style
+    sheet."""
     return _svg(figure, _size(figure), "".join(map(_shape, figure.shapes)))
 
 
 def document(figure: Figure) -> str:
-    """Returns a file of its own, on white paper."""
-    paper = f'<rect width="{figure.width:.0f}" height="{figure.height:.0f}" fill="#fff"/>'
+    """Returns the content of an SVG file, with a white background."""
+    background = f'<rect width="{figure.width:.0f}" height="{figure.height:.0f}" fill="#fff"/>'
     font = ' font-family="sans-serif" font-size="12"'
-    return _svg(figure, NAMESPACE + _size(figure) + font, paper + "\n".join(map(_shape, figure.shapes))) + "\n"
+    return _svg(figure, NAMESPACE + _size(figure) + font, background + "\n".join(map(_shape, figure.shapes))) + "\n"
 
 
 def _size(figure: Figure) -> str:
@@ -43,18 +45,18 @@ def _shape(shape: Shape) -> str:
         dashed = ' stroke-dasharray="4 3"' if shape.dashed else ""
         stroke = f'fill="none" stroke="{COLOURS[shape.paint]}" class="s-{shape.paint}"'
         return f'<polyline points="{points}" {stroke}{dashed}/>'
-    return _box(shape)
+    return _rectangle(shape)
 
 
-def _box(box: Box) -> str:
-    place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.width)}" height="{_n(box.height)}"'
-    opacity = f' fill-opacity="{box.opacity:.2g}"' if box.opacity < 1 else ""
-    fill = f'fill="{COLOURS[box.paint]}" class="f-{box.paint}"{opacity}'
-    return f"<rect {place} {fill}>{f'<title>{escape(box.title)}</title>' if box.title else ''}</rect>"
+def _rectangle(rectangle: Rectangle) -> str:
+    place = f'x="{_n(rectangle.x)}" y="{_n(rectangle.y)}" width="{_n(rectangle.width)}" height="{_n(rectangle.height)}"'
+    opacity = f' fill-opacity="{rectangle.opacity:.2g}"' if rectangle.opacity < 1 else ""
+    fill = f'fill="{COLOURS[rectangle.paint]}" class="f-{rectangle.paint}"{opacity}'
+    return f"<rect {place} {fill}>{f'<title>{escape(rectangle.title)}</title>' if rectangle.title else ''}</rect>"
 
 
 def _cells(cells: Cells) -> str:
-    """Returns a path for each shade: runs of cells as lines one unit thick."""
+    """Returns a path for each shade, in which runs of cells are lines one unit thick."""
     height, width = cells.shades.shape
     paths: dict[int, list[str]] = {}
     for y, row in enumerate(cells.shades.tolist()):

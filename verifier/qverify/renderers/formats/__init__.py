@@ -1,12 +1,13 @@
-"""The file formats of a report, one per page: NAME.py is the format NAME of `--report NAME=PATH`, with - for each _. A page defines
+"""The file formats of a report, one per file: NAME.py is the format NAME of `--report NAME=PATH`, with - for each _.
+A page defines
 
-SUFFIX                       the suffix of its files, such as ".json"
-write(report, path)          writes the whole file or none of it; "-" is stdout. UsageError where it cannot be written
-write_triage(triage, path)   the same for the results of `qverify triage`; left out where the format cannot express them
-write_difference(found, path)  the same for those of `qverify report diff`; left out likewise
-DRAWS                        True where the format draws tensors; left out where it does not
+SUFFIX                       suffix of its files, such as ".json"
+write(report, path)          writes the file completely or not at all; "-" is stdout. Raises UsageError if it cannot
+write_triage(triage, path)   the same for the results of `qverify triage`; absent if the format cannot represent them
+write_difference(difference, path)  the same for `qverify report diff`; absent if the format cannot represent it
+DRAWS                        True if the format shows drawings of tensors; absent otherwise
 
-The file name is the registry."""
+The file names are the registry."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from qverify.pages import load_page, page_names
 from qverify.report.document import Report
 
 
-class Page(Protocol):
+class FormatPage(Protocol):
+    """The interface of a format's module. The functions that a page may lack are not part of it."""
+
     SUFFIX: str
 
     def write(self, report: Report, path: str) -> None: ...
@@ -28,17 +31,17 @@ def names() -> list[str]:
     return [stem.replace("_", "-") for stem in page_names(__name__)]
 
 
-def page(name: str) -> Page:
-    """Returns the format's page. UsageError for an unknown format."""
+def page(name: str) -> FormatPage:
+    """Returns the format's module. Raises UsageError for an unknown format."""
     if name not in names():
         raise UsageError(f"report format: got {name!r}, wanted one of {', '.join(names())}")
-    return cast(Page, load_page(__name__, name.replace("-", "_"), ("SUFFIX", "write")))
+    return cast(FormatPage, load_page(__name__, name.replace("-", "_"), ("SUFFIX", "write")))
 
 
 def by_suffix(path: str) -> str:
-    """Returns the name of the format whose files end like this. UsageError where there is none."""
-    found = [name for name in names() if path.endswith(page(name).SUFFIX)]
-    if not found:
+    """Returns the name of the format with the suffix of this path. Raises UsageError if there is none."""
+    matches = [name for name in names() if path.endswith(page(name).SUFFIX)]
+    if not matches:
         endings = ", ".join(page(name).SUFFIX for name in names())
         raise UsageError(f"{path}: got no format, wanted a file that ends in {endings}, or one of {', '.join(names())}")
-    return max(found, key=lambda name: len(page(name).SUFFIX))
+    return max(matches, key=lambda name: len(page(name).SUFFIX))

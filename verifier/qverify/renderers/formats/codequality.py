@@ -10,18 +10,19 @@ from typing import Any
 from qverify.printable import shortened, visible
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.document import Pair, Report, Verdict
 
 SUFFIX = ".codequality.json"
-MOST = 100  # tensors of a pair
-MOST_TEXT = 1000
-SEVERITY = {"FAILED": ("critical", "major"), "INCONCLUSIVE": ("major", "minor")}  # of a pair, of its tensor
+MAX_TENSORS = 100  # issues for tensors of a pair
+MAX_TEXT_LENGTH = 1000  # characters
+SEVERITY = {"FAILED": ("critical", "major"), "INCONCLUSIVE": ("major", "minor")}  # for a pair, for a tensor
 
 
 def write(report: Report, path: str) -> None:
-    """Writes the list; an empty one where everything PASSED. Its fingerprints are the same from run to run, so that GitLab can say
-    what is new and what is resolved. The place is the model's file: GitLab shows no issue without one."""
+    """Writes the list of issues, which is empty if everything PASSED. Fingerprints are the same in every run, so that
+    GitLab can tell which issues are new and which are resolved. The location is the model's file, since GitLab shows no
+    issue without one."""
     report = visible(report)
     place = _place(report)
     issues = [issue for pair in report.pairs for issue in _issues(report, pair, place)]
@@ -32,30 +33,31 @@ def write(report: Report, path: str) -> None:
 
 
 def _place(report: Report) -> str:
-    """Returns the path of the first model, relative to the current folder where it is below it, else its name."""
+    """Returns the path of the first model, relative to the current folder if it lies below it, or else its file
+    name."""
     path = str(report.models[0].get("path", "")) if report.models else ""
-    near = os.path.relpath(path) if path and os.path.isabs(path) else path
-    return os.path.basename(near) if near.startswith("..") else near or "qverify"
+    relative = os.path.relpath(path) if path and os.path.isabs(path) else path
+    return os.path.basename(relative) if relative.startswith("..") else relative or "qverify"
 
 
 def _issues(report: Report, pair: Pair, place: str) -> list[dict[str, Any]]:
     if pair.verdict == "PASSED":
         return []
     who = (pair.a, pair.b, pair.frame, pair.board)
-    issues = [_issue("verdict", line(pair, common_weakenings(report)), pair.verdict, 0, place, who)]
-    for row in [row for row in pair.tensors if row.verdict != "PASSED"][:MOST]:
-        said = f"{pair.a} ~ {pair.b}: {row.name} ({row.op}) {row.verdict}: {row.why or f'{row.failing} of {row.elements} differ'}"
-        issues.append(_issue("tensor", said, row.verdict, 1, place, (*who, row.name)))
-    for missing in pair.coverage.missing[:MOST]:
-        said = f"{pair.a} ~ {pair.b}: {missing.tensor} is missing in {missing.side}: {missing.why}"
-        issues.append(_issue("missing", said, "INCONCLUSIVE", 1, place, (*who, missing.tensor)))
+    issues = [_issue("verdict", verdict_line(pair, common_weakenings(report)), pair.verdict, 0, place, who)]
+    for row in [row for row in pair.tensors if row.verdict != "PASSED"][:MAX_TENSORS]:
+        text = f"{pair.a} ~ {pair.b}: {row.name} ({row.op}) {row.verdict}: {row.why or f'{row.failing} of {row.elements} differ'}"
+        issues.append(_issue("tensor", text, row.verdict, 1, place, (*who, row.name)))
+    for missing in pair.coverage.missing[:MAX_TENSORS]:
+        text = f"{pair.a} ~ {pair.b}: {missing.tensor} is missing in {missing.side}: {missing.why}"
+        issues.append(_issue("missing", text, "INCONCLUSIVE", 1, place, (*who, missing.tensor)))
     return issues
 
 
-def _issue(check: str, said: str, verdict: Verdict, part: int, place: str, who: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns one issue. part: 0 of a pair, 1 of a tensor. who: what tells it from the others."""
+def _issue(check: str, text: str, verdict: Verdict, part: int, place: str, who: tuple[Any, ...]) -> dict[str, Any]:
+    """Returns one issue. part: 0 for a pair, 1 for a tensor. who: values that distinguish it from other issues."""
     return {
-        "description": shortened(said, MOST_TEXT),
+        "description": shortened(text, MAX_TEXT_LENGTH),
         "check_name": f"qverify.{check}",
         "fingerprint": hashlib.sha256(repr((check, *who)).encode(errors="surrogatepass")).hexdigest(),
         "severity": SEVERITY[verdict][part],

@@ -1,5 +1,5 @@
-"""One row for each compared tensor of each pair, for spreadsheets and scripts. Lines that begin with # hold what belongs to no
-tensor: verdicts, blame, what is missing, notes."""
+"""One row for each compared tensor of each pair, for spreadsheets and scripts. Lines that begin with # contain facts
+that belong to no tensor: verdicts, blame, missing tensors, notes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
-from qverify.renderers.tables import tensor_rows
+from qverify.renderers.tensor_rows import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report, plain
-from qverify.report.triage_document import Rung, TensorLoss, Triage
+from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 SUFFIX = ".csv"
-NAMES = ("board", "tensor", "op", "dtype")  # columns of foreign text
-FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # how a spreadsheet's formula begins
-WITHIN = re.compile(f"([,;\t])(?=[{''.join(FORMULA).replace('-', '')}-])")  # the same where a line is split into cells
+TEXT_COLUMNS = ("board", "tensor", "op", "dtype")  # their texts are untrusted
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # first characters of a spreadsheet's formula
+WITHIN = re.compile(
+    f"([,;\t])(?=[{''.join(FORMULA).replace('-', '')}-])"
+)  # the same at the beginning of a cell within a line
 CELL = r"\1'"
-NUMBERS = ("-inf",)  # texts that begin so and are none
+NUMBERS = ("-inf",)  # texts that begin in this way but are no formulas
 
 
 def write(report: Report, path: str) -> None:
@@ -33,31 +35,31 @@ def write(report: Report, path: str) -> None:
     text.writelines(map(_comment, summary_lines(report)))
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(columns)
-    rows.writerows([_entry(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
+    rows.writerows([_cell_value(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
     write_report(text.getvalue(), path)
 
 
-def _entry(column: str, value: object) -> object:
-    """Returns a value as the file has it; nothing is an empty cell."""
-    if column in NAMES:
+def _cell_value(column: str, value: object) -> object:
+    """Returns a value as it is written to the file; None becomes an empty cell."""
+    if column in TEXT_COLUMNS:
         return _cell(str(value))
     return "" if value is None else int(value) if isinstance(value, bool) else value
 
 
-TRIAGED = (
+TRIAGE_COLUMNS = (
     "row", "a", "b", "tensor", "op", "verdict", "gate", "elements", "max_abs", "cosine", "rmse", "sqnr_db", "drop_db",
     "clipped", "used", "step", "weights_sqnr_db", "single_output", "single_cosine", "why",
 )  # fmt: skip
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes a row for each rung, for each of its outputs, and for the loss of each tensor; cells without a value are
     empty."""
-    found = visible(triage)
-    rows = [row for rung in found.rungs for row in _rung(rung)] + [_loss(row) for row in found.losses]
+    document = visible(triage)
+    rows = [row for rung in document.rungs for row in _rung(rung)] + [_loss(row) for row in document.losses]
     text = io.StringIO()
-    text.writelines(map(_comment, render_triage(found).splitlines()))
-    table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
+    text.writelines(map(_comment, render_triage(document).splitlines()))
+    table = csv.DictWriter(text, TRIAGE_COLUMNS, restval="", lineterminator="\n")
     table.writeheader()
     table.writerows(
         {name: v if v == "-inf" or not isinstance(v, str) else _cell(v) for name, v in row.items()} for row in rows
@@ -93,35 +95,35 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
 
 def _loss(row: TensorLoss) -> dict[str, object]:
     names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
-    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    cells = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
     if row.single is not None:
-        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
-    return known
+        cells |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
+    return cells
 
 
 def _plain(value: float | None) -> object:
-    """Returns a number as in the JSON report; "" for none."""
+    """Returns a number as in the JSON report, or "" for None."""
     return "" if value is None else plain(value)
 
 
-def write_difference(found: Difference, path: str) -> None:
-    """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
-    found = visible(found)
+def write_difference(difference: ReportDifference, path: str) -> None:
+    """Writes a row for each change, the whole run first. A cell is empty if the value is absent in that run."""
+    difference = visible(difference)
     text = io.StringIO()
-    text.write(_comment(headline(found)))
+    text.write(_comment(headline(difference)))
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
-    for row in difference_rows(found):
+    for row in difference_rows(difference):
         values = (plain(getattr(row, name)) for name in COLUMNS)
         rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
 
 
 def _comment(line: str) -> str:
-    """Returns a line that belongs to no tensor; no cell into which a spreadsheet splits it is a formula."""
+    """Returns a comment line, changed so that no cell into which a spreadsheet splits it is a formula."""
     return f"# {WITHIN.sub(CELL, line)}\n"
 
 
 def _cell(name: str) -> str:
-    """Returns the name so that no spreadsheet takes it for a formula."""
+    """Returns the name, changed so that no spreadsheet interprets it as a formula."""
     return f"'{name}" if name.startswith(FORMULA) and name not in NUMBERS else name

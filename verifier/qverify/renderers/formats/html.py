@@ -1,4 +1,4 @@
-"""One page to look at and to send on: a single file without requests."""
+"""A web page: a single file that makes no requests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from qverify.renderers import difference_page
 from qverify.renderers.html_page import triage_page
 from qverify.renderers.html_page.page import render
 from qverify.renderers.report_text import write_report
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".html"
-DRAWS = True  # tensors: they are drawn only where something asks for it
+DRAWS = True
 
 
 def write(report: Report, path: str) -> None:
@@ -20,11 +20,11 @@ def write(report: Report, path: str) -> None:
     write_report(render(visible(report)), path)
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes the page of triage."""
     write_report(triage_page.render(visible(triage)), path)
 
 
-def write_difference(found: Difference, path: str) -> None:
+def write_difference(difference: ReportDifference, path: str) -> None:
     """Writes the page of two runs."""
-    write_report(difference_page.render(visible(found)), path)
+    write_report(difference_page.render(visible(difference)), path)

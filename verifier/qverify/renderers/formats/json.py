@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from qverify.renderers.report_text import write_report
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".json"
 
@@ -17,12 +17,12 @@ def write(report: Report, path: str) -> None:
     _write(report.to_json(), path)
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     _write(triage.to_json(), path)
 
 
-def write_difference(found: Difference, path: str) -> None:
-    _write(found.to_json(), path)
+def write_difference(difference: ReportDifference, path: str) -> None:
+    _write(difference.to_json(), path)
 
 
 def _write(document: dict[str, Any], path: str) -> None:

@@ -1,4 +1,4 @@
-"""JUnit's XML, as CI systems show it: a suite for each pair, a case for its verdict and for each of its tensors."""
+"""JUnit's XML for CI systems: a suite for each pair, with a case for its verdict and for each of its tensors."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import conclusion, worst_output
 from qverify.renderers.triage_text import render as render_triage
-from qverify.renderers.verdict_lines import common_weakenings, line
-from qverify.report.difference import Difference, TensorChange
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.report.difference import ReportDifference, TensorChange
 from qverify.report.document import Pair, Report, TensorRow, Verdict, worst
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def write(report: Report, path: str) -> None:
-    """Writes the suites. FAILED is a failure, INCONCLUSIVE an error; a report of no pair is an error, too."""
+    """Writes the suites. FAILED is a failure, INCONCLUSIVE an error; a report without pairs is also an error."""
     report = visible(report)
     suites = xml.Element("testsuites", name="qverify")
     for pair in report.pairs:
         suites.append(_suite(report, pair))
-    if lost := [row for row in report.frames if row["verdict"] == "NOT RUN"]:
-        suites.append(_not_run(lost))
+    if frames_not_run := [row for row in report.frames if row["verdict"] == "NOT RUN"]:
+        suites.append(_not_run(frames_not_run))
     if not report.pairs or not _marked(suites, report.verdict):
         suite = xml.SubElement(suites, "testsuite", name="qverify")
         case = xml.SubElement(suite, "testcase", classname="qverify", name="verdict")
-        said = "; ".join(said for _, said in overall_lines(report))
+        text = "; ".join(text for _, text in overall_lines(report))
         _mark(
             case,
             report.verdict if report.pairs else worst([report.verdict, "INCONCLUSIVE"]),
-            said or "nothing compared",
+            text or "nothing compared",
         )
         _count(suite)
     suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
@@ -46,7 +46,7 @@ def write(report: Report, path: str) -> None:
 
 
 def _marked(suites: xml.Element, verdict: Verdict) -> bool:
-    """Returns whether a case says that the run is not PASSED: a failure where it FAILED, else a failure or an error."""
+    """Returns True if a case shows the verdict: a failure for FAILED, a failure or an error for INCONCLUSIVE."""
     marks = {"PASSED": (), "FAILED": ("failure",), "INCONCLUSIVE": ("failure", "error")}[verdict]
     return not marks or any(suites.find(f"testsuite/testcase/{mark}") is not None for mark in marks)
 
@@ -62,40 +62,40 @@ def _not_run(frames: list[dict[str, Any]]) -> xml.Element:
     return suite
 
 
-def write_triage(triage: Triage, path: str) -> None:
-    """Writes one suite with a case for each rung, marked as in a run's report."""
-    found = visible(triage)
+def write_triage(triage: TriageDocument, path: str) -> None:
+    """Writes one suite with a case for each rung, marked as in the report of a run."""
+    document = visible(triage)
     suites = xml.Element("testsuites", name="qverify triage")
-    suite = xml.SubElement(suites, "testsuite", name="triage", timestamp=_time(found.date))
-    _mark(xml.SubElement(suite, "testcase", classname="triage", name="verdict"), found.verdict, conclusion(found))
-    for rung in found.rungs:
+    suite = xml.SubElement(suites, "testsuite", name="triage", timestamp=_time(document.date))
+    _mark(xml.SubElement(suite, "testcase", classname="triage", name="verdict"), document.verdict, conclusion(document))
+    for rung in document.rungs:
         case = xml.SubElement(suite, "testcase", classname="triage", name=_text(f"{rung.a} ~ {rung.b}"))
         why = [rung.why or worst_output(rung), *rung.evidence, *([rung.next_step] if rung.next_step else [])]
         _mark(case, rung.verdict, "; ".join(filter(None, why)) or rung.gate)
     _count(suite)
-    suites.set("time", f"{found.timings.get('total', 0.0):.3f}")
+    suites.set("time", f"{document.timings.get('total', 0.0):.3f}")
     xml.SubElement(suite, "system-out").text = _text(render_triage(triage))
     _write(suites, path)
 
 
-def write_difference(found: Difference, path: str) -> None:
-    """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure, not
-    known an error."""
-    found = visible(found)
+def write_difference(difference: ReportDifference, path: str) -> None:
+    """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure,
+    not known an error."""
+    difference = visible(difference)
     suites = xml.Element("testsuites", name="qverify report diff")
     whole = xml.SubElement(suites, "testsuite", name="report diff")
     _mark(
         xml.SubElement(whole, "testcase", classname="report diff", name="result"),
-        _mark_of(found.change),
-        headline(found),
+        _mark_of(difference.change),
+        headline(difference),
     )
     _count(whole)
-    for pair in found.pairs:
+    for pair in difference.pairs:
         name = _text(" ".join((pair.pair, pair.board or "", f"frame {pair.frame}" if pair.frame else "")).strip())
         suite = xml.SubElement(suites, "testsuite", name=name)
-        said = f"{pair.before or 'absent'} -> {pair.now or 'absent'} {pair.why_now}".strip()
-        _mark(xml.SubElement(suite, "testcase", classname=name, name="verdict"), _mark_of(pair.change), said)
-        for row in found.tensors:
+        text = f"{pair.before or 'absent'} -> {pair.now or 'absent'} {pair.why_now}".strip()
+        _mark(xml.SubElement(suite, "testcase", classname=name, name="verdict"), _mark_of(pair.change), text)
+        for row in difference.tensors:
             if (row.pair, row.frame, row.board) == (pair.pair, pair.frame, pair.board):
                 case = xml.SubElement(suite, "testcase", classname=name, name=_text(row.tensor))
                 _mark(case, _mark_of(row.direction), _changed(row))
@@ -117,7 +117,7 @@ def _changed(row: TensorChange) -> str:
 
 
 def _write(suites: xml.Element, path: str) -> None:
-    """Writes the document, with the sums of its suites' numbers."""
+    """Writes the document, after adding the sums of its suites' numbers."""
     for name in ("tests", "failures", "errors"):
         suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     xml.indent(suites)
@@ -125,7 +125,7 @@ def _write(suites: xml.Element, path: str) -> None:
 
 
 def _time(date: str) -> str:
-    """Returns the date, which is in UTC, to the second and without a zone: some readers refuse one."""
+    """Returns the date in UTC to the second, without a time zone, which some readers refuse."""
     return date.replace(" ", "T")[:19]
 
 
@@ -141,9 +141,9 @@ def _suite(report: Report, pair: Pair) -> xml.Element:
     place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
     name = _text(f"{pair.a} ~ {pair.b}{place}")
     suite = xml.Element("testsuite", name=name, timestamp=_time(report.date))
-    said = line(pair, common_weakenings(report))
+    text = verdict_line(pair, common_weakenings(report))
     case = xml.SubElement(suite, "testcase", classname=name, name="verdict")
-    _mark(case, pair.verdict, said)
+    _mark(case, pair.verdict, text)
     for row in pair.tensors:
         _mark(xml.SubElement(suite, "testcase", classname=name, name=_text(row.name)), row.verdict, _why(row))
     for missing in pair.coverage.missing:
@@ -166,5 +166,5 @@ def _mark(case: xml.Element, verdict: Verdict, why: str) -> None:
 
 
 def _text(text: str) -> str:
-    """Returns the text without characters that XML cannot hold."""
+    """Returns the text with characters that XML does not allow replaced."""
     return NOT_XML.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""A comment for a merge request: the verdict, the blame, a table of what differs, and the rest folded away."""
+"""A comment for a merge request: the verdict, the blame, a table of differences, and everything else folded."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Pair, Report, TensorRow
-from qverify.report.triage_document import TensorLoss, Triage
+from qverify.report.triage_document import TensorLoss, TriageDocument
 
 SUFFIX = ".md"
-MOST = 20  # rows of a pair's table
-MOST_TEXT = 60_000  # characters: GitHub takes 65,536
-MOST_NAME = 300  # of a name or a reason
-MOST_PAIRS = 12  # tables: a comment has a limit
+MAX_ROWS = 20  # of a pair's table
+MAX_TEXT_LENGTH = 60_000  # characters: GitHub accepts 65,536
+MAX_NAME_LENGTH = 300  # characters of a name or a reason
+MAX_PAIRS = 12  # tables
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
 SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
 
 
 def write(report: Report, path: str) -> None:
-    """Writes the comment. Names are escaped, and mention nobody."""
+    """Writes the comment. Names are escaped, so that they mention no user."""
     write_report(text(report), path)
 
 
-def write_triage(triage: Triage, path: str) -> None:
-    """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
+def write_triage(triage: TriageDocument, path: str) -> None:
+    """Writes the comment: blame, next step, explanation of the difference, ladder and losses."""
     write_report(text(triage), path)
 
 
-def write_difference(found: Difference, path: str) -> None:
-    """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
-    write_report(text(found), path)
+def write_difference(difference: ReportDifference, path: str) -> None:
+    """Writes the comment: result, verdicts, blame, changed tensors, and everything else folded."""
+    write_report(text(difference), path)
 
 
-def text(found: Report | Triage | Difference) -> str:
+def text(result: Report | TriageDocument | ReportDifference) -> str:
     """Returns the comment."""
-    found = visible(found)
-    if isinstance(found, Difference):
-        lines = _difference(found)
+    result = visible(result)
+    if isinstance(result, ReportDifference):
+        lines = _difference(result)
     else:
-        lines = _triage(found) if isinstance(found, Triage) else _report(found)
-    return "\n".join([*_bounded(lines), "", "</details>", ""])
+        lines = _triage(result) if isinstance(result, TriageDocument) else _report(result)
+    return "\n".join([*_limit_length(lines), "", "</details>", ""])
 
 
-def _bounded(lines: list[str]) -> list[str]:
-    """Returns the first lines, MOST_TEXT characters of them at most, and how many are left out."""
-    room, shown = MOST_TEXT, list[str]()
+def _limit_length(lines: list[str]) -> list[str]:
+    """Returns the first lines, with at most MAX_TEXT_LENGTH characters, and a line on how many are left out."""
+    room, shown = MAX_TEXT_LENGTH, list[str]()
     for line in lines:
         room -= len(line) + 1
         if room < 0:
@@ -72,56 +72,61 @@ def _report(report: Report) -> list[str]:
             "",
         ]
     elif report.verdict != "PASSED":
-        lines += [*(f"- {_escape(said)}" for _, said in overall_lines(report)), ""]
-    bad = (
-        [pair for pair in report.pairs if pair.verdict != "PASSED"] if len(report.pairs) > MOST_PAIRS else report.pairs
+        lines += [*(f"- {_escape(text)}" for _, text in overall_lines(report)), ""]
+    shown_pairs = (
+        [pair for pair in report.pairs if pair.verdict != "PASSED"] if len(report.pairs) > MAX_PAIRS else report.pairs
     )
-    for pair in bad[:MOST_PAIRS]:
+    for pair in shown_pairs[:MAX_PAIRS]:
         lines += _table(pair, report)
-    if len(bad) > MOST_PAIRS:
-        lines += [f"{len(bad) - MOST_PAIRS} more comparisons are not shown; the other formats have them.", ""]
+    if len(shown_pairs) > MAX_PAIRS:
+        lines += [f"{len(shown_pairs) - MAX_PAIRS} more comparisons are not shown; the other formats have them.", ""]
     lines += ["<details><summary>All verdicts and notes</summary>", ""]
     return lines + [f"- {_escape(line)}" for line in summary_lines(report)]
 
 
-def _difference(found: Difference) -> list[str]:
-    rows = difference_rows(found)
-    first, rest = ("verdict", "blame"), ("only", "time", "fact")
-    lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
-    lines += _changes([row for row in rows if row.kind in first])
-    lines += _changes([row for row in rows if row.kind not in (*first, *rest)])
+def _difference(difference: ReportDifference) -> list[str]:
+    rows = difference_rows(difference)
+    first_kinds, folded_kinds = ("verdict", "blame"), ("only", "time", "fact")
+    lines = [
+        f"## {SIGNS[difference.change]} qverify report diff: {difference.change}",
+        "",
+        _escape(headline(difference)),
+        "",
+    ]
+    lines += _changes([row for row in rows if row.kind in first_kinds])
+    lines += _changes([row for row in rows if row.kind not in (*first_kinds, *folded_kinds)])
     lines += ["<details><summary>Times, options, hashes, tensors of one run only</summary>", ""]
-    return lines + _changes([row for row in rows if row.kind in rest])
+    return lines + _changes([row for row in rows if row.kind in folded_kinds])
 
 
 def _changes(rows: list[DifferenceRow]) -> list[str]:
     if not rows:
         return []
     lines = ["| pair | tensor | what | a | b | change |", "|---|---|---|---|---|---|"]
-    for row in rows[: 5 * MOST]:
+    for row in rows[: 5 * MAX_ROWS]:
         place = f" ({row.board})" if row.board else ""
         place += f" frame {row.frame}" if row.frame else ""
         cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
         lines.append(f"| {' | '.join(map(_escape, cells))} |")
-    return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
+    return [*lines, *([f"| ... {len(rows) - 5 * MAX_ROWS} more | | | | | |"] if len(rows) > 5 * MAX_ROWS else []), ""]
 
 
-def _triage(found: Triage) -> list[str]:
-    lines = [f"## {MARKS[found.verdict]} qverify triage: {found.verdict}", ""]
-    broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
-    if broken is not None and (b := broken.blame) is not None:
-        lines += [f"**{_escape(b.side)}** is to blame at **{_escape(b.node)}**: {_escape(b.why)}", ""]
-    explained = [one for one in found.explained if one.explanation is not None]
-    lines += [f"{_escape(one.tensor)}: {_escape(explain(one.explanation))}\n" for one in explained]
-    lines += [f"Next step: {_escape(found.next_step)}", ""] if found.next_step else []
+def _triage(document: TriageDocument) -> list[str]:
+    lines = [f"## {MARKS[document.verdict]} qverify triage: {document.verdict}", ""]
+    broken = next((r for r in document.rungs if document.broken == f"{r.a} ~ {r.b}"), None)
+    if broken is not None and (blame := broken.blame) is not None:
+        lines += [f"**{_escape(blame.side)}** is to blame at **{_escape(blame.node)}**: {_escape(blame.why)}", ""]
+    explained = [row for row in document.explained if row.explanation is not None]
+    lines += [f"{_escape(row.tensor)}: {_escape(explain(row.explanation))}\n" for row in explained]
+    lines += [f"Next step: {_escape(document.next_step)}", ""] if document.next_step else []
     lines += ["| gate | verdict | by | worst output |", "|---|---|---|---|"]
     lines += [
         f"| {_escape(r.a)} \\~ {_escape(r.b)} | {MARKS[r.verdict]} {r.verdict} | {_escape(r.gate)} | {_escape(worst_output(r))} |"
-        for r in found.rungs
+        for r in document.rungs
     ]
-    lines += ["", *_losses(found.losses)]
+    lines += ["", *_losses(document.losses)]
     lines += ["<details><summary>Everything triage says</summary>", ""]
-    return lines + [f"- {_escape(line.strip())}" for line in render_triage(found).splitlines() if line.strip()]
+    return lines + [f"- {_escape(line.strip())}" for line in render_triage(document).splitlines() if line.strip()]
 
 
 def _losses(rows: list[TensorLoss]) -> list[str]:
@@ -130,9 +135,9 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     head = ["| tensor | op | SQNR dB | cosine | clipped | range used |", "|---|---|---|---|---|---|"]
     cells = [
         f"| {_escape(r.tensor)} | {_escape(r.op)} | {r.sqnr_db:.1f} | {r.cosine:.4f} | {r.clipped:.2%} | {r.used:.0%} |"
-        for r in rows[:MOST]
+        for r in rows[:MAX_ROWS]
     ]
-    more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
+    more = [f"| ... {len(rows) - MAX_ROWS} more | | | | | |"] if len(rows) > MAX_ROWS else []
     return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
 
 
@@ -144,8 +149,8 @@ def _table(pair: Pair, report: Report) -> list[str]:
     place = f" ({', '.join(_escape(word) for word in words if word)})" if any(words) else ""
     head = [f"### {pair.a} ~ {pair.b}{place}: {len(rows)} of {len(pair.tensors)} tensors", ""]
     head += ["| tensor | op | verdict | differ | largest difference | recomputed |", "|---|---|---|---|---|---|"]
-    more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
-    return [*head, *map(_row, rows[:MOST]), *more, ""]
+    more = [f"| ... {len(rows) - MAX_ROWS} more | | | | | |"] if len(rows) > MAX_ROWS else []
+    return [*head, *map(_row, rows[:MAX_ROWS]), *more, ""]
 
 
 def _row(row: TensorRow) -> str:
@@ -156,6 +161,6 @@ def _row(row: TensorRow) -> str:
 
 
 def _escape(text: str) -> str:
-    if len(text) > MOST_NAME:
-        text = f"{text[: MOST_NAME // 2]} ... {text[-MOST_NAME // 2 :]}"
+    if len(text) > MAX_NAME_LENGTH:
+        text = f"{text[: MAX_NAME_LENGTH // 2]} ... {text[-MAX_NAME_LENGTH // 2 :]}"
     return text.translate(SPECIAL)

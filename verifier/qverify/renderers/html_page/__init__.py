@@ -1,1 +1,1 @@
-"""The report as one HTML file that needs nothing else: no request, and without scripts or styles it still reads in order."""
+"""Renders a report as one self-contained HTML file. It makes no request, and is readable without scripts and styles."""

@@ -1,4 +1,5 @@
-"""The graph around a node: what feeds it, what reads it, the ONNX nodes it stands for, and where the sides agree."""
+"""Draws the graph around a node: its inputs, its readers, the ONNX nodes that it stands for, and where the sides
+agree."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 
 from qverify.plural import count
 from qverify.renderers.html_page.elements import element, facts, text
-from qverify.renderers.html_page.layered import Box, draw
+from qverify.renderers.html_page.layered import NodeBox, draw
 from qverify.report.document import NetworkUnit, Pair, Report
 from qverify.report.triage_document import Neighbour, Neighbourhood
 
@@ -17,14 +18,21 @@ WORDS = {"agrees": "agrees", "differs": "differs", "fails": "fails when recomput
 ORDER = ("fails", "differs", "unknown", "agrees")
 MARKS = {"agree": "agrees", "given": "agrees", "differ": "differs", "fails forced": "fails", "not known": "unknown"}
 LEGEND = "= agrees, ~ differs, X fails when it is recomputed from its recorded inputs, ? not known"
-MOST_BESIDE = 6  # boxes of one kind around the node; the words below name the others
-MOST_DRAWN = 120  # nodes with a drawing; of the others, words
+MAX_NEIGHBOURS = 6  # drawn inputs or readers of a node; the text below names the others
+MAX_DRAWN = 120  # nodes with a drawing; the others have a text only
 
 
 @dataclass(slots=True)
 class Network:
-    """The units of a report as their pairs saw them. pairs: of one frame and board. rows: tensor to the id of its row.
-    makers: tensor to the number of its unit. readers: tensor to the numbers of the units that read it."""
+    """The units of a report, with the states of their tensors.
+
+    Attributes:
+        units: the units, in running order.
+        pairs: the pairs of one frame and board.
+        rows: id of a tensor's row on the page, by tensor.
+        makers: number of the unit that computes a tensor, by tensor.
+        readers: numbers of the units that read a tensor, by tensor.
+    """
 
     units: list[NetworkUnit]
     pairs: list[Pair]
@@ -41,16 +49,17 @@ class Network:
         self._states = [_states(pair) for pair in self.pairs]
 
     def state(self, tensor: str) -> list[str]:
-        """Returns for each pair: agrees, differs, fails or unknown."""
-        given = "unknown" if tensor in self.makers else "agrees"  # an input of the network was fed to all alike
+        """Returns the state of a tensor in each pair: agrees, differs, fails or unknown."""
+        given = "unknown" if tensor in self.makers else "agrees"  # all sides received the same inputs of the network
         return [states.get(tensor, given) for states in self._states]
 
     def unit_state(self, at: int) -> str:
         """Returns the worst state of a unit's outputs in any pair."""
-        return _worst(state for name in self.units[at].outputs for state in self.state(name))
+        return _worst_state(state for name in self.units[at].outputs for state in self.state(name))
 
     def find(self, node: str) -> int | None:
-        """Returns the number of the unit of this name, or that computes this tensor; None where there is none."""
+        """Returns the number of the unit with this name, or of the unit that computes the tensor of this name; None if
+        there is none."""
         named = next((at for at, unit in enumerate(self.units) if unit.node == node), None)
         return named if named is not None else self.makers.get(node)
 
@@ -63,14 +72,14 @@ def _states(pair: Pair) -> dict[str, str]:
     return states
 
 
-def _worst(states: Iterable[str]) -> str:
-    found = set(states)
-    return next((state for state in ORDER if state in found), "unknown")
+def _worst_state(states: Iterable[str]) -> str:
+    present = set(states)
+    return next((state for state in ORDER if state in present), "unknown")
 
 
-def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
-    """Returns the network as the pairs of the worst frame and board saw it; None without units. anchor: the id of a row,
-    by the number of its pair and of the row; "" where it is not on the page."""
+def network_of(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
+    """Returns the network with the states in the worst frame and board, or None without units. anchor: returns the id
+    of a row, given the number of its pair and of the row; "" if the row is not on the page."""
     if not report.units or not report.pairs:
         return None
     order = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -85,28 +94,29 @@ def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | Non
     return Network(report.units, [pair for _, pair in kept], rows)
 
 
-def drawn_first(network: Network) -> set[int]:
-    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that fail or differ before others, in
-    running order."""
+def units_to_draw(network: Network) -> set[int]:
+    """Returns the numbers of the units to draw, at most MAX_DRAWN: first those that fail or differ, in running
+    order."""
     order = sorted(range(len(network.units)), key=lambda at: ORDER.index(network.unit_state(at)))
-    return set(order[:MOST_DRAWN])
+    return set(order[:MAX_DRAWN])
 
 
 def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> str:
-    """Returns the drawing and the words on one unit. hops: how far away a box may be."""
+    """Returns the figure of one unit: a drawing, if `drawing` is True, and a text. hops: maximal distance of drawn
+    nodes."""
     unit = network.units[at]
-    near = _near(network, at, hops)
-    boxes = {name: _box(network, name, where == 0) for name, where in near.items()}
+    distances = _near(network, at, hops)
+    boxes = {name: _box(network, name, distance == 0) for name, distance in distances.items()}
     edges = [
         (_key(network, tensor), f"u{reader}")
-        for reader in (int(n[1:]) for n in near if n.startswith("u"))
+        for reader in (int(n[1:]) for n in distances if n.startswith("u"))
         for tensor in dict.fromkeys(network.units[reader].inputs)
-        if _key(network, tensor) in near
+        if _key(network, tensor) in distances
     ]
     label = f"the graph around {unit.node}"
     picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
-    shown = element("div", picture, class_="wide", tabindex=0) if drawing else ""
-    return element("figure", shown, element("figcaption", _words(network, at)), class_="beside")
+    drawn = element("div", picture, class_="wide", tabindex=0) if drawing else ""
+    return element("figure", drawn, element("figcaption", _words(network, at)), class_="beside")
 
 
 def _key(network: Network, tensor: str) -> str:
@@ -115,37 +125,41 @@ def _key(network: Network, tensor: str) -> str:
 
 
 def _near(network: Network, at: int, hops: int) -> dict[str, int]:
-    """Returns the boxes, u and the number of a unit or i and the name of an input, with their distance."""
-    found = {f"u{at}": 0}
+    """Returns the distances of the boxes to draw, by their key: u and the number of a unit, or i and the name of an
+    input."""
+    distances = {f"u{at}": 0}
     for distance in range(1, hops + 1):
-        for name in [n for n, d in found.items() if d == distance - 1 and n.startswith("u")]:
+        for name in [n for n, d in distances.items() if d == distance - 1 and n.startswith("u")]:
             unit = network.units[int(name[1:])]
             above = [_key(network, tensor) for tensor in unit.inputs]
             below = [f"u{reader}" for tensor in unit.outputs for reader in network.readers.get(tensor, [])]
             for side in (above, below):
-                for other in list(dict.fromkeys(side))[:MOST_BESIDE]:
-                    found.setdefault(other, distance)
-    order = {name: int(name[1:]) if name[0] == "u" else -1 for name in found}
-    return {name: found[name] for name in sorted(found, key=lambda n: order[n])}
+                for neighbour in list(dict.fromkeys(side))[:MAX_NEIGHBOURS]:
+                    distances.setdefault(neighbour, distance)
+    order = {name: int(name[1:]) if name[0] == "u" else -1 for name in distances}
+    return {name: distances[name] for name in sorted(distances, key=lambda n: order[n])}
 
 
-def _box(network: Network, name: str, here: bool) -> Box:
+def _box(network: Network, name: str, emphasised: bool) -> NodeBox:
     if name.startswith("i"):
-        return Box(f"{name[1:]}: an input of the network", (name[1:], "input", "the same for all"), "agrees")
+        return NodeBox(f"{name[1:]}: an input of the network", (name[1:], "input", "the same for all"), "agrees")
     at = int(name[1:])
     unit, state = network.units[at], network.unit_state(at)
-    said = _said(network, at, True)
+    states = _state_texts(network, at, True)
     covered = f", {count(len(unit.covers), 'ONNX node')}" if unit.covers else ""
-    title = f"{unit.node}: {unit.op}; {'; '.join(_said(network, at, False))}"
+    title = f"{unit.node}: {unit.op}; {'; '.join(_state_texts(network, at, False))}"
     tensor = unit.outputs[0] if unit.outputs else unit.node
     link = next((network.rows[o] for o in unit.outputs if o in network.rows), "")
-    return Box(title, (tensor, f"{unit.op}{covered}", "  ".join(said)), state, f"#{link}" if link else "", here)
+    return NodeBox(
+        title, (tensor, f"{unit.op}{covered}", "  ".join(states)), state, f"#{link}" if link else "", emphasised
+    )
 
 
-def _said(network: Network, at: int, short: bool) -> list[str]:
-    """Returns how the sides compare at a unit, pair by pair; pairs that say the same as all others in one."""
+def _state_texts(network: Network, at: int, short: bool) -> list[str]:
+    """Returns texts on the state of a unit in each pair, or one text if all pairs agree. short: True for signs, False
+    for words."""
     outputs = network.units[at].outputs
-    by_pair = [_worst(network.state(name)[n] for name in outputs) for n in range(len(network.pairs))]
+    by_pair = [_worst_state(network.state(name)[n] for name in outputs) for n in range(len(network.pairs))]
     if len(set(by_pair)) == 1:
         return [f"{SIGNS[by_pair[0]]} all pairs" if short else f"{WORDS[by_pair[0]]} in all pairs"]
     names = [f"{SHORT.get(p.a, p.a)}~{SHORT.get(p.b, p.b)}" for p in network.pairs]
@@ -174,23 +188,26 @@ def _tensor(network: Network, name: str) -> str:
     shown = element("code", text(name))
     link = network.rows.get(name)
     shown = element("a", shown, href=f"#{link}") if link else shown
-    return f"{shown} ({WORDS[_worst(network.state(name))] if name in network.makers else 'input of the network'})"
+    return f"{shown} ({WORDS[_worst_state(network.state(name))] if name in network.makers else 'input of the network'})"
 
 
-def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
-    """Returns the drawing of a diverging tensor of triage with its neighbours, and the ONNX nodes its unit stands for."""
-    above, below = found.above[:MOST_BESIDE], found.below[:MOST_BESIDE]
-    boxes = {"at": _neighbour(found.at, True)}
-    boxes |= {f"a{n}": _neighbour(one) for n, one in enumerate(above)}
-    boxes |= {f"b{n}": _neighbour(one) for n, one in enumerate(below)}
+def neighbourhood(diverging: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
+    """Returns the figure of a diverging tensor of triage with its neighbours, and the ONNX nodes that its unit stands
+    for."""
+    above, below = diverging.above[:MAX_NEIGHBOURS], diverging.below[:MAX_NEIGHBOURS]
+    boxes = {"at": _neighbour(diverging.at, True)}
+    boxes |= {f"a{n}": _neighbour(neighbour) for n, neighbour in enumerate(above)}
+    boxes |= {f"b{n}": _neighbour(neighbour) for n, neighbour in enumerate(below)}
     edges = [(name, "at") for name in boxes if name[0] == "a" and name != "at"]
     edges += [("at", name) for name in boxes if name[0] == "b"]
-    label = f"the graph around {found.at.tensor}"
-    left = len(found.above) + len(found.below) - len(above) - len(below)
-    caption = text(f"{LEGEND}; {left} more are not drawn" if left else LEGEND)
-    covers = next((u.covers for u in units if found.at.tensor in u.outputs), [])
+    label = f"the graph around {diverging.at.tensor}"
+    not_drawn = len(diverging.above) + len(diverging.below) - len(above) - len(below)
+    caption = text(f"{LEGEND}; {not_drawn} more are not drawn" if not_drawn else LEGEND)
+    covers = next((u.covers for u in units if diverging.at.tensor in u.outputs), [])
     named = ", ".join(element("code", text(name)) for name in covers)
-    caption += f"<br>{element('code', text(found.at.tensor))} stands for {named} of the original ONNX" if named else ""
+    caption += (
+        f"<br>{element('code', text(diverging.at.tensor))} stands for {named} of the original ONNX" if named else ""
+    )
     picture = draw(boxes, edges, label)
     return element(
         "figure",
@@ -199,9 +216,13 @@ def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
     )
 
 
-def _neighbour(one: Neighbour, here: bool = False) -> Box:
-    state = MARKS.get(one.mark, "unknown")
-    said = one.why or ("given" if one.mark == "given" else WORDS[state])
-    return Box(
-        f"{one.tensor}: {one.op}; {one.mark} {one.why}", (one.tensor, one.op, f"{SIGNS[state]} {said}"), state, "", here
+def _neighbour(neighbour: Neighbour, emphasised: bool = False) -> NodeBox:
+    state = MARKS.get(neighbour.mark, "unknown")
+    words = neighbour.why or ("given" if neighbour.mark == "given" else WORDS[state])
+    return NodeBox(
+        f"{neighbour.tensor}: {neighbour.op}; {neighbour.mark} {neighbour.why}",
+        (neighbour.tensor, neighbour.op, f"{SIGNS[state]} {words}"),
+        state,
+        "",
+        emphasised,
     )

@@ -1,4 +1,5 @@
-"""Error along the network: by SQNR, LSB or cosine, free-running and recomputed, as SVG whose points are links."""
+"""Draws the error along the network (SQNR, LSB or cosine), free-running and recomputed, as SVG. The points are
+links."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ RECOMPUTED = " Squares and the broken line: recomputed from the recorded inputs;
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One metric of the curve. place: 0 (worst) to 1 (as equal, drawn at the upper end) of a value. marks: values with a
-    line, and what is written there."""
+    """One metric of the curve. label: name of the metric in words. place: returns the height of a value, from 0 (worst)
+    to 1 (at the upper end, as for equality). marks: values with a grid line, and their labels."""
 
     name: str
     metric: str
-    said: str
+    label: str
     place: Callable[[float], float]
     marks: tuple[tuple[float, str], ...]
 
@@ -68,30 +69,37 @@ SCALES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One tensor of a curve. said: what is known besides its values. link: where a click leads. kind: passed, failed,
-    inconclusive or plain. free, again: the values by metric, free-running and recomputed, inf where both sides are equal;
-    those without a value are left out. ring: it fails when it is recomputed."""
+class CurvePoint:
+    """One tensor of a curve.
+
+    Attributes:
+        name: name of the tensor.
+        facts: further facts in words.
+        link: target of a click.
+        kind: passed, failed, inconclusive or plain.
+        free, recomputed: free-running and recomputed values by metric; inf if both sides are equal.
+        ring: True if the tensor fails when it is recomputed.
+    """
 
     name: str
-    said: str
+    facts: str
     link: str
     kind: str = "plain"
     free: Mapping[str, float] = field(default_factory=dict)
-    again: Mapping[str, float] = field(default_factory=dict)
+    recomputed: Mapping[str, float] = field(default_factory=dict)
     ring: bool = False
 
 
 def draw(pair: Pair, anchor: str) -> str:
-    """Returns the figures of a pair. anchor: the beginning of the ids of the tensors' rows in the table."""
-    entries = [_entry(row, f"#{anchor}{at}") for at, row in enumerate(pair.tensors)]
-    return figures(entries, f"{pair.a} ~ {pair.b}", f"{anchor}curve")
+    """Returns the figures of a pair. anchor: prefix of the ids of the tensors' rows in the table."""
+    curve_points = [_curve_point(row, f"#{anchor}{index}") for index, row in enumerate(pair.tensors)]
+    return figures(curve_points, f"{pair.a} ~ {pair.b}", f"{anchor}curve")
 
 
-def figures(entries: Sequence[Entry], what: str, group: str) -> str:
-    """Returns a figure for each metric that has values, of which the first is open. what: is compared. group: a name
-    that no other curve of the page has."""
-    drawn = [(scale, _figure(entries, scale, what)) for scale in SCALES]
+def figures(curve_points: Sequence[CurvePoint], what: str, group: str) -> str:
+    """Returns a figure for each metric that has values; the first one is open. what: name of the comparison. group: a
+    name that is unique on the page."""
+    drawn = [(scale, _figure(curve_points, scale, what)) for scale in SCALES]
     shown = [(scale, figure) for scale, figure in drawn if figure]
     folded = [
         element(
@@ -99,16 +107,16 @@ def figures(entries: Sequence[Entry], what: str, group: str) -> str:
             element("summary", f"error along the network: {text(scale.name)}"),
             figure,
             name=group,
-            open=at == 0,
+            open=index == 0,
             class_="curves",
         )
-        for at, (scale, figure) in enumerate(shown)
+        for index, (scale, figure) in enumerate(shown)
     ]
-    return (_choice() if any(one.again for one in entries) else "") + "".join(folded)
+    return (_choice() if any(point.recomputed for point in curve_points) else "") + "".join(folded)
 
 
 def _choice() -> str:
-    """Returns what a script shows: which of the two lines is drawn."""
+    """Returns the check boxes that select which of the two lines is drawn. A script makes them visible."""
     labels = [
         element(
             "label",
@@ -120,47 +128,50 @@ def _choice() -> str:
     return element("p", *labels, class_="tools", hidden=True)
 
 
-def _entry(row: TensorRow, link: str) -> Entry:
+def _curve_point(row: TensorRow, link: str) -> CurvePoint:
     again = _recomputed(row.forced, row) if row.forced is not None else {}
     ring = row.forced is not None and row.forced.verdict == "FAILED"
-    return Entry(row.name, f"{row.op}, {row.verdict}", link, row.verdict.lower(), _free(row), again, ring)
+    return CurvePoint(row.name, f"{row.op}, {row.verdict}", link, row.verdict.lower(), _free(row), again, ring)
 
 
 def _free(row: TensorRow) -> dict[str, float]:
     values = {name: row.metrics.get(name) for name in METRICS}
-    known = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not math.isnan(v)}
+    numbers = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not math.isnan(v)}
     if row.bit_equal or row.metrics.get("max_abs") == 0:
-        known = dict.fromkeys(_of(row), math.inf)
-    return known
+        numbers = dict.fromkeys(_metrics_of(row), math.inf)
+    return numbers
 
 
 def _recomputed(forced: Forced, row: TensorRow) -> dict[str, float]:
     if forced.mismatched == 0:
-        return dict.fromkeys(_of(row), math.inf)
+        return dict.fromkeys(_metrics_of(row), math.inf)
     values = {"sqnr_db": forced.sqnr_db, "max_lsb": forced.max_lsb, "cosine": forced.cosine}
     return {n: float(v) for n, v in values.items() if v is not None and not math.isnan(v)}
 
 
-def _of(row: TensorRow) -> list[str]:
-    """Returns the metrics that a tensor has: floats have no LSB."""
+def _metrics_of(row: TensorRow) -> list[str]:
+    """Returns the metrics of a tensor; floats have no LSB."""
     return [name for name in METRICS if name != "max_lsb" or not row.dtype.startswith(("float", "bfloat"))]
 
 
-def _figure(entries: Sequence[Entry], scale: Scale, what: str) -> str:
-    if not any(scale.metric in one.free or scale.metric in one.again for one in entries):
+def _figure(curve_points: Sequence[CurvePoint], scale: Scale, what: str) -> str:
+    if not any(scale.metric in point.free or scale.metric in point.recomputed for point in curve_points):
         return ""
-    step, wide = (WIDTH - LEFT - 24) / max(1, len(entries) - 1), (WIDTH - LEFT - 12) / max(1, len(entries))
-    places = [LEFT + 12 + step * at for at in range(len(entries))]
+    distance, column_width = (
+        (WIDTH - LEFT - 24) / max(1, len(curve_points) - 1),
+        (WIDTH - LEFT - 12) / max(1, len(curve_points)),
+    )
+    places = [LEFT + 12 + distance * at for at in range(len(curve_points))]
     drawn = [*_grid(scale)]
-    drawn += [_line(places, [one.free.get(scale.metric) for one in entries], scale, "free")]
-    drawn += [_line(places, [one.again.get(scale.metric) for one in entries], scale, "again")]
-    points = [_point(one, x, wide, scale) for one, x in zip(entries, places, strict=True)]
+    drawn += [_line(places, [point.free.get(scale.metric) for point in curve_points], scale, "free")]
+    drawn += [_line(places, [point.recomputed.get(scale.metric) for point in curve_points], scale, "again")]
+    points = [_point(point, x, column_width, scale) for point, x in zip(curve_points, places, strict=True)]
     drawn.append(element("g", *points, fill="none", pointer_events="all"))
-    label = f"{scale.said} of {len(entries)} tensors in running order, {what}; arrow keys go from one to the next"
+    label = f"{scale.label} of {len(curve_points)} tensors in running order, {what}; arrow keys go from one to the next"
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": WIDTH, "height": HEIGHT}
     svg = element("svg", *drawn, role="group", aria_label=label, class_="curve", **size)
-    again = any(scale.metric in one.again for one in entries)
-    caption = f"{text(what)}: {scale.said}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
+    again = any(scale.metric in point.recomputed for point in curve_points)
+    caption = f"{text(what)}: {scale.label}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
     return element("figure", element("div", svg, class_="wide"), element("figcaption", caption))
 
 
@@ -188,25 +199,29 @@ def _line(places: Sequence[float], values: Sequence[float | None], scale: Scale,
     return element("polyline", points=" ".join(known), class_=f"line {kind}", **style)
 
 
-def _point(one: Entry, place: float, wide: float, scale: Scale) -> str:
-    """Returns the link of a tensor: its column, which is clicked, its square, ring and circle."""
-    shapes = [element("rect", x=f"{place - wide / 2:.1f}", width=f"{wide:.1f}", height=HEIGHT, class_="column")]
-    free, again = one.free.get(scale.metric), one.again.get(scale.metric)
+def _point(point: CurvePoint, place: float, column_width: float, scale: Scale) -> str:
+    """Returns the link of a tensor: the column that reacts to a click, its square, ring and circle."""
+    shapes = [
+        element(
+            "rect", x=f"{place - column_width / 2:.1f}", width=f"{column_width:.1f}", height=HEIGHT, class_="column"
+        )
+    ]
+    free, again = point.free.get(scale.metric), point.recomputed.get(scale.metric)
     x = f"{place:.1f}"
     if again is not None:
         y = _y(again, scale)
         square = f"M{place - 3:.1f} {y - 3:.1f}h6v6h-6z"
         shapes.append(element("path", d=square, fill=AGAIN, class_="again"))
         ring = {"fill": "none", "stroke": COLOURS["failed"], "stroke_width": 2, "class_": "ring"}
-        shapes += [element("circle", cx=x, cy=f"{y:.1f}", r=9, **ring)] if one.ring else []
+        shapes += [element("circle", cx=x, cy=f"{y:.1f}", r=9, **ring)] if point.ring else []
     if free is not None:
-        dot = {"r": 4, "fill": COLOURS[one.kind], "class_": f"dot {one.kind}"}
+        dot = {"r": 4, "fill": COLOURS[point.kind], "class_": f"dot {point.kind}"}
         shapes.append(element("circle", cx=x, cy=f"{_y(free, scale):.1f}", **dot))
     values = [f"{scale.name} {_shown(free, scale)}"] + (
         [f"recomputed {_shown(again, scale)}"] if again is not None else []
     )
-    title = element("title", text(f"{one.name}: {one.said}, {', '.join(values)}"))
-    return element("a", title, *shapes, href=one.link)
+    title = element("title", text(f"{point.name}: {point.facts}, {', '.join(values)}"))
+    return element("a", title, *shapes, href=point.link)
 
 
 def _shown(value: float | None, scale: Scale) -> str:

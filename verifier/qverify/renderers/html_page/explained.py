@@ -1,4 +1,5 @@
-"""What explains a board's difference: the cause in words, where it shows, the candidates, the experiments that decided."""
+"""Renders the explanation of a board's difference: the cause in words, its place, the candidates, and the
+experiments."""
 
 from __future__ import annotations
 
@@ -14,26 +15,29 @@ from qverify.triage.fault import Fault
 from qverify.triage.forensics import FaultExplanation
 
 PLACES = {"node": "the node alone", "network": "the whole network", "probe": "the same op in another shape"}
-MOST = 40  # rows of the candidates; the JSON report has all
+MAX_ROWS = 40  # candidates; the JSON report contains all
 
 
-def explanation(one: Any, frames: int) -> str:
-    """Returns the explanation of one blamed output. one: session.triage.explain_nodes.ExplainedOutput. frames: of the run."""
-    where = f"{code(one.tensor)} ({text(one.op)})" + (f", frame {one.frame}" if frames > 1 else "")
-    if one.explanation is None:
-        return element("h3", where) + element("p", text(one.why))
-    found: FaultExplanation = one.explanation
-    kind = "blame" if found.confirmed else "blame quiet"
-    lines = fault_explanation.details(found, every=False)
+def explanation(explained: Any, frames: int) -> str:
+    """Returns the explanation of one blamed output. explained: a session.triage.explain_nodes.ExplainedOutput. frames: number
+    of frames in the run."""
+    where = f"{code(explained.tensor)} ({text(explained.op)})" + (f", frame {explained.frame}" if frames > 1 else "")
+    if explained.explanation is None:
+        return element("h3", where) + element("p", text(explained.why))
+    result: FaultExplanation = explained.explanation
+    kind = "blame" if result.confirmed else "blame quiet"
+    lines = fault_explanation.details(result, every=False)
     drawn = [line.strip().strip("|") for line in lines if line.startswith("  |")]
-    said = listed([*([one.cost] if one.cost else []), *(line for line in lines if not line.startswith("  |"))])
+    facts = listed(
+        [*([explained.cost] if explained.cost else []), *(line for line in lines if not line.startswith("  |"))]
+    )
     parts = [
         element("h3", where),
-        element("p", text(fault_explanation.verdict(found)), class_=kind),
-        said,
+        element("p", text(fault_explanation.verdict(result)), class_=kind),
+        facts,
         _map(drawn),
-        _experiments(found.experiments),
-        _candidates(found),
+        _experiments(result.experiments),
+        _candidates(result),
     ]
     return "".join(parts)
 
@@ -46,22 +50,23 @@ def _map(rows: list[str]) -> str:
     return element("figure", element("pre", text(frame), class_="map", tabindex=0, aria_label="map"), caption)
 
 
-def _candidates(found: FaultExplanation) -> str:
-    """Returns the causes that give every recorded byte, and folded away those that failed or give a part only."""
+def _candidates(result: FaultExplanation) -> str:
+    """Returns a table of the causes that reproduce every recorded byte, and a folded one of the causes that failed or
+    reproduce a part only."""
     rows = list[list[str]]()
-    for at, group in enumerate(found.exact):
-        state = ("confirmed" if found.confirmed else "candidate") if at == 0 else "as exact"
+    for at, group in enumerate(result.exact):
+        state = ("confirmed" if result.confirmed else "candidate") if at == 0 else "as exact"
         rows += [_cause(fault, state) for fault in group]
-    rows += [_cause(fault, "exact, less specific") for group in found.general for fault in group]
-    others = [_cause(f.cause, f"failed experiment {f.experiment}") for f in found.fallen]
-    others += [_cause(p.cause, f"gives {p.of_differing:.1%} of what differs") for p in found.partial]
+    rows += [_cause(fault, "exact, less specific") for group in result.general for fault in group]
+    others = [_cause(f.cause, f"failed experiment {f.experiment}") for f in result.fallen]
+    others += [_cause(p.cause, f"gives {p.of_differing:.1%} of what differs") for p in result.partial]
     heads = ("cause", "family", "bits it takes", "what became of it")
-    shown = table("causes that give every byte", heads, rows[:MOST]) if rows else ""
+    shown = table("causes that give every byte", heads, rows[:MAX_ROWS]) if rows else ""
     if not others:
         return shown
-    more = f", the first {MOST} are listed" if len(others) > MOST else ""
+    more = f", the first {MAX_ROWS} are listed" if len(others) > MAX_ROWS else ""
     summary = element("summary", f"{count(len(others), 'cause')} that fell or give a part only{more}")
-    return shown + element("details", summary, table("causes that fell", heads, others[:MOST]))
+    return shown + element("details", summary, table("causes that fell", heads, others[:MAX_ROWS]))
 
 
 def _cause(fault: Fault, state: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every page has: the head, the verdict on top, the contents, the sections with their headings."""
+"""Renders the parts that all pages have: the head, the contents, and sections with headings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-LONGEST = 200  # characters of a page's title
-MOST_PAIRS = 9  # comparisons of two sides, in the contents
+MAX_TITLE_LENGTH = 200  # characters of a page's title
+MAX_LISTED_PAIRS = 9  # comparisons of two sides in the contents
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a page. id: its anchor. title: as text, in the contents. inside: HTML below the heading; a section
-    without any is left out. heading: the same as HTML, where it is more than the title."""
+    """A section of a page. id: its anchor. title: text for the contents. inside: HTML below the heading; a section
+    without any is left out. heading: the heading as HTML, if it differs from the title. kind: CSS class, or ""."""
 
     id: str
     title: str
@@ -29,9 +29,9 @@ class Section:
 
 
 def page(title: str, top: str, sections: Iterable[Section]) -> str:
-    """Returns the page as HTML. top: what stands above the contents."""
+    """Returns the page as HTML. top: HTML above the contents."""
     shown = [s for s in sections if s.inside]
-    title = title if len(title) <= LONGEST else f"{title[:LONGEST]}..."
+    title = title if len(title) <= MAX_TITLE_LENGTH else f"{title[:MAX_TITLE_LENGTH]}..."
     head = _void("meta", charset="utf-8") + _void(
         "meta", name="viewport", content="width=device-width, initial-scale=1"
     )
@@ -51,12 +51,15 @@ def _asset(name: str) -> str:
 
 
 def _contents(sections: list[Section]) -> str:
-    pairs = [s for s in sections if s.kind == "pair"][MOST_PAIRS:]
-    listed = [s for s in sections if s not in pairs]
+    unlisted_pairs = [s for s in sections if s.kind == "pair"][MAX_LISTED_PAIRS:]
+    listed = [s for s in sections if s not in unlisted_pairs]
     links = [element("li", element("a", text(s.title), href=f"#{s.id}")) for s in listed]
-    if pairs:
-        at = listed.index([s for s in listed if s.kind == "pair"][-1]) + 1
-        links.insert(at, element("li", element("a", f"{len(pairs)} more comparisons", href=f"#{pairs[0].id}")))
+    if unlisted_pairs:
+        position = listed.index([s for s in listed if s.kind == "pair"][-1]) + 1
+        links.insert(
+            position,
+            element("li", element("a", f"{len(unlisted_pairs)} more comparisons", href=f"#{unlisted_pairs[0].id}")),
+        )
     return element("nav", element("ul", *links), aria_label="Contents")
 
 

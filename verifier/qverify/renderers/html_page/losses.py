@@ -1,13 +1,14 @@
-"""The loss of quantization, tensor by tensor: the curve in running order and the table; and what if a few stay in float."""
+"""Renders the loss of quantization by tensor, as a curve in running order and as a table, and the results of
+what-if."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.renderers.html_page.curve import Entry, figures
+from qverify.renderers.html_page.curve import CurvePoint, figures
 from qverify.renderers.html_page.elements import code, element, number, table, text
-from qverify.report.triage_document import TensorLoss, Triage
+from qverify.report.triage_document import TensorLoss, TriageDocument
 
 HEADS = (
     "tensor", "op", "SQNR dB", "cosine", "RMSE", "lost here, dB", "clipped", "range used", "quantized range",
@@ -15,32 +16,34 @@ HEADS = (
 )  # fmt: skip
 
 
-def losses(found: Triage) -> str:
-    """Returns the section; "" where nothing was measured."""
-    if not found.losses:
+def losses(document: TriageDocument) -> str:
+    """Returns the section, or "" if nothing was measured."""
+    if not document.losses:
         return ""
-    made = [name for unit in found.units for name in unit.outputs]
-    order = {name: at for at, name in enumerate(made)}
-    ranked = any(row.single is not None for row in found.losses)
-    along = sorted(enumerate(found.losses), key=lambda item: order.get(item[1].quantized, -1))
-    entries = [_entry(row, f"#loss{at}") for at, row in along]
+    tensors = [name for unit in document.units for name in unit.outputs]
+    order = {name: at for at, name in enumerate(tensors)}
+    ranked = any(row.single is not None for row in document.losses)
+    in_running_order = sorted(enumerate(document.losses), key=lambda item: order.get(item[1].quantized, -1))
+    points = [_curve_point(row, f"#loss{at}") for at, row in in_running_order]
     rule = "the most sensitive first" if ranked else "in running order"
-    rows = [_row(row) for row in found.losses]
+    rows = [_row(row) for row in document.losses]
     caption = f"loss of {count(len(rows), 'tensor')}, {rule}; accumulated, with the whole network quantized"
-    return figures(entries, "float ~ quantized", "loss-curve") + _numbered(table(caption, HEADS, rows), found.losses)
+    return figures(points, "float ~ quantized", "loss-curve") + _add_row_ids(
+        table(caption, HEADS, rows), document.losses
+    )
 
 
-def _numbered(table_html: str, rows: Sequence[TensorLoss]) -> str:
-    """Returns the table with an id in each row of its body, for the links of the curve."""
+def _add_row_ids(table_html: str, rows: Sequence[TensorLoss]) -> str:
+    """Returns the table with an id in each row of its body, to which the curve links."""
     head, body, tail = table_html.partition("<tbody>")
     for at in range(len(rows)):
         tail = tail.replace("<tr>", f'<tr id="loss{at}">', 1)
     return head + body + tail
 
 
-def _entry(row: TensorLoss, link: str) -> Entry:
+def _curve_point(row: TensorLoss, link: str) -> CurvePoint:
     values = {"sqnr_db": row.sqnr_db, "cosine": row.cosine}
-    return Entry(row.tensor, row.op or "input", link, free={n: v for n, v in values.items() if v == v})
+    return CurvePoint(row.tensor, row.op or "input", link, free={n: v for n, v in values.items() if v == v})
 
 
 def _row(row: TensorLoss) -> list[str]:
@@ -63,17 +66,17 @@ def _row(row: TensorLoss) -> list[str]:
     ]
 
 
-def what_if(found: Triage) -> str:
-    """Returns what happens to the worst output when a few tensors stay in float; "" where that was not tried."""
-    tested = found.what_if
+def what_if(document: TriageDocument) -> str:
+    """Returns a table of the worst output if a few tensors stay in float, or "" if that was not tried."""
+    tested = document.what_if
     if tested is None:
         return ""
     steps = [("none", tested.before), *((", ".join(s.tensors), s) for s in tested.steps)]
     rows = [[code(tensors), code(s.worst_output), f"{s.cosine:.6f}"] for tensors, s in steps]
-    end = "the gate then passes" if tested.holds else "the gate still fails"
-    said = (
-        f"{end}; searched: the {count(len(tested.candidates), 'most sensitive tensor')}, at most {tested.most} at once, "
+    result = "the gate then passes" if tested.holds else "the gate still fails"
+    summary = (
+        f"{result}; searched: the {count(len(tested.candidates), 'most sensitive tensor')}, at most {tested.most} at once, "
         f"{count(tested.frames, 'frame')}, {count(tested.runs, 'run')}. Candidates: {', '.join(tested.candidates)}."
     )
     heads = ("in float32, which stands for 16 bit", "worst output", "its cosine")
-    return table("everything quantized, except", heads, rows) + element("p", text(said))
+    return table("everything quantized, except", heads, rows) + element("p", text(summary))

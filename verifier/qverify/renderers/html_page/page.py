@@ -1,4 +1,4 @@
-"""The whole page of a run: what was decided and why on top, then the curve, the tensors, the graph, and what ran."""
+"""Renders the page of a run: verdict and reasons on top, then curve, tensors, graph, and facts about the run."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.verdict_lines import CAUSES
 from qverify.report.document import Blame, Pair, Report
 
-MOST_BLAMED = 3  # cards at the head of the page
-MOST_ROWS, MOST_MORE = 2500, 200  # tensors of the first pair's frame and board; of the others
-LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
+MAX_BLAMED = 3  # cards at the top of the page
+MAX_ROWS, MAX_OTHER_ROWS = 2500, 200  # tensors of the first pair's frame and board; of others
+MAX_PAGE_BYTES, MIN_DRAWING_BYTES = 2_700_000, 300_000  # drawings may always take the latter
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 
 def render(report: Report) -> str:
-    """Returns the page as HTML. report: with every text printable."""
+    """Returns the page as HTML. report: all its texts must be printable."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
-    ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
-    whole = _drawn(ordered)
-    network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
-    first = [
+    pairs = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
+    pairs_with_tensors = _pairs_with_tensors(pairs)
+    network = around.network_of(report, lambda pair, row: f"t{pair}-{row}" if pair in pairs_with_tensors else "")
+    sections_above = [
         _blamed(report, network),
         Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
     ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
-    first += [_pair(pair, at, network, several, ids[at], at in whole) for at, pair in ordered]
-    rest = [
+    sections_above += [_pair(pair, at, network, several, ids[at], at in pairs_with_tensors) for at, pair in pairs]
+    sections_below = [
         _graph(network),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),
         *run_facts.sections(report),
         Section("notes", "Everything the report says", listed(summary_lines(report))),
     ]
-    room = LARGEST - sum(len(section.inside.encode()) for section in (*first, *rest))
-    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], max(room, LEAST))
-    sections = [*first, *drawn, *rest]
+    room = MAX_PAGE_BYTES - sum(len(section.inside.encode()) for section in (*sections_above, *sections_below))
+    drawn = tensor_drawings.sections(report, [at for at, _ in pairs], max(room, MIN_DRAWING_BYTES))
+    sections = [*sections_above, *drawn, *sections_below]
     return page(title, _top(report, models), sections)
 
 
-def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
-    """Returns the numbers of the pairs whose tensors are on the page: those of the first one's frame and board (the pair of
+def _pairs_with_tensors(ordered: list[tuple[int, Pair]]) -> set[int]:
+    """Returns the numbers of the pairs with tensors on the page: pairs of the first pair's frame and board (the pair of
     the host's sides has no board), and others while there is room."""
-    kept, room = set[int](), {True: MOST_ROWS, False: MOST_MORE}
+    kept, room = set[int](), {True: MAX_ROWS, False: MAX_OTHER_ROWS}
     board = next((pair.board for _, pair in ordered if pair.board is not None), None)
     for at, pair in ordered:
         of_first = pair.frame == ordered[0][1].frame and pair.board in (None, board)
@@ -58,9 +58,11 @@ def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
 
 
 def _top(report: Report, models: str) -> str:
-    said = [
-        element("li", element("span", MARKS[found], class_=f"verdict {found.lower()}"), " ", text(words))
-        for found, words in overall_lines(report)
+    verdict_items = [
+        element(
+            "li", element("span", MARKS[found_verdict], class_=f"verdict {found_verdict.lower()}"), " ", text(words)
+        )
+        for found_verdict, words in overall_lines(report)
     ]
     blamed = _blames(report)
     if report.verdict == "FAILED" and not blamed:
@@ -74,24 +76,25 @@ def _top(report: Report, models: str) -> str:
             "p", f"{text(models)}{boards}; {text(when(report.date))}; qverify {text(report.qverify)}", class_="under"
         ),
         *blamed,
-        element("ul", *said, class_="lines"),
+        element("ul", *verdict_items, class_="lines"),
     )
 
 
 def when(date: str) -> str:
-    """Returns a report's date as people write it."""
+    """Returns a report's date in a readable form."""
     return date.replace("T", " ").replace("+00:00", " UTC")
 
 
 def _blames(report: Report) -> list[str]:
-    """Returns a card for each side and node, at most MOST_BLAMED: many frames and boards may blame the same."""
-    same: dict[tuple[str, str], list[Blame]] = {}
+    """Returns a card for each blamed side and node, at most MAX_BLAMED; several frames and boards may blame the same
+    node."""
+    by_node: dict[tuple[str, str], list[Blame]] = {}
     for blame in report.blamed:
-        same.setdefault((blame.side, blame.node), []).append(blame)
-    cards = [_blame(blames[0], len(blames)) for blames in [*same.values()][:MOST_BLAMED]]
-    if len(same) > MOST_BLAMED:
+        by_node.setdefault((blame.side, blame.node), []).append(blame)
+    cards = [_blame(blames[0], len(blames)) for blames in [*by_node.values()][:MAX_BLAMED]]
+    if len(by_node) > MAX_BLAMED:
         cards.append(
-            element("p", f"{len(same) - MOST_BLAMED} more are blamed in other frames or boards.", class_="under")
+            element("p", f"{len(by_node) - MAX_BLAMED} more are blamed in other frames or boards.", class_="under")
         )
     return cards
 
@@ -107,9 +110,10 @@ def _blame(blame: Blame, times: int) -> str:
 
 
 def _blamed(report: Report, network: around.Network | None) -> Section:
-    """Returns the graph around the first blamed node of each side, two nodes far; that of many frames or boards once."""
+    """Returns the graph around the first blamed node of each side, up to a distance of two nodes, without
+    repetitions."""
     parts = list[str]()
-    for blame in [*{(b.side, b.node): b for b in report.blamed}.values()][:MOST_BLAMED]:
+    for blame in [*{(b.side, b.node): b for b in report.blamed}.values()][:MAX_BLAMED]:
         at = None if network is None else network.find(blame.node)
         if network is not None and at is not None:
             parts += [element("h3", f"{text(blame.side)} at {code(blame.node)}"), around.figure(network, at, hops=2)]
@@ -125,8 +129,8 @@ def _of(network: around.Network | None) -> str:
 def _pair(
     pair: Pair, at: int, network: around.Network | None, boards: int, drawings: dict[str, str], whole: bool
 ) -> Section:
-    """Returns the section of one pair. boards: how many the run had; its title names the board of several. drawings: the
-    ids of the drawn tensors' sections. whole: with its tensors."""
+    """Returns the section of one pair. boards: number of boards in the run; the title names the board if there are
+    several. drawings: ids of the drawn tensors' sections. whole: True to include its tensors."""
     words = (pair.board if boards > 1 else "", f"frame {pair.frame}" if pair.frame else "")
     title = f"{pair.a} ~ {pair.b}{''.join(f', {word}' for word in words if word)}"
     heading = f"{text(title)}: {verdict(pair.verdict)}"
@@ -147,7 +151,7 @@ def _pair(
     if not whole:
         left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
         drawn = [element("p", text(left), class_="under")]
-    elif pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
+    elif pair.bit_equal and pair.verdict == "PASSED":  # folded, since it contains nothing remarkable
         said = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
         drawn = [element("details", element("summary", said), *drawn, class_="folded")]
     else:
@@ -171,7 +175,7 @@ def _tools() -> str:
 
 
 def _links(pair: Pair, network: around.Network | None) -> dict[str, str]:
-    """Returns where the graph around each tensor is drawn."""
+    """Returns the ids of the graphs around tensors, by tensor."""
     if network is None:
         return {}
     return {row.name: f"g{network.makers[row.name]}" for row in pair.tensors if row.name in network.makers}
@@ -180,7 +184,7 @@ def _links(pair: Pair, network: around.Network | None) -> dict[str, str]:
 def _graph(network: around.Network | None) -> Section:
     if network is None:
         return Section("graph", "The graph, node by node", "")
-    drawn, parts = around.drawn_first(network), list[str]()
+    drawn, parts = around.units_to_draw(network), list[str]()
     for at, unit in enumerate(network.units):
         state = network.unit_state(at)
         summary = element("summary", f"{around.SIGNS[state]} {code(unit.node)} {text(unit.op)}: {around.WORDS[state]}")

@@ -1,4 +1,5 @@
-"""What ran, as sections: the command, versions and settings, board, models and inputs with their hashes, times."""
+"""Renders facts about the run as sections: command, versions and settings, board, hashes of models and inputs,
+times."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from typing import Any
 from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
 from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
-def sections(report: Report | Triage) -> list[Section]:
-    """Returns the sections, those without a fact left out."""
+def sections(report: Report | TriageDocument) -> list[Section]:
+    """Returns the sections; the content of a section without facts is ""."""
     sides = [_side(side) for side in report.sides]
     absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, Report) else []
     models = [[code(m.get("path", "")), text(m.get("kind", "")), code(m.get("sha256", ""))] for m in report.models]
@@ -52,7 +53,7 @@ def _settings(settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
             yield name.removesuffix("_c").removesuffix("_mhz").replace("_", " "), f"{text(value)}{unit}"
 
 
-def _times(report: Report | Triage) -> str:
+def _times(report: Report | TriageDocument) -> str:
     rows = [(name, f"{value:.3f} s") for name, value in report.timings.items()]
     if isinstance(report, Report):
         rows += [(f"link: {name.replace('_', ' ')}", text(value)) for name, value in report.link.items()]
@@ -68,20 +69,20 @@ def _times(report: Report | Triage) -> str:
 
 def options(report: Report) -> str:
     """Returns how the run was judged: decimals, scope, gates of each pair, relaxations."""
-    known = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
-    known = known if report.decimals else []
-    known += [("every node judged", "yes (-r True)" if report.dump_all else "no (-r True judges every node)")]
-    known += [("criteria of", text(report.criteria))] if report.criteria else []
+    fact_rows = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
+    fact_rows = fact_rows if report.decimals else []
+    fact_rows += [("every node judged", "yes (-r True)" if report.dump_all else "no (-r True judges every node)")]
+    fact_rows += [("criteria of", text(report.criteria))] if report.criteria else []
     rows = {
         (p.a, p.b, p.board): [text(f"{p.a} ~ {p.b}"), text(p.board or ""), text(p.gate), text(p.scope), text("; ".join(p.relaxed))]
         for p in report.pairs
     }  # fmt: skip
     gates = table("gates", ("pair", "board", "gate", "scope", "relaxed by"), rows.values()) if rows else ""
-    return facts(known) + gates
+    return facts(fact_rows) + gates
 
 
 def ledger(report: Report) -> str:
-    """Returns the coverage ledger: what was expected, compared and missing, pair by pair."""
+    """Returns the coverage ledger: expected, compared and missing tensors of each pair."""
     rows = []
     for pair in report.pairs:
         c = pair.coverage
@@ -131,7 +132,7 @@ def _not_verified(report: Report) -> str:
 
 
 def frames(report: Report) -> str:
-    """Returns the table of frames; "" for a single one."""
+    """Returns the table of frames, or "" if there was only one."""
     rows = [
         [
             verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""), number(f.get("failing")),

@@ -1,4 +1,4 @@
-"""The task numbers: a table of the sides, and the frames that the board alone has wrong."""
+"""Renders the task numbers: a table of the sides, and the frames that only the board has wrong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qverify.report.document import Report
 
 
 def section_text(report: Report) -> str:
-    """Returns the section's content; "" for a report without task numbers."""
+    """Returns the section's content, or "" for a report without task numbers."""
     parts = list[str]()
     for task in report.tasks:
         first, *lines = describe(task, None)

@@ -1,4 +1,4 @@
-"""The table of tensors, one row for each, with what is known of it folded in."""
+"""Renders the table of tensors, with one row for each and its details folded in."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from qverify.renderers.html_page.elements import element, facts, number, text, v
 from qverify.report.document import Pair, TensorRow
 
 HEADS = ("#", "verdict", "tensor", "op", "type", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
-MOST_BARS = 41
+MAX_BARS = 41
 
 
 def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[str, str]) -> str:
-    """Returns the table of a pair, which the script sorts and filters. anchor: the beginning of its rows' ids. graphs:
-    tensor to the id of the drawing of the graph around it. drawings: tensor to the id of its own drawing."""
+    """Returns the table of a pair, which a script can sort and filter. anchor: prefix of the ids of its rows. graphs:
+    ids of the graphs around tensors. drawings: ids of the drawings of tensors."""
     heads = [element("th", element("button", text(name), type="button"), scope="col") for name in HEADS]
     rows = [
         _row(row, at, f"{anchor}{at}", graphs.get(row.name, ""), drawings.get(row.name, ""))
@@ -61,7 +61,7 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
 
 
 def _cell(inside: str, value: object = None) -> str:
-    """Returns a cell. value: what it is sorted by, where that is not its text."""
+    """Returns a cell. value: sort key, if it differs from the text."""
     return element("td", inside, data_value=None if str(value) == inside else value)
 
 
@@ -76,50 +76,64 @@ def _metric(row: TensorRow, name: str) -> str:
 
 
 def _details(row: TensorRow, graph: str, drawing: str) -> str:
-    known = [("why", text(row.why))] if row.why else []
-    known += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
-    known += [("drawn", element("a", "density, differences, maps, values", href=f"#{drawing}"))] if drawing else []
-    known += [("covers", text(", ".join(row.covers)))] if row.covers else []
-    known += [("bytes", "the same on both sides")] if row.bit_equal else []
+    facts_of_row = [("why", text(row.why))] if row.why else []
+    facts_of_row += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
+    facts_of_row += (
+        [("drawn", element("a", "density, differences, maps, values", href=f"#{drawing}"))] if drawing else []
+    )
+    facts_of_row += [("covers", text(", ".join(row.covers)))] if row.covers else []
+    facts_of_row += [("bytes", "the same on both sides")] if row.bit_equal else []
     metrics = {} if row.bit_equal else row.metrics
-    known += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
+    facts_of_row += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
     if row.forced is not None:
-        f = row.forced
-        worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"
-        counted = "" if f.mismatched is None else f": {f.mismatched} of {f.elements} elements differ{worst}"
-        said = f"{counted}; limit {f.limit} {f.why}" if f.mismatched != 0 or row.bit_equal is False else ": equal"
-        known.append(
-            ("recomputed", f"{verdict(f.verdict)} by {text(f.by)} from the inputs of {text(f.on)}{text(said)}")
+        forced = row.forced
+        worst = "" if forced.max_lsb is None else f", up to {forced.max_lsb} LSB"
+        counted = (
+            "" if forced.mismatched is None else f": {forced.mismatched} of {forced.elements} elements differ{worst}"
+        )
+        result = (
+            f"{counted}; limit {forced.limit} {forced.why}"
+            if forced.mismatched != 0 or row.bit_equal is False
+            else ": equal"
+        )
+        facts_of_row.append(
+            (
+                "recomputed",
+                f"{verdict(forced.verdict)} by {text(forced.by)} from the inputs of {text(forced.on)}{text(result)}",
+            )
         )
     histogram = row.metrics.get("lsb_histogram")
-    return facts(known) + (_bars(histogram) if isinstance(histogram, dict) and not drawing else "")
+    return facts(facts_of_row) + (_bars(histogram) if isinstance(histogram, dict) and not drawing else "")
 
 
 def _bars(histogram: dict[str, int]) -> str:
-    """Returns the histogram of differences in LSB; the elements that agree are told in words, as their bar would hide the
-    others."""
+    """Returns the histogram of differences in LSB. The number of elements that agree is stated in words, since its bar
+    would hide the others."""
     pairs = sorted((int(k), v) for k, v in histogram.items() if k.lstrip("-").isdigit())
     equal, others = dict(pairs).get(0, 0), [p for p in pairs if p[0]]
     if not others:
         return ""
-    shown = sorted(sorted(others, key=lambda p: -p[1])[:MOST_BARS])
+    shown = sorted(sorted(others, key=lambda p: -p[1])[:MAX_BARS])
     highest, step = max(n for _, n in shown), 640 / max(len(shown), 8)
-    bars = "".join(f"M{(at + 0.5) * step:.0f} 90v{-max(1.0, 80 * n / highest):.0f}" for at, (_, n) in enumerate(shown))
+    bars = "".join(
+        f"M{(index + 0.5) * step:.0f} 90v{-max(1.0, 80 * n / highest):.0f}" for index, (_, n) in enumerate(shown)
+    )
     path = element(
         "path", d=bars, stroke_width=f"{max(step - 2, 1):.0f}", class_="s-mark", stroke="#0b57a4", fill="none"
     )
-    every = -(-len(shown) // 9)
+    label_step = -(-len(shown) // 9)
     names = [
-        element("text", f"{lsb:+d}", x=f"{(at + 0.5) * step:.0f}", y=104, text_anchor="middle")
-        for at, (lsb, _) in enumerate(shown)
-        if at % every == 0
+        element("text", f"{lsb:+d}", x=f"{(index + 0.5) * step:.0f}", y=104, text_anchor="middle")
+        for index, (lsb, _) in enumerate(shown)
+        if index % label_step == 0
     ]
-    most = max(shown, key=lambda p: p[1])
-    label = f"differences in LSB, most often {most[0]:+d}"
-    drawn = element(
+    most_frequent = max(shown, key=lambda p: p[1])
+    label = f"differences in LSB, most often {most_frequent[0]:+d}"
+    svg = element(
         "svg", path, *names, viewBox="0 0 640 108", width=640, height=108, role="img", aria_label=label, class_="bars"
     )
-    words = f"differences in LSB (b - a); {equal} elements agree; {most[1]} differ by {most[0]:+d}, the highest bar" + (
-        f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else ""
+    words = (
+        f"differences in LSB (b - a); {equal} elements agree; {most_frequent[1]} differ by {most_frequent[0]:+d}, the highest bar"
+        + (f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else "")
     )
-    return element("figure", drawn, element("figcaption", words))
+    return element("figure", svg, element("figcaption", words))

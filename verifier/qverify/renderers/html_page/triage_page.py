@@ -1,4 +1,4 @@
-"""The whole page of triage: blame and next step on top, the ladder, what it rests on, the losses, and what ran."""
+"""Renders the page of triage: blame and next step on top, then ladder, evidence, losses, and facts about the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.losses import losses, what_if
 from qverify.renderers.html_page.page import when
 from qverify.report.document import NetworkUnit
-from qverify.report.triage_document import OutputRow, Rung, Stage, Triage
+from qverify.report.triage_document import OutputRow, Rung, Stage, TriageDocument
 
 PASSES = {"PASSED": "passes", "FAILED": "fails", "INCONCLUSIVE": "not known"}
 JUDGED = {
@@ -23,79 +23,87 @@ JUDGED = {
 }
 
 
-def render(found: Triage) -> str:
-    """Returns the page as HTML. found: with every text printable."""
-    rungs = [(_rung(rung, at, found), rung.verdict) for at, rung in enumerate(found.rungs)]
+def render(document: TriageDocument) -> str:
+    """Returns the page as HTML. document: all its texts must be printable."""
+    rungs = [(_rung(rung, at, document), rung.verdict) for at, rung in enumerate(document.rungs)]
     sections = [
-        Section("ladder", "The ladder", _ladder(found)),
+        Section("ladder", "The ladder", _ladder(document)),
         *(rung for rung, verdict in rungs if verdict != "PASSED"),
-        Section("explained", "What explains the board's difference", _explained(found)),
+        Section("explained", "What explains the board's difference", _explained(document)),
         *(rung for rung, verdict in rungs if verdict == "PASSED"),
-        tensor_drawings.inputs(found.input_drawings, len(found.frames)),
-        Section("losses", "Loss of quantization, tensor by tensor", losses(found)),
-        Section("what-if", "What if", what_if(found)),
-        Section("quiet", "Too small for their scale", listed(f"{q.tensor}: {q.said}" for q in found.quiet)),
-        Section("reduced", "The smallest part that still differs", _reduced(found.reduced)),
-        Section("unknown", "Not known", _unknown(found)),
-        *run_facts.sections(found),
-        Section("notes", "Everything triage says", _said(found)),
+        tensor_drawings.inputs(document.input_drawings, len(document.frames)),
+        Section("losses", "Loss of quantization, tensor by tensor", losses(document)),
+        Section("what-if", "What if", what_if(document)),
+        Section("quiet", "Too small for their scale", listed(f"{q.tensor}: {q.said}" for q in document.quiet)),
+        Section("reduced", "The smallest part that still differs", _reduced(document.reduced)),
+        Section("unknown", "Not known", _unknown(document)),
+        *run_facts.sections(document),
+        Section("notes", "Everything triage says", _notes(document)),
     ]
-    stages = ", ".join(s.source for s in found.stages)
-    return page(f"qverify triage: {found.verdict}" + (f", {stages}" if stages else ""), _top(found), sections)
+    stages = ", ".join(s.source for s in document.stages)
+    return page(f"qverify triage: {document.verdict}" + (f", {stages}" if stages else ""), _top(document), sections)
 
 
-def _top(found: Triage) -> str:
+def _top(document: TriageDocument) -> str:
     lines = [
         element("li", verdict(r.verdict), f" {text(r.a)} ~ {text(r.b)}", text(f": {r.why}" if r.why else ""))
-        for r in found.rungs
+        for r in document.rungs
     ]
-    board = f" on {text(found.board)}" if found.board else ""
-    models = ", ".join(str(m.get("path", "")) for m in found.models)
+    board = f" on {text(document.board)}" if document.board else ""
+    models = ", ".join(str(m.get("path", "")) for m in document.models)
     return element(
         "header",
-        element("h1", element("span", "qverify triage ", class_="brand"), verdict(found.verdict)),
-        element("p", f"{text(models)}{board}; {text(when(found.date))}; qverify {text(found.qverify)}", class_="under"),
-        _concluded(found),
-        *([element("p", f"{element('strong', 'Next step:')} {text(found.next_step)}")] if found.next_step else []),
+        element("h1", element("span", "qverify triage ", class_="brand"), verdict(document.verdict)),
+        element(
+            "p", f"{text(models)}{board}; {text(when(document.date))}; qverify {text(document.qverify)}", class_="under"
+        ),
+        _concluded(document),
+        *(
+            [element("p", f"{element('strong', 'Next step:')} {text(document.next_step)}")]
+            if document.next_step
+            else []
+        ),
         element("ul", *lines, class_="lines"),
     )
 
 
-def _concluded(found: Triage) -> str:
-    """Returns the blame in words, or that every gate passes."""
-    broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
+def _concluded(document: TriageDocument) -> str:
+    """Returns the blame in words, or that all gates pass."""
+    broken = next((r for r in document.rungs if document.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and broken.blame is not None:
         b = broken.blame
-        cause = next((e for e in found.explained if e.explanation is not None and e.explanation.confirmed), None)
+        cause = next((e for e in document.explained if e.explanation is not None and e.explanation.confirmed), None)
         because = f" {text(_cause(cause))}." if cause is not None else ""
         said = f"{element('strong', text(b.side))} is to blame at {code(b.node)}. {text(b.why)}.{because}"
         return element("p", said, class_="blame")
-    kind = {"PASSED": "blame good", "FAILED": "blame"}.get(found.verdict, "blame quiet")
-    first = triage_text.conclusion(found).removeprefix("TRIAGE: ").splitlines()[0]
+    kind = {"PASSED": "blame good", "FAILED": "blame"}.get(document.verdict, "blame quiet")
+    first = triage_text.conclusion(document).removeprefix("TRIAGE: ").splitlines()[0]
     return element("p", text(f"{first[:1].upper()}{first[1:]}."), class_=kind)
 
 
-def _cause(one: Any) -> str:
-    """Returns the confirmed cause without what confirmed it, which has a section of its own."""
-    said = fault_explanation.verdict(one.explanation).removeprefix("EXPLAINED: ").partition("; confirmed by ")[0]
-    return f"Confirmed by experiments on the board: {said}"
+def _cause(explained: Any) -> str:
+    """Returns the confirmed cause without the experiments, which have a separate section."""
+    cause = fault_explanation.verdict(explained.explanation).removeprefix("EXPLAINED: ").partition("; confirmed by ")[0]
+    return f"Confirmed by experiments on the board: {cause}"
 
 
-def _rung(rung: Rung, at: int, found: Triage) -> Section:
+def _rung(rung: Rung, at: int, document: TriageDocument) -> Section:
     name = f"{rung.a} ~ {rung.b}"
-    inside = _evidence(rung, found.units) + _drawn(rung, at, len(found.frames) > 1)
+    inside = _evidence(rung, document.units) + _drawn(rung, at, len(document.frames) > 1)
     return Section(f"r{at}", f"{name}: {rung.verdict}", inside, f"{text(name)}: {verdict(rung.verdict)}")
 
 
-def _ladder(found: Triage) -> str:
+def _ladder(document: TriageDocument) -> str:
     """Returns the stages and the rungs between them, in order."""
-    stages, last, items = {s.name: s for s in found.stages}, "", list[str]()
-    for at, rung in enumerate(found.rungs):
+    stages, last, items = {s.name: s for s in document.stages}, "", list[str]()
+    for at, rung in enumerate(document.rungs):
         items += [_stage(stages.get(rung.a), rung.a)] if rung.a != last else []
-        link = element("a", f"{text(rung.a)} ~ {text(rung.b)}", href=f"#r{at}") if _evidence(rung, found.units) else ""
+        link = (
+            element("a", f"{text(rung.a)} ~ {text(rung.b)}", href=f"#r{at}") if _evidence(rung, document.units) else ""
+        )
         worst = triage_text.worst_output(rung)
-        said = f"{verdict(rung.verdict)} {text(rung.gate)}" + (f": {text(worst)}" if worst else "")
-        items.append(element("li", f"{said} {link}", class_=f"rung {rung.verdict.lower()}"))
+        rung_text = f"{verdict(rung.verdict)} {text(rung.gate)}" + (f": {text(worst)}" if worst else "")
+        items.append(element("li", f"{rung_text} {link}", class_=f"rung {rung.verdict.lower()}"))
         items.append(_stage(stages.get(rung.b), rung.b))
         last = rung.b
     return element("ol", *items, class_="ladder") if items else ""
@@ -108,31 +116,33 @@ def _stage(stage: Stage | None, name: str) -> str:
 
 
 def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
-    """Returns what a rung rests on: outputs, first divergence, what fails when recomputed, the graph there."""
-    known = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
+    """Returns the evidence of a rung: outputs, first divergence, tensors that fail when recomputed, and the graph
+    around them."""
+    fact_rows = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
     first = rung.first_divergence
     if first is not None:
         also = f", also {', '.join(map(code, first.also))}" if first.also else ""
-        known.append(("first divergence", f"{code(first.tensor)} ({text(first.op)}){also}"))
+        fact_rows.append(("first divergence", f"{code(first.tensor)} ({text(first.op)}){also}"))
     if rung.forced_failures:
         failing = ", ".join(map(code, rung.forced_failures))
-        known.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))
-    known += [("not recomputed", text(rung.not_forced))] if rung.not_forced else []
-    known += [("next step", text(rung.next_step))] if rung.next_step else []
+        fact_rows.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))
+    fact_rows += [("not recomputed", text(rung.not_forced))] if rung.not_forced else []
+    fact_rows += [("next step", text(rung.next_step))] if rung.next_step else []
     heads = ("gate holds", "output", "elements", "max |a-b|", "cosine", "RMSE", "SQNR dB", "judged")
     outputs = table("final outputs", heads, [_output(o) for o in rung.outputs], heading=1) if rung.outputs else ""
     graphs = "".join(around.neighbourhood(n, units) for n in rung.neighbourhoods)
-    return facts(known) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
+    return facts(fact_rows) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
 
 
-def _drawn(rung: Rung, at: int, several: bool) -> str:
-    """Returns the drawings of the tensors that differ, the first of them open. several: frames ran."""
+def _drawn(rung: Rung, at: int, several_frames: bool) -> str:
+    """Returns the drawings of the tensors that differ; the first one is open. several_frames: True if several frames
+    ran."""
     drawn = [
-        tensor_drawings.tensor(d, rung.a, rung.b, "", f"d{at}-{number_of}", number_of == 0)
-        for number_of, d in enumerate(rung.drawings)
+        tensor_drawings.tensor(d, rung.a, rung.b, "", f"d{at}-{index}", index == 0)
+        for index, d in enumerate(rung.drawings)
     ]
-    of = f", of the first frame that is {rung.verdict}" if several else ""
-    return element("h3", f"The tensors that differ, drawn{of}") + "".join(drawn) if drawn else ""
+    frame_text = f", of the first frame that is {rung.verdict}" if several_frames else ""
+    return element("h3", f"The tensors that differ, drawn{frame_text}") + "".join(drawn) if drawn else ""
 
 
 def _output(row: OutputRow) -> list[str]:
@@ -141,22 +151,22 @@ def _output(row: OutputRow) -> list[str]:
     return [holds, code(row.name), text(row.elements), *map(number, values), text(JUDGED[row.judged])]
 
 
-def _explained(found: Triage) -> str:
-    return "".join(explanation(one, len(found.frames)) for one in found.explained)
+def _explained(document: TriageDocument) -> str:
+    return "".join(explanation(explained, len(document.frames)) for explained in document.explained)
 
 
 def _reduced(outcome: dict[str, Any] | None) -> str:
-    return element("p", text(triage_text.reduced(outcome))) if outcome else ""
+    return element("p", text(triage_text.describe_reduction(outcome))) if outcome else ""
 
 
-def _unknown(found: Triage) -> str:
-    unpaired = [f"{tensor}: has no counterpart: {why}" for tensor, why in found.unpaired.items()]
-    return listed([*found.unknown, *found.caveats, *unpaired])
+def _unknown(document: TriageDocument) -> str:
+    unpaired = [f"{tensor}: has no counterpart: {why}" for tensor, why in document.unpaired.items()]
+    return listed([*document.unknown, *document.caveats, *unpaired])
 
 
-def _said(found: Triage) -> str:
+def _notes(document: TriageDocument) -> str:
     drafts = "".join(
         element("h3", f"a description to write for {code(name)}") + element("pre", code(draft), tabindex=0)
-        for name, draft in found.drafts.items()
+        for name, draft in document.drafts.items()
     )
-    return listed([*found.notes, *(f"frame: {f}" for f in found.frames)]) + drafts
+    return listed([*document.notes, *(f"frame: {f}" for f in document.frames)]) + drafts

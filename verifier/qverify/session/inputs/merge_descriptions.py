@@ -21,7 +21,7 @@ def merge_descriptions(
     description is None if none of them states anything.
 
     options: keys and values of a description. toml, model: paths, None without one. name: of the input; it may be None
-    if only one input is parse_description. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
+    if only one input is described. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
     table: dict[str, Any] = {}
     if model is not None:
         name, table, spec = _read_model(model, name)
@@ -34,13 +34,13 @@ def merge_descriptions(
     where = model or toml or "options"
     description = parse_description(table, where) if model is None else complete_description(table, spec)
     if description is None:
-        raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not parse_description")
+        raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
     return description, name or "input"
 
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
     """Returns an input's name and its table [inputs.NAME]; the only table if no name is given. Raises UsageError if
-    there is no such table, or no name and several read_tables."""
+    there is no such table, or no name and several tables."""
     by_name = read_tables(path)
     chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
     if chosen not in by_name:

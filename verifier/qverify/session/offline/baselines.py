@@ -14,11 +14,11 @@ from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular, write_text
 from qverify.printable import printable
-from qverify.report.compare_reports import BETTER
+from qverify.report.compare_reports import BETTER_SIGN
 
 SCHEMA = "qverify.baseline/1"
 MAX_BYTES = 1 << 28  # of a file of baselines
-METRICS = {name: BETTER[name] for name in ("max_abs", "max_lsb", "mismatched", "rmse", "cosine", "sqnr_db")}
+METRICS = {name: BETTER_SIGN[name] for name in ("max_abs", "max_lsb", "mismatched", "rmse", "cosine", "sqnr_db")}
 KEYS = ("model", "board", "firmware", "toolchain")
 
 

@@ -128,7 +128,7 @@ def _share_specs(first: Recording, second: Recording) -> list[str]:
 
 def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
     """Returns a function that spells the model's names and those of both dumps alike."""
-    first, second = (side.written if isinstance(side, VendorDump) else None for side in sides)
+    first, second = (side.respell if isinstance(side, VendorDump) else None for side in sides)
     return common_spelling(first, second)
 
 
@@ -252,7 +252,7 @@ def _make_recordings(
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
         align_profiles(a, b)
-    if b.written is None:  # b has the original names, which a gets as well
+    if b.respell is None:  # b has the original names, which a gets as well
         first = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), dtype_options)
         return first, record_dump(b, dumps.b, "dump", OtherSide(_usable(first), None, model), dtype_options)
     second = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), dtype_options)

@@ -27,7 +27,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_other_inputs
 from qverify.session.repeat import mark_repeat
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.sides.host_islands import after_islands
+from qverify.sides.host_islands import compute_islands
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors
 
@@ -307,7 +307,7 @@ def _compute_islands(side: Recording, models: Models, prepared: PreparedInputs) 
     missing and the side is partial."""
     if models.islands is None:
         return
-    computed, failed = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
+    computed, failed = compute_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
     side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(computed)})
     side.missing |= failed
     if failed and side.state == "complete":

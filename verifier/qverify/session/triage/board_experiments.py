@@ -38,7 +38,7 @@ class UnitRun:
 
     def fetch(self) -> Array:
         """Returns the examined output. Raises LinkError if the board fails."""
-        with self.board.ending(self.until):
+        with self.board.bounded_until(self.until):
             return self.board.fetch_unit(self.unit, self.digests)[self.output]
 
 
@@ -75,7 +75,7 @@ class BoardExperiments:
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself on these inputs."""
-        with self.board.ending(self.until):
+        with self.board.bounded_until(self.until):
             digests = self.board.start_unit(case.unit, inputs)
             if case.output in digests:
                 return UnitRun(digests[case.output], self.board, case.unit, case.output, digests, self.until)
@@ -86,7 +86,7 @@ class BoardExperiments:
         """Loads the model of a probe beside the user's, runs it, and returns its output. Raises NoOtherModel if the
         agent refuses the model, ends, or does not reply."""
         try:
-            with self.board.ending(self.until):
+            with self.board.bounded_until(self.until):
                 return self.board.run_other(
                     encode(probe_case.graph), probe_case.graph, probe_case.unit, probe_case.inputs
                 )[probe_case.output]
@@ -118,7 +118,7 @@ class BoardExperiments:
         """Runs the network on random inputs. Returns the inputs and the named tensors. Raises LinkError if the run did
         not end, because the board's tensors may then be those of another run."""
         prepared = random_inputs(self.board.graph, seed)
-        with self.board.ending(self.until):
+        with self.board.bounded_until(self.until):
             recording = self.board.run(prepared)
         if recording.state != "complete":
             raise LinkError(recording.why)

@@ -85,7 +85,7 @@ def _locate_divergence(rung: Rung, a: FloatStage, b: FloatStage, feed: Mapping[s
     tensors = dict(a.file.tensors(feeds[0], common))
     agrees = agreeing(tensors, dict(b.file.tensors(feeds[1], common)))
     parts = pieces(b.file.view, agrees)
-    forced = forced_pieces(parts, agrees, tensors | feeds[1], b.file.alone)
+    forced = forced_pieces(parts, agrees, tensors | feeds[1], b.file.compute_from)
     first = find_first_divergence(parts, lambda name: agrees.get(name, True))
     failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
     names = [*([first.node, *first.also] if first is not None else [])]

@@ -1,4 +1,4 @@
-"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything find_needed_nodes
+"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything needed
 to repeat the difference (TRIAGE.md, reduction)."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.report.triage_document import Rung, Stage, Triage
+from qverify.report.triage_document import Rung, Stage, TriageDocument
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
@@ -63,7 +63,7 @@ class Ladder:
     failing: the request of the first frame whose board fails, None without one."""
 
     def __init__(self, request: TriageRequest, watch: Watch | None = None):
-        self.request, self.watch, self.report = request, watch, Triage("INCONCLUSIVE", None, "")
+        self.request, self.watch, self.report = request, watch, TriageDocument("INCONCLUSIVE", None, "")
         capture = request.capture
         self.board = self.report.board = request.board if capture is None else capture.board
         captured = [] if capture is None else capture.model_paths()
@@ -275,7 +275,7 @@ class Ladder:
             tensors = {**prepared.arrays(), **ran.recordings["reference"].tensors}
             self.losses.add(feed_network(self.losses.file, feed)[0], tensors)
 
-    def conclude(self) -> Triage:
+    def conclude(self) -> TriageDocument:
         """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the
         last frame."""
         report, stages = self.report, {s.name: s for s in self.report.stages}

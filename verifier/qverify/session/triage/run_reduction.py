@@ -9,7 +9,7 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.errors import QVerifyError
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 from qverify.session.request import Request
 from qverify.session.triage.reduce_model import ReductionResult, reduce
 
@@ -24,7 +24,7 @@ class ReductionRequest:
 
 
 def run_reduction(
-    triage: Triage, failing: Request | None, reduction: ReductionRequest, on_line: Callable[[str], None]
+    triage: TriageDocument, failing: Request | None, reduction: ReductionRequest, on_line: Callable[[str], None]
 ) -> dict[str, Any]:
     """Returns the fields of the ReductionResult as plain values. A user's mistake or a link that fails makes it
     inconclusive. failing: the request whose board differs, None without one. on_line: called with a line for each run

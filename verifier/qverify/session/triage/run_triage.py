@@ -12,7 +12,7 @@ from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.frames_left_out import describe_counts
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.request import Request
@@ -22,7 +22,7 @@ from qverify.session.triage.run_ladder import Ladder
 from qverify.session.triage.triage_request import TriageRequest
 
 
-def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
+def triage(request: TriageRequest, watch: Watch | None = None) -> TriageDocument:
     """Returns the report of triage. A board that cannot be reached makes its rung INCONCLUSIVE; one of several frames
     that cannot be prepared makes a PASSED verdict INCONCLUSIVE. Raises QVerifyError (exit 2) for the user's
     mistakes."""
@@ -31,7 +31,7 @@ def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
 
 def run_triage(
     request: TriageRequest, watch: Watch | None = None, on_line: OnLine | None = None
-) -> tuple[Triage, Request | None]:
+) -> tuple[TriageDocument, Request | None]:
     """Returns the report of triage, and the request of the first frame whose board fails (for a reduction), None
     without one. on_line: called with a line for each cut of --build-cmd."""
     start = time.perf_counter()

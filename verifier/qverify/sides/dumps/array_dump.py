@@ -1,4 +1,4 @@
-"""A folder of .npy files or an .npz file as a side: tensors by name, read when they are used."""
+"""Reads a folder of .npy files or an .npz file as a side: tensors by name, loaded on access."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from qverify.files import parse_json, read_regular
 from qverify.printable import printable
 from qverify.tensors.recording import Array, Recording, State, Tensors
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.array_files import HeldArray, npy, npz
+from qverify.vendor_files.array_files import StoredArray, npy, npz
 from qverify.vendor_files.untrusted_files import UntrustedFile, unfinished
 
-MOST_TEXT = 1 << 26
+MAX_MANIFEST_BYTES = 1 << 26
 DESCRIPTION = "dump.json"
-MOST_HELD = 1 << 28  # bytes of an .npz to unpack once; a larger one is unpacked tensor by tensor, whenever one is used
+MAX_UNPACKED_BYTES = 1 << 28  # of an .npz that is unpacked at once; of a larger one, each tensor is unpacked on access
 
 
 def find_arrays(path: str) -> list[str]:
@@ -28,12 +28,12 @@ def find_arrays(path: str) -> list[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Returns manifest.json of `qverify infer`; None where there is none. Raises BadFileError for any other file of
+    """Returns manifest.json of `qverify infer`, or None if there is none. Raises BadFileError for any other file of
     that name."""
     manifest = os.path.join(path, "manifest.json")
     if not os.path.lexists(manifest):
         return None
-    content = parse_json(read_regular(manifest, MOST_TEXT, follow=True), manifest)
+    content = parse_json(read_regular(manifest, MAX_MANIFEST_BYTES, follow=True), manifest)
     tensors, inputs = (content.get("tensors"), content.get("inputs", [])) if isinstance(content, dict) else (None, None)
     if not isinstance(tensors, dict) or not isinstance(inputs, list):
         raise BadFileError(f"{manifest}: not a manifest of qverify infer")
@@ -42,14 +42,14 @@ def _manifest(path: str) -> dict[str, Any] | None:
             raise BadFileError(f"{manifest}: {file[:80]!r} is not a .npy file of its folder")
     names = [str(name) for name in tensors.values()]
     if len(set(names)) != len(names):
-        twice = next(n for n in names if names.count(n) > 1)
-        files = [f for f, n in tensors.items() if str(n) == twice]
-        raise BadFileError(f"{manifest}: two files for one tensor: {' and '.join(files[:2])} for {twice[:80]!r}")
+        duplicate = next(n for n in names if names.count(n) > 1)
+        files = [f for f, n in tensors.items() if str(n) == duplicate]
+        raise BadFileError(f"{manifest}: two files for one tensor: {' and '.join(files[:2])} for {duplicate[:80]!r}")
     return content
 
 
 def manifest_files(path: str) -> list[str]:
-    """Returns the files that the folder's manifest lists; [] without a manifest of `qverify infer`."""
+    """Returns the files that the folder's manifest lists, or [] without a manifest of `qverify infer`."""
     try:
         return [*(_manifest(path) or {"tensors": {}})["tensors"]]
     except BadFileError:
@@ -57,7 +57,8 @@ def manifest_files(path: str) -> list[str]:
 
 
 def describes_itself(path: str) -> bool:
-    """Tells whether the folder's dump.json is that of `qverify infer`, as its manifest states, and its only one."""
+    """Returns True if `qverify infer` wrote the folder's dump.json, as its manifest states, and there is no
+    dump.toml."""
     if os.path.lexists(os.path.join(path, "dump.toml")):
         return False
     try:
@@ -66,8 +67,8 @@ def describes_itself(path: str) -> bool:
         return False
 
 
-def _open_arrays(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
-    """Opens the arrays of a folder, named by manifest.json or else by the files' names; or those of an .npz."""
+def _open_arrays(path: str, manifest: dict[str, Any] | None) -> list[StoredArray]:
+    """Opens the arrays of an .npz, or of a folder; there they are named by manifest.json, or else by their files."""
     if not os.path.isdir(path):
         return npz(_file(path))
     files = find_arrays(path)
@@ -82,7 +83,7 @@ def _open_arrays(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
 
 
 def _file(path: str) -> UntrustedFile:
-    """Opens a file, following links: the user named the folder."""
+    """Opens a file. Links are followed, since the user named the folder."""
     return UntrustedFile(os.path.realpath(path))
 
 
@@ -92,10 +93,10 @@ def open_array_dump(path: str, side: str) -> Recording:
     manifest = _manifest(path) if os.path.isdir(path) else None
     arrays = _open_arrays(path, manifest)
     state: State = "complete" if manifest is None or manifest.get("state", "complete") == "complete" else "partial"
-    tensors: Tensors | dict[str, Array] = Tensors({one.name: one.array for one in arrays})
-    if not os.path.isdir(path) and sum(one.size_bytes for one in arrays) <= MOST_HELD:
+    tensors: Tensors | dict[str, Array] = Tensors({array.name: array.array for array in arrays})
+    if not os.path.isdir(path) and sum(array.size_bytes for array in arrays) <= MAX_UNPACKED_BYTES:
         tensors = dict(tensors)
-    specs = {one.name: TensorSpec(one.name, one.dtype, one.shape) for one in arrays}
+    specs = {array.name: TensorSpec(array.name, array.dtype, array.shape) for array in arrays}
     return Recording(
         side,
         f"dump {os.path.basename(os.path.normpath(path))}",
@@ -110,8 +111,8 @@ def open_array_dump(path: str, side: str) -> Recording:
 
 
 def _manifest_settings(manifest: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns what `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final
-    outputs, and what its tensors are only a part of."""
+    """Returns facts that `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final
+    outputs, and the nodes that were left to the host if the tensors cover a part of the network only."""
     content = manifest or {}
     lists = {key: content.get(key, []) for key in ("inputs", "outputs", "part")}
     return {
@@ -122,7 +123,7 @@ def _manifest_settings(manifest: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _note_unfinished(path: str) -> list[str]:
-    """Returns a note on unfinished files at `path`, which are not read."""
+    """Returns a note if there are unfinished files at `path`, which are not read."""
     files = sorted(filter(unfinished, os.listdir(path))) if os.path.isdir(path) else []
     return (
         [f"{os.path.join(path, files[0])}: left unfinished by an interrupted qverify infer; not read"] if files else []

@@ -1,4 +1,4 @@
-"""Opens a dump on disk: by the profile that was named, else by what its content is."""
+"""Opens a dump on disk with the given profile, or recognises its format by content."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ _WANTED = (
 
 
 def open_dump(
-    path: str, profile: str, asked: ReadingOptions, graph: Graph | None, model_sha256: str
+    path: str, profile: str, options: ReadingOptions, graph: Graph | None, model_sha256: str
 ) -> Recording | VendorDump:
-    """Returns the dump at `path`. profile: "" to recognise the format by its content. graph: of -m, and the hash of its
-    model.bin. Raises UsageError where two formats are possible, BadFileError for a dump that cannot be read."""
+    """Returns the dump at `path`. profile: name of a profile, or "" to recognise the format by content. graph,
+    model_sha256: graph and hash of the model of -m, if given. Raises UsageError if two formats are possible,
+    BadFileError if the dump cannot be read."""
     if not profile and is_capture(path):
-        return read_side(path, asked.side, asked.frame, "dump")
-    if not profile and graph is not None and (raw := _raw(path)):
-        return read_board_dump(raw, graph, model_sha256)
+        return read_side(path, options.side, options.frame, "dump")
+    if not profile and graph is not None and (run_sh_dump := _find_run_sh_dump(path)):
+        return read_board_dump(run_sh_dump, graph, model_sha256)
     if not profile and graph is not None and is_qvrt_dump(path):
         return read_qvrt_dump(path, graph)
-    plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
+    has_arrays = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
     if name == "generic" and not profile and describes_itself(path):
-        name = ""  # the manifest of qverify infer says more than its dump.json
-    if plain and name and not profile and not getattr(profiles.page(name), "ARRAYS", False):
+        name = ""  # the manifest of qverify infer contains more than its dump.json
+    if has_arrays and name and not profile and not getattr(profiles.page(name), "ARRAYS", False):
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
     if name:
         page = profiles.page(name)
-        dump = page.read(UntrustedFolder(path), asked)
+        dump = page.read(UntrustedFolder(path), options)
         if not dump.tensors and not dump.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
         dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md of a clone)"] if page.CHECKED else []
         return dump
-    if plain or os.path.lexists(os.path.join(path, "manifest.json")):
+    if has_arrays or os.path.lexists(os.path.join(path, "manifest.json")):
         return open_array_dump(path, "dump") if graph is None else add_scales(open_array_dump(path, "dump"), graph)
     if graph is not None and os.path.isfile(path):
         return read_board_dump(path, graph, model_sha256)
-    if (graph is not None or asked.dtypes) and is_raw_dump(path):
-        return read_raw_dump(path, asked, graph)
+    if (graph is not None or options.dtypes) and is_raw_dump(path):
+        return read_raw_dump(path, options, graph)
     raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 
 def _content(path: str) -> str:
-    """Returns a short description of what is at the path."""
+    """Returns a short description of the file or folder at the path."""
     if not os.path.isdir(path):
         return f"a file of {os.path.getsize(path)} bytes in no known format"
     names = sorted(os.listdir(path))
@@ -71,17 +72,17 @@ def _content(path: str) -> str:
 
 
 def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told
-    apart."""
+    """Adds the scale to arrays that have name, dtype and shape of a model's tensor, so that stored values are
+    distinguished from real ones."""
     for name, spec in recording.specs.items():
-        known = graph.tensors.get(name)
-        if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
-            recording.specs[name] = known
+        model_spec = graph.tensors.get(name)
+        if model_spec is not None and (model_spec.dtype, model_spec.shape) == (spec.dtype, spec.shape):
+            recording.specs[name] = model_spec
     recording.capabilities |= {"per_node"}
     return recording
 
 
-def _raw(path: str) -> str:
-    """Returns the path where it contains run.sh's dump, else ""."""
-    inside = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
-    return path if inside else ""
+def _find_run_sh_dump(path: str) -> str:
+    """Returns the path if it contains a dump of run.sh, else ""."""
+    has_dump = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
+    return path if has_dump else ""

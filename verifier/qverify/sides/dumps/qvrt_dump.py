@@ -16,13 +16,14 @@ from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool
 from qverify.vendor_files.untrusted_files import UntrustedFolder
 
-MOST_NAME = 180  # bytes of a tensor's name in a file name
+MAX_NAME_BYTES = 180  # of a tensor's name in a file name
 _NODE = re.compile(r"node_\d+(\.\d+)?_.*\.bin", re.DOTALL)
 _DUMPED = re.compile(r"(node_\d+(\.\d+)?|model_infer_output_\d+)_.*\.bin", re.DOTALL)
 
 
 def is_qvrt_dump(path: str) -> bool:
-    """Tells whether the folder has files of nodes, as qvrt names them, and none of what run.sh adds."""
+    """Returns True if the folder has files of nodes with the names that qvrt gives them, and no file that run.sh
+    adds."""
     if not os.path.isdir(path):
         return False
     names = UntrustedFolder(path).names()
@@ -30,17 +31,17 @@ def is_qvrt_dump(path: str) -> bool:
 
 
 def read_qvrt_dump(path: str, graph: Graph) -> Recording:
-    """Returns the dump as a side. A tensor without a file, of another size, or unlike its line in digests.txt is
-    missing, with the reason. State "did not run" for a dump that cannot be of one run of this model: a file of no
-    tensor of it, or some tensors with padding and others without."""
+    """Returns the dump as a side. A tensor is missing, with the reason, if it has no file, another size, or another
+    digest than in digests.txt. The state is "did not run" for a dump that cannot be of one run of this model: a file
+    belongs to no tensor, or some files have padding and others have none."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     side = Recording("board", "qvrt infer", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     side.capabilities = frozenset({"finals", "per_node"})
     files = DumpFolder(path)
     names = set(files.names())
     expected = {name: _file_names(name, labels) for name, labels in file_labels(graph).items()}
-    known = {file for found in expected.values() for file in found}
-    stray = sorted(n for n in names if _DUMPED.fullmatch(n) and n not in known)
+    expected_files = {file for file_names in expected.values() for file in file_names}
+    stray = sorted(n for n in names if _DUMPED.fullmatch(n) and n not in expected_files)
     why = f"{stray[0][:80]!r} belongs to no compared tensor of this model" if stray else ""
     if not why and "digests.txt" in names:
         why = find_contradicting_digests(files, graph)
@@ -48,7 +49,7 @@ def read_qvrt_dump(path: str, graph: Graph) -> Recording:
         side.state, side.why = "did not run", why
         side.missing = dict.fromkeys(specs, side.why)
         return side
-    _read_tensors(files, {name: [f for f in found if f in names] for name, found in expected.items()}, side)
+    _read_tensors(files, {name: [f for f in file_names if f in names] for name, file_names in expected.items()}, side)
     side.notes = [f"{path}: the dump of qvrt infer does not state model and inputs; names and sizes fit the model"]
     if texts := sum(n.endswith(".txt") and n != "digests.txt" for n in names):
         side.notes.append(
@@ -59,17 +60,17 @@ def read_qvrt_dump(path: str, graph: Graph) -> Recording:
 
 def _file_names(name: str, labels: list[str]) -> list[str]:
     """Returns the names that qvrt gives to the files of a tensor."""
-    spelled = re.sub(rb"[^A-Za-z0-9._-]", b"_", name.encode(errors="surrogateescape")[:MOST_NAME]).decode()
+    spelled = re.sub(rb"[^A-Za-z0-9._-]", b"_", name.encode(errors="surrogateescape")[:MAX_NAME_BYTES]).decode()
     return [f"{label}_{spelled}.bin" for label in labels]
 
 
-def _read_tensors(files: DumpFolder, found: dict[str, list[str]], side: Recording) -> None:
-    """Fills in the tensors that have files, and why the others are missing."""
+def _read_tensors(files: DumpFolder, files_by_tensor: dict[str, list[str]], side: Recording) -> None:
+    """Adds the tensors that have files to the recording, and the reasons why the others are missing."""
     digests = dict(printed_digests(files)) if "digests.txt" in files.names() else {}
     tensors: dict[str, Array] = {}
     forms: dict[bool, str] = {}
     with closing(Spool()) as spool:
-        for name, paths in found.items():
+        for name, paths in files_by_tensor.items():
             try:
                 values = [_value(files, file, side.specs[name], forms) for file in paths]
                 _check(values, digests.get(name))
@@ -90,8 +91,8 @@ def _read_tensors(files: DumpFolder, found: dict[str, list[str]], side: Recordin
 
 
 def _value(files: DumpFolder, file: str, spec: TensorSpec, forms: dict[bool, str]) -> Array:
-    """Returns the valid elements of a file, which is aligned or (with --remove_padding_process) dense, and enters the
-    first file of either form into `forms`."""
+    """Returns the valid elements of a file, which is aligned or (with --remove_padding_process) dense. Adds the file to
+    `forms` if it is the first one with padding (True) or without (False)."""
     data = files.read(file, spec.size_bytes + 1)
     if spec.size_bytes != spec.valid_bytes and len(data) in (spec.size_bytes, spec.valid_bytes):
         forms.setdefault(len(data) == spec.size_bytes, file)
@@ -104,7 +105,7 @@ def _value(files: DumpFolder, file: str, spec: TensorSpec, forms: dict[bool, str
 
 
 def _check(values: list[Array], digest: str | None) -> None:
-    """Raises ValueError without a file, for two files of other values, or a digest other than the printed one."""
+    """Raises ValueError if there is no file, if two files differ, or if the printed digest differs."""
     if not values:
         raise ValueError("no file of it in the dump")
     if any(value.tobytes() != values[0].tobytes() for value in values[1:]):

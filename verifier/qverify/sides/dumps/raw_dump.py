@@ -1,4 +1,4 @@
-"""Reads a folder of raw .bin files without any description: types and shapes are those of --dtype and -m."""
+"""Reads a folder of raw .bin files without a description: types and shapes come from --dtype and -m."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ ENDING = ".bin"
 
 
 def is_raw_dump(path: str) -> bool:
-    """Tells whether the folder has raw files of its own."""
+    """Returns True if the folder itself contains raw files."""
     return os.path.isdir(path) and any(n.endswith(ENDING) for n in UntrustedFolder(path).names())
 
 
-def read_raw_dump(path: str, asked: ReadingOptions, graph: Graph | None) -> VendorDump:
-    """Returns one tensor per NAME.bin. Its name is the graph's where exactly one tensor is spelled so. Its type is that of
-    asked.dtypes, else the graph's. A tensor without a type, or of a size that does not fit, is missing with the reason.
-    Raises BadFileError for pipes, devices, and links out of the folder."""
+def read_raw_dump(path: str, options: ReadingOptions, graph: Graph | None) -> VendorDump:
+    """Returns one tensor per NAME.bin. It gets the name of the graph's tensor if exactly one is spelled so. Its type
+    comes from options.dtypes, or else from the graph. A tensor without a type, or of a size that does not fit, is
+    missing, with the reason. Raises BadFileError for pipes, devices, and links that lead out of the folder."""
     folder = UntrustedFolder(path)
     names = folder.names()
     raw = [n for n in names if n.endswith(ENDING)]
-    known = _compared(graph) if graph is not None else {}
-    spelled = _names_by_spelling(known)
+    specs = _compared(graph) if graph is not None else {}
+    names_by_spelling = _names_by_spelling(specs)
     dump = VendorDump("raw", [])
     for file in raw:
         stem = file.removesuffix(ENDING)
-        name = stem if stem in known else spelled.get(spelled_loosely(stem), stem)
-        dtype = asked.dtypes.get(name) or asked.dtypes.get(stem) or asked.dtypes.get("", "")
-        found = _describe(folder.file(file), name, dtype, known.get(name), graph is not None and name in graph.inputs)
-        if isinstance(found, VendorTensor):
-            dump.tensors.append(found)
+        name = stem if stem in specs else names_by_spelling.get(spelled_loosely(stem), stem)
+        dtype = options.dtypes.get(name) or options.dtypes.get(stem) or options.dtypes.get("", "")
+        described = _describe(
+            folder.file(file), name, dtype, specs.get(name), graph is not None and name in graph.inputs
+        )
+        if isinstance(described, VendorTensor):
+            dump.tensors.append(described)
         else:
-            dump.missing[name] = f"{file}: {found}"
-    if others := [n for n in names if n not in raw]:
-        dump.notes.append(f"{path}: {count(len(others), 'file', 'is', 'are')} not read, first {others[0]}")
+            dump.missing[name] = f"{file}: {described}"
+    if unread := [n for n in names if n not in raw]:
+        dump.notes.append(f"{path}: {count(len(unread), 'file', 'is', 'are')} not read, first {unread[0]}")
     return dump
 
 
@@ -50,7 +52,7 @@ def _compared(graph: Graph) -> dict[str, TensorSpec]:
 
 
 def _names_by_spelling(names: Iterable[str]) -> dict[str, str]:
-    """Returns the names by how they may be spelled in a file name; without those that are spelled like another one."""
+    """Returns the names by their spelling in a file name, without names that share a spelling."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(spelled_loosely(name), []).append(name)
@@ -58,8 +60,8 @@ def _names_by_spelling(names: Iterable[str]) -> dict[str, str]:
 
 
 def _describe(file: UntrustedFile, name: str, dtype: str, model: TensorSpec | None, fed: bool) -> VendorTensor | str:
-    """Returns the tensor of a file, or why it cannot be read. Its shape is that of the model, which may have padding, or
-    else one dim of all its elements."""
+    """Returns the tensor of a file, or why it cannot be read. Its shape is that of the model's tensor, with or without
+    padding, or one dimension if the model is not known."""
     size = file.size_bytes
     dtype = dtype or (model.dtype if model is not None else "")
     if not dtype:
@@ -75,5 +77,5 @@ def _describe(file: UntrustedFile, name: str, dtype: str, model: TensorSpec | No
     elif model is not None:
         return f"{size} bytes do not fit {dtype}{list(model.shape)} of the model"
     return VendorTensor(
-        name, file.path, (dtype,), size, partial(file.read, 0, size), shape, stored, flat=model is None, fed=fed
+        name, file.path, (dtype,), size, partial(file.read, 0, size), shape, stored, flat=model is None, is_input=fed
     )

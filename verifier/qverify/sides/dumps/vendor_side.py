@@ -1,4 +1,4 @@
-"""A vendor's dump as a side: its tensors under the other side's names and in its axes; ambiguous ones are missing."""
+"""Records a vendor's dump as a side, with the names and axes of the other side. Ambiguous tensors are missing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from qverify_agents.printable import one_line
 from qverify.plural import count
 from qverify.sides.dumps.vendor_axes import Unsettled
 from qverify.sides.dumps.vendor_forms import check_forms_agree
-from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, by_index, common_spelling, pair_names
+from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, common_spelling, pair_by_index, pair_names
 from qverify.sides.dumps.vendor_tensor import SettledTensor, loader, settle_tensor
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import VendorDump, VendorTensor
 
-SHOWN = 3
+MAX_SHOWN = 3  # names in a note
 
 
 @dataclass(slots=True)
 class OtherSide:
-    """What a dump is compared with. specs: those of the other side, by its names. dump: that side, if it is a vendor's
-    dump too and specs is not complete. model: specs of -m. outputs: names of its final outputs, in order."""
+    """The side that a dump is compared with.
+
+    Attributes:
+        specs: specs of its tensors, by its names.
+        dump: the side itself if it is also a vendor's dump; specs is then incomplete.
+        model: specs of the model of -m.
+        outputs: names of the model's final outputs, in order.
+    """
 
     specs: Mapping[str, TensorSpec]
     dump: VendorDump | None = None
@@ -32,88 +38,90 @@ class OtherSide:
     outputs: tuple[str, ...] = ()
 
 
-def record_dump(dump: VendorDump, path: str, side: str, against: OtherSide, dtypes: Mapping[str, str]) -> Recording:
-    """Returns the dump as a side. A tensor that cannot be read for certain, or a doubtful name, is missing with its
-    reason. The notes say how values were converted. dtypes: of --dtype, by tensor name."""
-    dump.tensors = [replace(t, name=one_line(t.name), others=tuple(map(one_line, t.others))) for t in dump.tensors]
+def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, dtypes: Mapping[str, str]) -> Recording:
+    """Returns the dump as a side. A tensor that cannot be read for certain, or has an ambiguous name, is missing, with
+    the reason. The notes state how values were converted. dtypes: values of --dtype, by tensor name."""
+    dump.tensors = [
+        replace(t, name=one_line(t.name), other_names=tuple(map(one_line, t.other_names))) for t in dump.tensors
+    ]
     dump.missing = {one_line(name): why for name, why in dump.missing.items()}
-    twice = Counter((t.name, t.form) for t in dump.tensors)
-    dump.missing |= {name: "the dump contains it twice" for (name, _), times in twice.items() if times > 1}
+    counts = Counter((t.name, t.form) for t in dump.tensors)
+    dump.missing |= {name: "the dump contains it twice" for (name, _), times in counts.items() if times > 1}
     dump.tensors = [t for t in dump.tensors if t.name not in dump.missing]
-    reading = _Reading(dump, path, against, dtypes)
-    groups = _groups(dump)
-    pairs = _pairs(groups, against, dump)
+    reading = _Reading(dump, path, other_side, dtypes)
+    groups = _group_by_name(dump)
+    pairs = _pair_with_other_side(groups, other_side, dump)
     reading.missing = {**dump.missing, **pairs.doubtful}
     for name, tensors in groups.items():
-        if tensors[0].fed and name not in pairs.to:
-            reading.say("inputs of the network that the other side does not have: not compared", name)
+        if tensors[0].is_input and name not in pairs.b_of_a:
+            reading.add_note("inputs of the network that the other side does not have: not compared", name)
         elif name not in pairs.doubtful:
-            reading.settle(pairs.to.get(name) or name, tensors, against.specs.get(pairs.to.get(name, "")))
-    renamed = [f"{n} is {t}" for n, t in pairs.to.items() if n != t]
+            reading.settle(pairs.b_of_a.get(name) or name, tensors, other_side.specs.get(pairs.b_of_a.get(name, "")))
+    renamed = [f"{n} is {t}" for n, t in pairs.b_of_a.items() if n != t]
     if renamed:
-        reading.say("names in the vendor's spelling", *renamed)
+        reading.add_note("names in the vendor's spelling", *renamed)
     return reading.recording(side)
 
 
 class _Reading:
     """The tensors read so far, the missing ones, and notes on them."""
 
-    def __init__(self, dump: VendorDump, path: str, against: OtherSide, dtypes: Mapping[str, str]):
-        self.dump, self.path, self.against, self.dtypes = dump, path, against, dtypes
-        self.held: dict[str, SettledTensor] = {}
+    def __init__(self, dump: VendorDump, path: str, other_side: OtherSide, dtypes: Mapping[str, str]):
+        self.dump, self.path, self.other_side, self.dtypes = dump, path, other_side, dtypes
+        self.settled: dict[str, SettledTensor] = {}
         self.specs: dict[str, TensorSpec] = {}
         self.missing: dict[str, str] = {}
-        self.said: dict[str, list[str]] = {}
+        self.note_names: dict[str, list[str]] = {}
 
-    def say(self, text: str, *names: str) -> None:
-        self.said.setdefault(text, []).extend(names)
+    def add_note(self, text: str, *names: str) -> None:
+        self.note_names.setdefault(text, []).extend(names)
 
     def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
-        """Takes the first of the tensor's files that can be read for certain and compares the others with it; without
-        one, the tensor is missing with the reason of the first. Raises BadFileError where its files contradict each
-        other."""
-        model, why = _model_spec(name, self.dump, self.against), ""
-        for tensor in _fitting(tensors, other):
+        """Records the first of the tensor's files that can be read for certain, and compares the other files with it.
+        If there is none, the tensor is missing, with the reason for the first file. Raises BadFileError if its files
+        contradict each other."""
+        model, why = _model_spec(name, self.dump, self.other_side), ""
+        for tensor in _sort_by_similarity(tensors, other):
             dtype = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
                 settled = settle_tensor(name, tensor, other, model, dtype if len(tensor.dtypes) > 1 else "")
                 known = [spec for spec in (model, other) if spec is not None]
-                settled.said += [check_forms_agree(settled, twin, known) for twin in tensors if twin is not tensor]
+                settled.notes += [check_forms_agree(settled, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:
                 why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
                 continue
-            self.held[name], self.specs[name] = settled, settled.spec
-            for text in settled.said:
-                self.say(text, name)
+            self.settled[name], self.specs[name] = settled, settled.spec
+            for text in settled.notes:
+                self.add_note(text, name)
             return
         self.missing[name] = why
-        self.specs[name] = other or TensorSpec(name, _numpy(tensors[0].dtypes[0]), tensors[0].shape or ())
+        self.specs[name] = other or TensorSpec(name, _numpy_dtype(tensors[0].dtypes[0]), tensors[0].shape or ())
 
     def recording(self, side: str) -> Recording:
         engine = f"{self.dump.profile} dump {os.path.basename(os.path.normpath(self.path))}"
         result = Recording(side, engine, specs=self.specs, missing=self.missing)
         result.settings["profile"] = self.dump.profile
-        result.tensors = Tensors({name: loader(s) for name, s in self.held.items()})
+        result.tensors = Tensors({name: loader(s) for name, s in self.settled.items()})
         for name in self.missing:
-            self.specs.setdefault(name, self.against.specs.get(name) or TensorSpec(name, "float32", ()))
-        known = [s.decimals for s in self.held.values() if s.decimals is not None]
-        if known:
-            result.settings["precision"] = min(known)
-        notes = [f"{self.dump.profile}: {t}: {len(n)}: {_some(n)}" for t, n in self.said.items()]
+            self.specs.setdefault(name, self.other_side.specs.get(name) or TensorSpec(name, "float32", ()))
+        decimals = [s.decimals for s in self.settled.values() if s.decimals is not None]
+        if decimals:
+            result.settings["precision"] = min(decimals)
+        notes = [f"{self.dump.profile}: {t}: {len(n)}: {_some(n)}" for t, n in self.note_names.items()]
         result.notes = [one_line(note) for note in (*self.dump.notes, *notes)]
         result.missing = {name: one_line(why) for name, why in self.missing.items()}
         return result
 
 
-def _numpy(dtype: str) -> str:
+def _numpy_dtype(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_SHOWN]) + (" ..." if len(names) > MAX_SHOWN else "")
 
 
-def _groups(dump: VendorDump) -> dict[str, list[VendorTensor]]:
+def _group_by_name(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     """Returns the files of each tensor, by name."""
     groups: dict[str, list[VendorTensor]] = {}
     for tensor in dump.tensors:
@@ -121,35 +129,38 @@ def _groups(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     return groups
 
 
-def _named(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
-    return [NamedTensor((n, *g[0].others), g[0].index) for n, g in groups.items()]
+def _named_tensors(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
+    return [NamedTensor((n, *g[0].other_names), g[0].index) for n, g in groups.items()]
 
 
-def _pairs(groups: Mapping[str, list[VendorTensor]], against: OtherSide, dump: VendorDump) -> PairedNames:
-    if against.dump is not None:
-        other = _named(_groups(against.dump))
-        spelled = common_spelling(dump.written, against.dump.written)
+def _pair_with_other_side(
+    groups: Mapping[str, list[VendorTensor]], other_side: OtherSide, dump: VendorDump
+) -> PairedNames:
+    if other_side.dump is not None:
+        others = _named_tensors(_group_by_name(other_side.dump))
+        spelled = common_spelling(dump.respell, other_side.dump.respell)
     else:
-        other = [NamedTensor((name,)) for name in against.specs]
-        spelled = common_spelling(dump.written, None)
-    pairs = pair_names(_named(groups), other, spelled, against.model)
-    if against.outputs and against.dump is None:
-        by_index(pairs, _named(groups), against.outputs, set(against.specs))
+        others = [NamedTensor((name,)) for name in other_side.specs]
+        spelled = common_spelling(dump.respell, None)
+    pairs = pair_names(_named_tensors(groups), others, spelled, other_side.model)
+    if other_side.outputs and other_side.dump is None:
+        pair_by_index(pairs, _named_tensors(groups), other_side.outputs, set(other_side.specs))
     return pairs
 
 
-def _model_spec(name: str, dump: VendorDump, against: OtherSide) -> TensorSpec | None:
-    """Returns the model's tensor of this name in the vendor's spelling; None where there is none, or several."""
-    if name in against.model:
-        return against.model[name]
-    spelled = common_spelling(dump.written, None)
-    same = [spec for true, spec in against.model.items() if spelled(true) == spelled(name)]
-    return same[0] if len(same) == 1 else None
+def _model_spec(name: str, dump: VendorDump, other_side: OtherSide) -> TensorSpec | None:
+    """Returns the spec of the model's tensor with this name in the vendor's spelling, or None if there is none or
+    several."""
+    if name in other_side.model:
+        return other_side.model[name]
+    spelled = common_spelling(dump.respell, None)
+    matches = [spec for model_name, spec in other_side.model.items() if spelled(model_name) == spelled(name)]
+    return matches[0] if len(matches) == 1 else None
 
 
-def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
-    """Sorts the files of one tensor, the most similar to the other side first: those of its dtype, then real values or,
-    if it has integers, those that may have its dtype."""
+def _sort_by_similarity(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
+    """Sorts the files of one tensor by similarity to the other side: first files of its dtype, then real values if it
+    has real values, or files that may have its dtype if it has integers."""
     real = other is None or other.numpy_dtype.kind == "f"
 
     def rank(tensor: VendorTensor) -> int:
@@ -162,21 +173,21 @@ def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> list[Vend
 
 
 def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
-    """Returns the specs that a dump states by itself, for the other side to be compared with."""
+    """Returns the specs that a dump states itself, for comparison with the other side."""
     specs = {}
-    for name, tensors in _groups(dump).items():
-        tensor = _fitting(tensors, None)[0]
+    for name, tensors in _group_by_name(dump).items():
+        tensor = _sort_by_similarity(tensors, None)[0]
         if len(tensor.dtypes) == 1 and tensor.shape is not None:
-            spec = TensorSpec(name, _numpy(tensor.dtypes[0]), tensor.shape, layout=tensor.layout)
+            spec = TensorSpec(name, _numpy_dtype(tensor.dtypes[0]), tensor.shape, layout=tensor.layout)
             single = len(tensor.scale) == 1
             specs[name] = replace(spec, scale=tensor.scale, zero_point=tensor.zero_point) if single else spec
     return specs
 
 
 def align_profiles(a: VendorDump, b: VendorDump) -> None:
-    """Prepares two dumps of one profile: each form of a tensor that both have becomes a tensor of its own, and where
-    neither states the dtype, equal bytes count as equal values."""
-    forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]
+    """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor.
+    If neither dump states the dtype, equal bytes count as equal values."""
+    forms = [{n: {t.form for t in g} for n, g in _group_by_name(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []
         for tensor in dump.tensors:
@@ -186,9 +197,17 @@ def align_profiles(a: VendorDump, b: VendorDump) -> None:
                 tensor = replace(tensor, name=label, form="")
             kept.append(tensor)  # a form that the other side lacks is compared with the one it has
         dump.tensors = kept
-    theirs = {(t.name, t.form): t for t in b.tensors}
-    pairs = [(one, theirs[one.name, one.form]) for one in a.tensors if (one.name, one.form) in theirs]
-    equal = {(one.name, one.form) for one, two in pairs if _same_unknown_type(one, two) and one.read() == two.read()}
+    tensors_b = {(t.name, t.form): t for t in b.tensors}
+    pairs = [
+        (tensor_a, tensors_b[tensor_a.name, tensor_a.form])
+        for tensor_a in a.tensors
+        if (tensor_a.name, tensor_a.form) in tensors_b
+    ]
+    equal = {
+        (tensor_a.name, tensor_a.form)
+        for tensor_a, tensor_b in pairs
+        if _same_unknown_type(tensor_a, tensor_b) and tensor_a.read() == tensor_b.read()
+    }
     for dump in (a, b) if equal else ():
         dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if (t.name, t.form) in equal else t for t in dump.tensors]
     if equal:
@@ -198,7 +217,7 @@ def align_profiles(a: VendorDump, b: VendorDump) -> None:
         )
 
 
-def _same_unknown_type(one: VendorTensor, two: VendorTensor) -> bool:
-    """Tells whether both have the same shape and neither states its dtype."""
-    same = (one.dtypes, one.shape, one.size_bytes) == (two.dtypes, two.shape, two.size_bytes)
-    return same and len(one.dtypes) > 1 and one.shape is not None
+def _same_unknown_type(a: VendorTensor, b: VendorTensor) -> bool:
+    """Returns True if both have the same shape and neither states its dtype."""
+    same = (a.dtypes, a.shape, a.size_bytes) == (b.dtypes, b.shape, b.size_bytes)
+    return same and len(a.dtypes) > 1 and a.shape is not None

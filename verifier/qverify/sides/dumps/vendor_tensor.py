@@ -1,4 +1,5 @@
-"""One tensor of a vendor's dump; what its file does not state comes from the other side and the model."""
+"""Reads one tensor of a vendor's dump. Facts that its file does not state are taken from the other side and the
+model."""
 
 from __future__ import annotations
 
@@ -19,36 +20,45 @@ NARROW = ("int8", "uint8", "int16", "uint16")
 
 @dataclass(slots=True)
 class SettledTensor:
-    """A tensor with known shape, axes and dtype. spec: that of value(), under the report's name. decimals: known
-    decimals, None for all. said: notes for the report."""
+    """A tensor with known shape, axes and dtype.
+
+    Attributes:
+        spec: spec of value(), with the name that the report uses.
+        tensor: the tensor as the dump contains it.
+        stored: shape of the stored elements, with padding.
+        dtype: type of the stored elements.
+        arrangement: how to get from the stored elements to the valid ones, in the other side's axes.
+        decimals: number of known decimals, or None if the values are exact.
+        notes: notes for the report.
+    """
 
     spec: TensorSpec
     tensor: VendorTensor
     stored: tuple[int, ...]
     dtype: str
-    way: Arrangement
+    arrangement: Arrangement
     decimals: int | None = None
-    said: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def value(self) -> Array:
-        """Returns the valid elements in the other side's axes. Raises BadFileError where the file has changed in
-        size."""
+        """Returns the valid elements in the other side's axes. Raises BadFileError if the size of the file has
+        changed."""
         data = self.tensor.read()
         if len(data) != self.tensor.size_bytes:
             raise BadFileError(f"{self.tensor.where}: {len(data)} bytes, wanted {self.tensor.size_bytes}")
         raw = np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).newbyteorder("<")
         whole = np.frombuffer(data, raw).reshape(self.stored)
-        valid = whole[tuple(slice(0, n) for n in self.way.cut)]
+        valid = whole[tuple(slice(0, n) for n in self.arrangement.cut)]
         if self.dtype == "bfloat16":
             valid = (valid.astype("<u4") << 16).view("<f4")
-        return np.ascontiguousarray(valid.transpose(self.way.order)).reshape(self.spec.shape)
+        return np.ascontiguousarray(valid.transpose(self.arrangement.order)).reshape(self.spec.shape)
 
 
 def settle_tensor(
     name: str, tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, dtype: str = ""
 ) -> SettledTensor:
-    """Decides shape, axes, dtype and scale of a tensor. other: the same tensor on the other side. model: the same
-    tensor in -m. dtype: from the command line, or "". Raises Unsettled where that is not possible for certain."""
+    """Determines shape, axes, dtype and scale of a tensor. other: spec of the tensor on the other side. model: its spec
+    in the model of -m. dtype: from the command line, or "". Raises Unsettled if they are not certain."""
     shape, stored, dtype = _stored(tensor, other, model, dtype)
     numpy_type = "float32" if dtype == "bfloat16" else dtype
     notes = [f"read as {dtype}, according to the other side, -m or --dtype"] if len(tensor.dtypes) > 1 else []
@@ -57,32 +67,36 @@ def settle_tensor(
         if tensor.shape is None
         else []
     )
-    want = other if other is not None else model
-    if want is None:
-        way = Arrangement(shape, tuple(range(len(shape))), shape)
-    elif tensor.flat and shape != want.shape and count_elements(shape, tensor.where) == want.elements:
-        shape, stored = want.shape, want.shape
-        way = Arrangement(shape, tuple(range(len(shape))), shape, f"flat, taken as {list(shape)}")
+    wanted = other if other is not None else model
+    if wanted is None:
+        arrangement = Arrangement(shape, tuple(range(len(shape))), shape)
+    elif tensor.flat and shape != wanted.shape and count_elements(shape, tensor.where) == wanted.elements:
+        shape, stored = wanted.shape, wanted.shape
+        arrangement = Arrangement(shape, tuple(range(len(shape))), shape, f"flat, taken as {list(shape)}")
     else:
-        layout = want.layout or (model.layout if model is not None and model.shape == want.shape else "")
-        way = arrange_axes(shape, want.shape, tensor.layout, layout, tensor.loose_inner)
-    notes += [way.said] if way.said else []
-    moved = [i for i in way.order if way.cut[i] != 1] != [i for i, d in enumerate(way.cut) if d != 1]
-    spec = TensorSpec(name, numpy_type, way.shape, layout=tensor.layout if not moved else want.layout if want else "")
-    settled = SettledTensor(spec, tensor, stored, dtype, way, tensor.decimals, notes)
+        layout = wanted.layout or (model.layout if model is not None and model.shape == wanted.shape else "")
+        arrangement = arrange_axes(shape, wanted.shape, tensor.layout, layout, tensor.loose_inner)
+    notes += [arrangement.note] if arrangement.note else []
+    moved = [i for i in arrangement.order if arrangement.cut[i] != 1] != [
+        i for i, d in enumerate(arrangement.cut) if d != 1
+    ]
+    spec = TensorSpec(
+        name, numpy_type, arrangement.shape, layout=tensor.layout if not moved else wanted.layout if wanted else ""
+    )
+    settled = SettledTensor(spec, tensor, stored, dtype, arrangement, tensor.decimals, notes)
     _set_scale(settled, other, model)
     return settled
 
 
 def _stored(
-    tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, asked: str
+    tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, requested: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-    """Returns valid shape, stored shape and dtype: the first combination that gives size_bytes, of those that the dump,
-    the command line, the other side and the model state."""
-    if asked and asked not in tensor.dtypes:
-        raise Unsettled(f"{asked} was asked for; its file can only be {', '.join(tensor.dtypes)}")
-    wanted = [s for s in (other, model) if s is not None]
-    dtypes = [asked] if asked else _dtypes(tensor, wanted)
+    """Returns valid shape, stored shape and dtype: the first combination that fits size_bytes, of those that the dump,
+    the command line, the other side and the model allow."""
+    if requested and requested not in tensor.dtypes:
+        raise Unsettled(f"{requested} was asked for; its file can only be {', '.join(tensor.dtypes)}")
+    specs = [s for s in (other, model) if s is not None]
+    dtypes = [requested] if requested else _dtypes(tensor, specs)
     if tensor.shape is not None:
         stored = tensor.stored or tensor.shape
         for dtype in dtypes:
@@ -90,24 +104,24 @@ def _stored(
                 return tensor.shape, stored, dtype
         raise Unsettled(f"{tensor.size_bytes} bytes do not fit {' or '.join(dtypes)}{list(stored)}")
     for dtype in dtypes:
-        for spec in wanted:
+        for spec in specs:
             if spec.elements * ITEM[dtype] == tensor.size_bytes:
                 return spec.shape, spec.shape, dtype
         if model is not None and model.dtype == dtype and model.size_bytes == tensor.size_bytes:
             return model.shape, model.aligned_shape, dtype
-    if not wanted:
+    if not specs:
         raise Unsettled("neither its file nor the other side states its shape; give -m quant.onnx or model.bin")
     if tensor.inner_bytes is not None and len(dtypes) == 1:
-        return (*padded_axes(tensor.size_bytes, ITEM[dtypes[0]], wanted[0].shape, tensor.inner_bytes), dtypes[0])
+        return (*padded_axes(tensor.size_bytes, ITEM[dtypes[0]], specs[0].shape, tensor.inner_bytes), dtypes[0])
     hint = "; -m states its type" if model is None and len(tensor.dtypes) > 1 else ""
-    raise Unsettled(f"{tensor.size_bytes} bytes do not fit {' or '.join(dtypes)}{list(wanted[0].shape)}{hint}")
+    raise Unsettled(f"{tensor.size_bytes} bytes do not fit {' or '.join(dtypes)}{list(specs[0].shape)}{hint}")
 
 
-def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
+def _dtypes(tensor: VendorTensor, specs: list[TensorSpec]) -> list[str]:
     if len(tensor.dtypes) == 1:
         return list(tensor.dtypes)
-    dtypes = [s.dtype for s in wanted if s.dtype in tensor.dtypes]
-    if not dtypes and "bfloat16" in tensor.dtypes and any(s.numpy_dtype.kind == "f" for s in wanted):
+    dtypes = [s.dtype for s in specs if s.dtype in tensor.dtypes]
+    if not dtypes and "bfloat16" in tensor.dtypes and any(s.numpy_dtype.kind == "f" for s in specs):
         dtypes = ["bfloat16"]
     if not dtypes:
         raise Unsettled(f"its file does not state which of {', '.join(tensor.dtypes)} it is; give --dtype, or -m")
@@ -115,8 +129,8 @@ def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
 
 
 def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSpec | None) -> None:
-    """Sets the scale of stored values from the dump, the model or the other side, and the decimals that remain with a
-    scale of few digits."""
+    """Sets the scale of stored values from the dump, the model or the other side, and the number of decimals that are
+    known if the scale has few digits."""
     spec, tensor = settled.spec, settled.tensor
     if spec.dtype not in ITEM or spec.numpy_dtype.kind not in "iu":
         if tensor.form.endswith("text") and tensor.decimals is None and other is not None and other.quantized:
@@ -124,21 +138,21 @@ def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSp
         _check_other_scale(spec, other, model)
         return
     if tensor.scale:
-        axis = settled.way.axis(tensor.channel_axis) if len(tensor.scale) > 1 else -1
+        axis = settled.arrangement.axis(tensor.channel_axis) if len(tensor.scale) > 1 else -1
         spec = replace(spec, scale=tensor.scale, zero_point=tensor.zero_point, channel_axis=axis)
     exact = [
         s for s in (model, other) if s is not None and s.quantized and (s.dtype, s.shape) == (spec.dtype, spec.shape)
     ]
-    for known in exact:
-        if not spec.scale or _same_scale(spec, known, tensor.scale_step):
-            if known is model and (other is None or not other.quantized):
-                settled.said.append("scale and zero point of -m")
-            spec = replace(spec, scale=known.scale, zero_point=known.zero_point, channel_axis=known.channel_axis)
+    for source in exact:
+        if not spec.scale or _same_scale(spec, source, tensor.scale_step):
+            if source is model and (other is None or not other.quantized):
+                settled.notes.append("scale and zero point of -m")
+            spec = replace(spec, scale=source.scale, zero_point=source.zero_point, channel_axis=source.channel_axis)
             break
     settled.spec = spec
     if other is None or (other.dtype == spec.dtype and not (other.quantized and spec.quantized)):
         if other is not None and spec.scale and not other.quantized:
-            settled.said.append("stored values on both sides: the dump's own scale is used for both")
+            settled.notes.append("stored values on both sides: the dump's own scale is used for both")
         return
     if other.same_meaning(spec):
         return
@@ -148,13 +162,13 @@ def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSp
                 f"{spec.dtype} without a scale, compared with {other.dtype}: give -m quant.onnx or model.bin, which states it"
             )
     if spec.scale and other.dtype != spec.dtype:
-        settled.said.append("dequantized")
+        settled.notes.append("dequantized")
     if spec.scale == tensor.scale and tensor.scale_step:
         settled.decimals = _least(settled.decimals, _decimals_left(settled))
 
 
 def _check_other_scale(spec: TensorSpec, other: TensorSpec | None, model: TensorSpec | None) -> None:
-    """Raises Unsettled for real values here and stored values without a scale on the other side."""
+    """Raises Unsettled if this side has real values, and the other one stored values without a scale."""
     if other is None or other.quantized or other.dtype not in NARROW:
         return
     if not (model is not None and model.dtype == other.dtype and not model.quantized):
@@ -164,18 +178,18 @@ def _check_other_scale(spec: TensorSpec, other: TensorSpec | None, model: Tensor
 
 
 def _same_scale(a: TensorSpec, b: TensorSpec, steps: tuple[float, ...]) -> bool:
-    """Tells whether the scales of a, printed in these steps, can be those of b."""
+    """Returns True if the scales of a, which were rounded by at most `steps`, can be those of b."""
     if not steps or len(a.scale) != len(b.scale) or (a.zero_point, a.channel_axis) != (b.zero_point, b.channel_axis):
         return False
     return all(abs(x - y) <= step * (1 + 1e-6) for x, y, step in zip(a.scale, b.scale, steps, strict=True))
 
 
 def _decimals_left(settled: SettledTensor) -> int:
-    """Returns the known decimals of dequantized values whose scale is off by up to its step: an error of up to
-    |q - zero_point| * step."""
-    off = replace(settled.spec, scale=settled.tensor.scale_step).dequantized(settled.value())
-    worst = float(np.abs(off).max(initial=0.0))
-    return 15 if worst == 0 else max(0, min(15, math.floor(-math.log10(2 * worst))))
+    """Returns the number of known decimals of dequantized values. An error of the scale of up to scale_step gives an
+    error of up to |q - zero_point| * scale_step."""
+    errors = replace(settled.spec, scale=settled.tensor.scale_step).dequantized(settled.value())
+    largest_error = float(np.abs(errors).max(initial=0.0))
+    return 15 if largest_error == 0 else max(0, min(15, math.floor(-math.log10(2 * largest_error))))
 
 
 def _least(a: int | None, b: int) -> int:
@@ -183,5 +197,5 @@ def _least(a: int | None, b: int) -> int:
 
 
 def loader(settled: SettledTensor) -> partial[Array]:
-    """Returns a function that reads the tensor's values."""
+    """Returns a function without arguments that reads the tensor's values."""
     return partial(SettledTensor.value, settled)

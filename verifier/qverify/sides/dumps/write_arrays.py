@@ -19,8 +19,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 def check_writable_dump(output: str) -> None:
-    """Raises UsageError where write_arrays() could not write into this folder, or would replace a dump.json that is not
-    of a former run."""
+    """Raises UsageError if write_arrays() cannot write into this folder, or would replace a dump.json that `qverify
+    infer` did not write."""
     check_folder_writable(output)
     path = os.path.join(output, DESCRIPTION)
     if os.path.lexists(path) and not describes_itself(output):
@@ -28,9 +28,10 @@ def check_writable_dump(output: str) -> None:
 
 
 def write_arrays(recording: Recording, inputs: list[str], output: str, on_host: list[str], dequantize: bool) -> int:
-    """Writes NAME.npy for each tensor, dump.json (what each file contains, as the profile generic reads it), and
-    manifest.json (file to exact tensor name), whose state is partial until all files are there. dequantize: write
-    quantized tensors as real values in float32. Returns the number of tensors."""
+    """Writes NAME.npy for each tensor, dump.json (a description of each file for the profile generic), and
+    manifest.json (exact tensor name by file), whose state is `partial` until all files are written. inputs: hashes of
+    the inputs. on_host: names of nodes that were left to the host. dequantize: True to write quantized tensors as real
+    values in float32. Returns the number of tensors."""
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:
@@ -38,9 +39,11 @@ def write_arrays(recording: Recording, inputs: list[str], output: str, on_host: 
     manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
     manifest |= {"outputs": list(recording.finals), "description": DESCRIPTION, "tensors": {}}
     manifest |= {"part": on_host} if on_host else {}
-    former = [*manifest_files(output), DESCRIPTION]
-    _write_json(manifest, output, "manifest.json")  # lists none of a former run's files, and shows if this is cut off
-    for file in former:
+    earlier_files = [*manifest_files(output), DESCRIPTION]
+    _write_json(
+        manifest, output, "manifest.json"
+    )  # lists no file of an earlier run, and marks an interrupted run as partial
+    for file in earlier_files:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(output, file))
     stems = file_stems(recording.tensors)
@@ -67,7 +70,7 @@ def _entry(name: str, file: str, value: Array, offset: int) -> dict[str, Any]:
 
 
 def _quantization(spec: TensorSpec) -> dict[str, Any]:
-    """Returns scale and zero point, lists where they are per channel; {} where not quantized."""
+    """Returns scale and zero point, as lists if they are per channel; {} if the tensor is not quantized."""
     if not spec.quantized:
         return {}
     if len(spec.scale) == 1:

@@ -31,8 +31,8 @@ class ResultRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVariant:
-    """One more run of the reference. base: the arrays to compare with. specs: their names in the report and
-    quantization. Both are keyed by the model's own output names."""
+    """One more run of the reference. base: the arrays to compare with. specs: the specs of the outputs, with the names
+    that the report uses. Both are keyed by the model's own output names."""
 
     model: bytes
     feed: Mapping[str, Array]
@@ -57,7 +57,7 @@ def _write_job(folder: Path, variants: Sequence[ReferenceVariant]) -> None:
             (folder / names[id(model)]).write_bytes(model)
         if id(feed) not in names:
             names[id(feed)] = f"feed-{len(names)}.npz"
-            arrays: dict[str, Any] = {str(at): value for at, value in enumerate(feed.values())}
+            arrays: dict[str, Any] = {str(number): value for number, value in enumerate(feed.values())}
             np.savez(folder / names[id(feed)], **arrays)
         run = {"model": names[id(model)], "feed": names[id(feed)], "level": variant.level, "threads": variant.threads}
         runs.append(run | {"inputs": [*feed], "outputs": [*variant.base]})
@@ -66,19 +66,22 @@ def _write_job(folder: Path, variants: Sequence[ReferenceVariant]) -> None:
 
 def largest_result_bytes(like: Mapping[str, Array]) -> int:
     """Returns an upper bound for the size of a run's result file."""
-    return sum(one.nbytes + HEADER for one in like.values()) + HEADER
+    return sum(array.nbytes + HEADER for array in like.values()) + HEADER
 
 
 def read_result(path: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the arrays of a run by name. Raises ResultRejected where one has another dtype or shape than in `like`,
-    or is not finite where that is."""
+    """Returns the arrays of a run by name. Raises ResultRejected if an array has another dtype or shape than in `like`,
+    or is not finite where that one is."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(str(path), largest_result_bytes(like) + 1))) as archive:
-            if sorted(archive.namelist()) != sorted(f"{at}.npy" for at in range(len(like))):
+            if sorted(archive.namelist()) != sorted(f"{number}.npy" for number in range(len(like))):
                 raise ResultRejected(
                     f"{path.name} contains {count(len(archive.namelist()), 'array')}, not the {len(like)} asked for"
                 )
-            return {name: _array(archive, f"{at}.npy", name, one) for at, (name, one) in enumerate(like.items())}
+            return {
+                name: _array(archive, f"{number}.npy", name, expected)
+                for number, (name, expected) in enumerate(like.items())
+            }
     except ResultRejected:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many types
@@ -102,13 +105,14 @@ def _array(archive: zipfile.ZipFile, member: str, name: str, like: Array) -> Arr
 
 
 def read_identity(folder: Path, command: str) -> SpreadRun:
-    """Returns the versions and the machine that the interpreter states. Raises ResultRejected where it does not."""
+    """Returns a row with the versions and the machine that the interpreter states. Raises ResultRejected if one is
+    missing."""
     try:
         content = json.loads(read_regular(str(folder / "ran.json"), HEADER))
-        words = [content[k] for k in ("onnxruntime", "python", "machine")]
+        facts = [content[k] for k in ("onnxruntime", "python", "machine")]
     except (QVerifyError, ValueError, TypeError, KeyError, RecursionError):
-        words = []
-    if not words or not all(isinstance(w, str) and 0 < len(w) <= 80 for w in words):
+        facts = []
+    if not facts or not all(isinstance(w, str) and 0 < len(w) <= 80 for w in facts):
         raise ResultRejected("ran.json does not state its versions and its machine")
-    version, python, machine = (one_line(w) for w in words)
+    version, python, machine = (one_line(w) for w in facts)
     return SpreadRun(one_line(command), version, python, machine)

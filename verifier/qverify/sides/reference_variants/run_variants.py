@@ -22,11 +22,11 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Spread:
-    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it.
-    ran: a row for every interpreter, our own first."""
+    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and the interpreter that had it.
+    runs: a row for every interpreter, the current one first."""
 
     widest: dict[str, tuple[float, str]] = field(default_factory=dict)
-    ran: list[SpreadRun] = field(default_factory=list)
+    runs: list[SpreadRun] = field(default_factory=list)
 
     def add(self, row: SpreadRun, distances: Mapping[str, tuple[float, int]]) -> None:
         """Adds the distances of one interpreter, by tensor: in real values and in LSB."""
@@ -37,43 +37,44 @@ class Spread:
         for name, (real, _) in distances.items():
             if name not in self.widest or real > self.widest[name][0]:
                 self.widest[name] = (real, row.who)
-        self.ran.append(row)
+        self.runs.append(row)
 
 
 def measure_spread(
-    variants: Sequence[ReferenceVariant], elsewhere: Iterable[OtherInterpreter] = (), step: Step | None = None
+    variants: Sequence[ReferenceVariant], others: Iterable[OtherInterpreter] = (), step: Step | None = None
 ) -> Spread:
-    """Runs every variant here, then in every other interpreter. Raises UsageError where one of those fails."""
-    spread, interpreters = Spread(), list(elsewhere)
+    """Runs every variant in this interpreter, then in every other one. Raises UsageError if another interpreter
+    fails."""
+    spread, interpreters = Spread(), list(others)
     whole = len(variants) * (1 + len(interpreters))
-    begun, apart, here = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()
+    start, distances, values_by_model = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()
     for number, variant in enumerate(variants):
         values = Engine(variant.model, variant.level, variant.threads).run(variant.feed, list(variant.base))
-        apart.add(number, values)
-        here.setdefault(id(variant.model), values)
-        _after(0, whole, step)(number + 1)
-    own = SpreadRun("", version(), platform.python_version(), platform.machine())
-    own.seconds, own.runs = round(time.perf_counter() - begun, 3), len(variants)
-    spread.add(own, apart.found)
-    for at, place in enumerate(interpreters, 1):
-        apart = VariantDistances(variants)
-        like = [here[id(variant.model)] for variant in variants]
-        row = place.run(variants, like, apart.add, _after(at * len(variants), whole, step))
-        spread.add(row, apart.found)
+        distances.add(number, values)
+        values_by_model.setdefault(id(variant.model), values)
+        _report_after(0, whole, step)(number + 1)
+    row_of_this = SpreadRun("", version(), platform.python_version(), platform.machine())
+    row_of_this.seconds, row_of_this.runs = round(time.perf_counter() - start, 3), len(variants)
+    spread.add(row_of_this, distances.largest)
+    for number, interpreter in enumerate(interpreters, 1):
+        distances = VariantDistances(variants)
+        like = [values_by_model[id(variant.model)] for variant in variants]
+        row = interpreter.run(variants, like, distances.add, _report_after(number * len(variants), whole, step))
+        spread.add(row, distances.largest)
     return spread
 
 
-def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
-    """Tells of n more runs than those that were done."""
+def _report_after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
+    """Returns a function that reports `done + n` of `whole` runs."""
     return lambda n: None if step is None else step(done + n, whole)
 
 
 class VariantDistances:
-    """Distances of variants from their base. found: by tensor, the largest distance in real values and in LSB."""
+    """Distances of variants from their base. largest: by tensor, the largest distance in real values and in LSB."""
 
     def __init__(self, variants: Sequence[ReferenceVariant]):
         self._variants = variants
-        self.found: dict[str, tuple[float, int]] = {}
+        self.largest: dict[str, tuple[float, int]] = {}
 
     def add(self, number: int, values: Mapping[str, Array]) -> None:
         """Adds the results of one variant, by the model's output names."""
@@ -81,8 +82,8 @@ class VariantDistances:
         for name, value in values.items():
             spec = variant.specs[name]
             real, lsb = distance(spec, variant.base[name], value)
-            before = self.found.get(spec.name, (0.0, 0))
-            self.found[spec.name] = max(before[0], real), max(before[1], lsb)
+            before = self.largest.get(spec.name, (0.0, 0))
+            self.largest[spec.name] = max(before[0], real), max(before[1], lsb)
 
 
 def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
@@ -92,9 +93,9 @@ def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
         return math.inf, 0
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
     lsb = int(np.abs(a.astype(np.int64) - b.astype(np.int64)).max(initial=0)) if integers else 0
-    real, other = spec.dequantized(a), spec.dequantized(b)
+    real, real_b = spec.dequantized(a), spec.dequantized(b)
     with np.errstate(invalid="ignore"):
-        apart = np.abs(real - other)
-    apart = np.where(np.isnan(apart), np.inf, apart)
-    same = (real == other) | (np.isnan(real) & np.isnan(other))
-    return float(np.where(same, 0.0, apart).max(initial=0.0)), lsb
+        distances = np.abs(real - real_b)
+    distances = np.where(np.isnan(distances), np.inf, distances)
+    same = (real == real_b) | (np.isnan(real) & np.isnan(real_b))
+    return float(np.where(same, 0.0, distances).max(initial=0.0)), lsb

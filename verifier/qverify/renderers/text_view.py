@@ -1,4 +1,4 @@
-"""How a report is shown: how wide, in colour or not, how much of it."""
+"""TextView: how a text is shown (width, colours, amount of detail), and widths of text in columns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ COLOURS = {"PASSED": "32", "FAILED": "31", "INCONCLUSIVE": "33", "NOT RUN": "33"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """columns: the width that tables fit in. wrapped: other lines fit in it, too; otherwise a fact is one line, however
-    long, which a pipe can search. coloured: with the colours of a terminal. detail: quiet: the verdict lines only.
-    every: every tensor. top: this many tensors, those that differ most; None: those around the first culprit. blocks: the
-    output's encoding has block characters."""
+class TextView:
+    """How a text is shown.
+
+    Attributes:
+        columns: maximal width of tables.
+        wrapped: True to limit other lines to this width, too. Otherwise each fact is one line, which a pipe can search.
+        coloured: True to use the colours of a terminal.
+        detail: `quiet` for the verdict lines only.
+        every: True to show all tensors.
+        top: number of tensors to show, those that differ most; None to show those around the first culprit.
+        blocks: True if the output's encoding has block characters.
+    """
 
     columns: int = 80
     wrapped: bool = False
@@ -30,20 +37,20 @@ class View:
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
     def wrap(self, text: str) -> str:
-        """Returns lines of prose, those that are too long broken between words and indented under their beginning."""
+        """Returns the text with long lines broken between words. Continuation lines are indented further."""
         if not self.wrapped:
             return text
-        return "\n".join(line for one in text.split("\n") for line in break_line(one, self.columns))
+        return "\n".join(line for paragraph in text.split("\n") for line in break_line(paragraph, self.columns))
 
 
 def break_line(line: str, columns: int) -> list[str]:
-    """Returns the line in pieces of at most `columns` cells; a word that is longer is cut."""
+    """Returns the line in pieces of at most `columns` columns. A longer word is cut."""
     if cells(line) <= columns:
         return [line]
     indent = " " * (len(line) - len(line.lstrip(" ")))
-    pieces, rest = [""], line.strip(" ").split(" ")
-    room = max(columns - len(indent) - 2, 1)  # pieces after the first are indented by two more
-    for word in rest:
+    pieces, words = [""], line.strip(" ").split(" ")
+    room = max(columns - len(indent) - 2, 1)  # pieces after the first are indented by two more columns
+    for word in words:
         joined = f"{pieces[-1]} {word}" if pieces[-1] else word
         if cells(joined) <= room + (2 if len(pieces) == 1 else 0):
             pieces[-1] = joined
@@ -53,11 +60,11 @@ def break_line(line: str, columns: int) -> list[str]:
         while cells(pieces[-1]) > room:
             head = cut(pieces[-1], room)
             pieces[-1:] = [head, pieces[-1][len(head) :]]
-    return [f"{indent}{'  ' if at else ''}{piece}" for at, piece in enumerate(pieces)]
+    return [f"{indent}{'  ' if number else ''}{piece}" for number, piece in enumerate(pieces)]
 
 
 def cells(text: str) -> int:
-    """Returns how many columns of a terminal the text takes."""
+    """Returns the number of columns that the text takes on a terminal."""
     return len(text) if text.isascii() else sum(_width(c) for c in text)
 
 

@@ -1,19 +1,31 @@
-"""The compared tensors as rows of plain values, in the columns that the CSV and the Python API share."""
+"""Returns the compared tensors as rows of plain values, in the columns of the CSV and the Python API."""
 
 from __future__ import annotations
 
 from qverify.report.document import Pair, Report, TensorRow, plain
 
-FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
-FORCED = ("forced", "forced_max_lsb")
+BASIC_COLUMNS = (
+    "pair",
+    "frame",
+    "board",
+    "tensor",
+    "op",
+    "dtype",
+    "shape",
+    "verdict",
+    "bit_equal",
+    "elements",
+    "failing",
+)
+FORCED_COLUMNS = ("forced", "forced_max_lsb")
 
 
 def tensor_rows(report: Report) -> tuple[list[str], list[list[object]]]:
-    """Returns the columns, and a row for each tensor of each pair, in running order, the pairs one after another. None is
-    a value that there is not."""
+    """Returns the columns, and a row for each tensor of each pair: pair by pair, in running order. A missing value is
+    None."""
     metrics = sorted({name for pair in report.pairs for row in pair.tensors for name in row.metrics})
     rows = [_row(pair, row, metrics) for pair in report.pairs for row in pair.tensors]
-    return [*FIRST, *FORCED, *metrics], rows
+    return [*BASIC_COLUMNS, *FORCED_COLUMNS, *metrics], rows
 
 
 def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:

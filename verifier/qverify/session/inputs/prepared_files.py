@@ -212,7 +212,9 @@ def check_files(path: str, description: Description | None) -> Iterator[tuple[st
     against its manifest, and the manifest against `description`; a single file is checked against `description`."""
     if os.path.isdir(path):
         stated, files, _ = read_manifest(path)
-        differing = [] if description is None else describe_differences(_comparison_key(stated), _comparison_key(description))
+        differing = (
+            [] if description is None else describe_differences(_comparison_key(stated), _comparison_key(description))
+        )
         for row, _, wrong in read_files(path):
             yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}

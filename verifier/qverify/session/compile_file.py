@@ -40,15 +40,7 @@ class CompiledFile:
 def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     """Compiles the model, and writes the files unless the check failed. Raises QVerifyError if the model cannot be
     compiled or a file cannot be read or written."""
-    data, name = read_model(job.model), os.path.basename(job.model)
-    if is_tflite(data):
-        if job.integer_onnx:
-            raise UsageError(
-                f"--integer-onnx: {name} is compiled in LiteRT's arithmetic, which no integer ONNX has; leave it out"
-            )
-        compiled = compile_tflite(name, data, job.options)
-    else:
-        compiled = compile_model(data, name, job.options, watch)
+    compiled = _compile([read_model(job.model)], job, watch)
     if failed := _describe_failure(compiled.graph):
         return CompiledFile(compiled.graph, failed=failed)
     pieces = encode_pieces(compiled.graph)
@@ -57,6 +49,19 @@ def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     if job.output is not None:
         write_pieces(pieces, job.output, check_readable)
     return CompiledFile(compiled.graph, sum(map(len, pieces)))
+
+
+def _compile(source: list[bytes], job: CompileJob, watch: Watch | None) -> CompiledModel:
+    """Returns the compiled model. source: the bytes of its file, taken out of the list: the compiler then has the only
+    reference to them and frees them when it has parsed them."""
+    name = os.path.basename(job.model)
+    if not is_tflite(source[0]):
+        return compile_model(source.pop(), name, job.options, watch)
+    if job.integer_onnx:
+        raise UsageError(
+            f"--integer-onnx: {name} is compiled in LiteRT's arithmetic, which no integer ONNX has; leave it out"
+        )
+    return compile_tflite(name, source.pop(), job.options)
 
 
 def is_tflite(data: bytes) -> bool:

@@ -76,6 +76,19 @@ def samples(m: Qdq) -> None:
     m.output(m.quantize(m.op("GridSample", [x, wide], mode="bilinear", align_corners=1)))
 
 
+def nearest_samples(m: Qdq) -> None:
+    """The same points, and such as lie between two pixels."""
+    x, grid = m.input((2, 3, 5, 7)), m.op("Tanh", [m.input((2, 4, 3, 2))])
+    wide = m.op("Mul", [grid, m.constant("wide", np.float32(1.4))])
+    m.output(m.op("GridSample", [x, wide], mode="nearest"))
+    m.output(m.quantize(m.op("GridSample", [x, wide], mode="nearest", align_corners=1)))
+    m.output(m.op("GridSample", [x, wide], mode="nearest", padding_mode="border"))
+    halves = np.stack(np.meshgrid(np.arange(-3.5, 4, 0.5) / 3, np.arange(-2.5, 3, 0.5) / 2), -1)[None].repeat(2, 0)
+    between = m.constant("between", halves.astype(np.float32))
+    m.output(m.op("GridSample", [x, between], mode="nearest", align_corners=1))
+    m.output(m.op("GridSample", [x, between], mode="nearest", padding_mode="border", align_corners=1))
+
+
 def grids(m: Qdq) -> None:
     theta, cubes = m.input((2, 2, 3)), m.input((2, 3, 4))
     plane, space = (m.constant(f"size{len(s)}", np.array(s)) for s in ((2, 1, 4, 5), (2, 1, 3, 4, 2)))
@@ -99,6 +112,7 @@ CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "normalization": (normalization, 17),
     "spaces": (spaces, 17),
     "samples": (samples, 16),
+    "nearest_samples": (nearest_samples, 16),
     "grids": (grids, 20),
     "crops": (crops, 18),
     "norm_pools": (norm_pools, 18),

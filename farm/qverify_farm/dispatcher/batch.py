@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from qverify_farm.dispatcher.outcomes import JobOutcome, RunningJob
+from qverify_farm.dispatcher.outcomes import NewJobState, RunningJob
 from qverify_farm.dispatcher.tasks import task_of
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.store.artifact_rows import keep_artifact
@@ -29,7 +29,7 @@ class EndedAttempt:
 
     job: RunningJob
     result: JobResult
-    outcome: JobOutcome
+    outcome: NewJobState
     sizes: Mapping[str, int]
 
 

@@ -35,7 +35,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOutcome:
+class NewJobState:
     """The new state of a job after an attempt.
 
     Attributes:
@@ -55,21 +55,21 @@ class JobOutcome:
     tried: bool = False
 
 
-def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> JobOutcome:
+def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> NewJobState:
     """Returns the new state of a job. closing: the dispatcher is shutting down, so a job that it cancels is queued for the
     next dispatcher."""
     retry_state = CANCELLED if job.cancelled else QUEUED
     if result.ending == "finished":
         if result.verdict != INCONCLUSIVE or job.retries_left <= 0 or job.cancelled:
-            return JobOutcome(DONE, result.verdict, result.why, job.retries_left, job.lost)
-        return JobOutcome(QUEUED, None, result.why, job.retries_left - 1, job.lost, tried=True)
+            return NewJobState(DONE, result.verdict, result.why, job.retries_left, job.lost)
+        return NewJobState(QUEUED, None, result.why, job.retries_left - 1, job.lost, tried=True)
     if result.ending == "cancelled" or closing:
         state = retry_state if closing else CANCELLED
-        return JobOutcome(state, None, "" if state == QUEUED else result.why, job.retries_left, job.lost)
+        return NewJobState(state, None, "" if state == QUEUED else result.why, job.retries_left, job.lost)
     if result.ending == "busy":
-        return JobOutcome(retry_state, None, result.why, job.retries_left, job.lost)
+        return NewJobState(retry_state, None, result.why, job.retries_left, job.lost)
     lost = job.lost + 1
     if lost >= MAX_LOST_ATTEMPTS and not job.cancelled:
         why = f"ended its process {lost} times; the last time: {result.why}"[:300]
-        return JobOutcome(DONE, INCONCLUSIVE, why, job.retries_left, lost)
-    return JobOutcome(retry_state, None, result.why, job.retries_left, lost)
+        return NewJobState(DONE, INCONCLUSIVE, why, job.retries_left, lost)
+    return NewJobState(retry_state, None, result.why, job.retries_left, lost)

@@ -27,7 +27,7 @@ Feed = dict[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True)
-class OutputLoss:
+class QuantizationLoss:
     """How much an output of the quantized model differs from that of the float model, over all compared frames. cosine:
     cosine similarity of all values. top1: number of items whose largest value is at the same index in both, None if the
     output is not a row of classes for each item. items: number of items."""
@@ -56,7 +56,7 @@ class QuantizedFile:
     size_bytes: int
     used: int = 0
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    losses: list[OutputLoss] = field(default_factory=list)
+    losses: list[QuantizationLoss] = field(default_factory=list)
     compared: int = 0
     not_compared: list[str] = field(default_factory=list)
     blocker: str = ""
@@ -142,7 +142,7 @@ class _Calibration:
         return prepared_inputs(self.graph, replace(self.inputs, files=frame.files, prepared=frame.stated)).arrays()
 
 
-def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tuple[list[OutputLoss], int]:
+def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tuple[list[QuantizationLoss], int]:
     """Returns the loss of each comparable output, and the number of frames."""
     values: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = {}
     frames = 0
@@ -161,15 +161,15 @@ def _is_comparable(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bo
     return a.shape == b.shape and bool(np.isfinite(a).all() and np.isfinite(b).all())
 
 
-def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> OutputLoss:
+def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> QuantizationLoss:
     a, b = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
     length = float(np.linalg.norm(a) * np.linalg.norm(b))
     cosine = float(a @ b / length) if length else 1.0 if np.array_equal(a, b) else 0.0
     classes = pairs[0][0].shape[-1] if pairs[0][0].ndim == 2 else 1
     if classes < 2:
-        return OutputLoss(name, cosine, None, 0)
+        return QuantizationLoss(name, cosine, None, 0)
     same = a.reshape(-1, classes).argmax(1) == b.reshape(-1, classes).argmax(1)
-    return OutputLoss(name, cosine, int(same.sum()), same.size)
+    return QuantizationLoss(name, cosine, int(same.sum()), same.size)
 
 
 def _find_blocker(data: bytes, path: str) -> str:

@@ -47,7 +47,9 @@ def integer_bias(
     integers = np.clip(np.rint(real.reshape(-1).astype(np.float64) / steps), -limit, limit).astype(
         np.int64 if wide else np.int32
     )
-    return integers, f"{name}/int32", {f"{name}/int32": integers}
+    shared = len(view.consumers.get(name, ())) > 1  # by nodes whose scales, and therefore integers, may differ
+    new = f"{name}/int32/{node.output[0]}" if shared else f"{name}/int32"
+    return integers, new, {new: integers}
 
 
 def bias_overflows(view: GraphView, name: str, x: QuantizedTensor, w: QuantizedTensor, wide: bool) -> bool:

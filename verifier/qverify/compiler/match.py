@@ -13,10 +13,11 @@ import onnx
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.integer_kernels import EIGHT_BIT_FROM, with_known_kernels
 from qverify.compiler.integer_model import IntegerModel
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
-from qverify.errors import UnsupportedError
+from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 Watch = Callable[[str, int, int], None]  # arguments: name of the step, amount done, total amount
@@ -130,7 +131,9 @@ def _match_movement(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUn
         page.move(builder, view, node, source, [y.name])
 
     unit = LoweredUnit(y.name, lower)
-    if x.eight_bit and node.op_type in getattr(page, "EIGHT_BIT_KERNELS", ()):
+    kernels = getattr(page, "EIGHT_BIT_KERNELS", ())
+    has_kernel = node.op_type in kernels and view.opset >= EIGHT_BIT_FROM.get(node.op_type, 0)
+    if x.eight_bit and has_kernel:
         copy = standard(node.op_type, [x.name, *node.input[1:]], [y.name])
         copy.attribute.extend(node.attribute)
         unit.onnx = [copy]
@@ -184,9 +187,15 @@ def _integer_model(view: GraphView, kept: list[Any]) -> IntegerModel:
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:
-        nodes += unit.onnx if unit is not None else [node]
-        if unit is not None:
-            constants |= unit.constants
+        if unit is None:
+            nodes.append(node)
+            continue
+        runnable = with_known_kernels(unit, view.opset)
+        nodes += runnable.onnx
+        for name, value in runnable.constants.items():
+            if name in constants and not np.array_equal(constants[name], value):
+                raise InternalError(f"{view.file}: two values of {name!r}; this is a bug of qverify")
+            constants[name] = value
     clash = (constants.keys() | {o for node in nodes for o in node.output} - set(view.producer)) & view.tensors
     if clash:
         raise UnsupportedError(

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.compiler.integer_kernels import EIGHT_BIT_FROM
 from qverify.compiler.lowerings import lookup, lowerings
 from qverify.errors import InternalError
 from qverify.onnx_model.complete_shapes import numpy_type
@@ -25,13 +26,7 @@ from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.open_exposed import open_exposed
 
 COPIES = {"Identity", "Dropout"}
-EIGHT_BIT_FROM = {
-    "MaxPool": 12,
-    "DepthToSpace": 11,
-    "Resize": 11,
-    "Pad": 11,
-}  # operator to the first opset in which onnxruntime's kernel takes 8-bit integers
-MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *EIGHT_BIT_FROM}
+MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *(EIGHT_BIT_FROM.keys() - {"Clip"})}
 IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # functions that one lookup table can contain, together with reshapes
 Dims = tuple[int, ...]
 

@@ -30,6 +30,8 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     if operands is None:
         return None
     a, b = operands
+    if not _has_ratios(a, b, y):
+        return None  # left to the float Add
     kernel = node.op_type == "Add" and a.eight_bit and a.dtype == b.dtype == y.dtype
     unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, kernel))
     return with_binary_kernel(unit, "QLinearAdd", a, b, y, act) if kernel else unit
@@ -38,6 +40,18 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
 def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, "Add", a, b, y, whole_range(y.dtype), True), [node])
+
+
+def _ratios(a: QuantizedTensor, b: QuantizedTensor, y: QuantizedTensor) -> tuple[float, float]:
+    """Returns the scales of the operands divided by that of the sum."""
+    return float(a.scale[0]) / float(y.scale[0]), float(b.scale[0]) / float(y.scale[0])
+
+
+def _has_ratios(a: QuantizedTensor, b: QuantizedTensor, y: QuantizedTensor) -> bool:
+    """Returns whether the ratios of the scales are positive float32 numbers, as an integer sum needs them. A sum with an
+    attention mask of the lowest float32 has a scale so large that they may not be."""
+    limits = np.finfo(np.float32)
+    return all(float(limits.smallest_subnormal) <= ratio <= float(limits.max) for ratio in _ratios(a, b, y))
 
 
 def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -66,10 +80,8 @@ def lower(
 ) -> None:
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
-    ratio_a, ratio_b = (float(q.scale[0]) / float(y.scale[0]) for q in (a, b))
-    if max(ratio_a, ratio_b) > float(np.finfo(np.float32).max) or min(ratio_a, ratio_b) < float(
-        np.finfo(np.float32).smallest_subnormal
-    ):
+    ratio_a, ratio_b = _ratios(a, b, y)
+    if not _has_ratios(a, b, y):
         raise NotOnHostError(f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32")
     if kind == "Sub":
         ratio_b = -ratio_b

@@ -37,9 +37,10 @@ def check_ends(model: onnx.ModelProto, name: str) -> None:
     for end, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             if value.type.tensor_type.elem_type == FLOAT16:
+                cast = "from float32 behind it" if end == "input" else "to float32 before it"
                 raise UnsupportedError(
                     f"{name}: {end} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
-                    "at its ends. Convert the model with keep_io_types=True, or add a Cast to float32"
+                    f"at its ends. Add a Cast {cast} (convert_float_to_float16 with keep_io_types=True adds most of them)"
                 )
 
 

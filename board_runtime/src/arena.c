@@ -1,11 +1,13 @@
-/* Plans all memory of a model: tensors by first fit over their lifetimes, one shared scratch, prepared constants. */
+/* Plans all memory of a model: tensors (first fit over their lifetimes), prepared constants and one scratch area for
+   all nodes. */
 #include <string.h>
 
 #include "qvrt.h"
 
 static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* first_use: the node that makes a tensor (-1: an input); last_use: the last that reads it (n_nodes: an output). */
+/* Sets first_use to the node that computes the tensor (-1 for a graph input), and last_use to the last node that reads
+   it (n_nodes for a graph output). */
 static void lifetimes(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].first_use = m->tensors[i].last_use = -1;
   for (int k = 0; k < m->n_nodes; k++) {
@@ -18,7 +20,7 @@ static void lifetimes(qv_model *m) {
     if (m->tensors[i].flags & QV_OUTPUT) m->tensors[i].last_use = m->n_nodes;
 }
 
-/* Whether every tensor is made no sooner than those before it in the file. */
+/* Returns whether no tensor is computed earlier than one that precedes it in the file. */
 static int in_order(const qv_model *m) {
   int latest = -1;
   for (int i = 0; i < m->n_tensors; i++) {
@@ -29,8 +31,9 @@ static int in_order(const qv_model *m) {
   return 1;
 }
 
-/* Gives tensor number i the lowest offset at which it does not overlap a placed tensor that lives at the same time. Placed
-   tensors are a list from *head, by rising offset. forget: later tensors live no sooner, so those that are dead leave it. */
+/* Gives tensor number i the lowest offset at which it does not overlap a placed tensor with an overlapping lifetime.
+   The placed tensors are a linked list from *head, sorted by offset. forget: 1 if no later tensor has an earlier first
+   use; tensors whose last use has passed are then removed from the list. */
 static void place(qv_model *m, int i, int *head, int forget) {
   qv_tensor *t = &m->tensors[i];
   int64_t at = 0, size = padded(t->dense_bytes);

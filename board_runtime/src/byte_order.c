@@ -1,4 +1,4 @@
-/* Bytes turned round, element by element. */
+/* Conversion between the machine's byte order and little-endian. */
 #include "elements.h"
 
 int qv_little_endian(void) {

@@ -1,9 +1,11 @@
-/* The wiring of a loaded model: made before read, flagged as GRPH lists it, interior only inside a unit. */
+/* Checks how the nodes and tensors of a loaded model are connected: tensors are computed before they are read, their
+   flags agree with GRPH, and interior tensors lie inside a unit. */
 #include "check_graph.h"
 
 #include <string.h>
 
-/* What GRPH lists is flagged and nothing else is: the arena keeps what is flagged. first_use serves as the mark until lifetimes are planned. */
+/* Checks that exactly the tensors listed in GRPH have the input and output flags, by which the arena decides what to
+   keep. first_use is used as a mark here, before lifetimes are planned. */
 static qv_status check_flags(qv_model *m) {
   for (int i = 0; i < m->n_inputs; i++) m->tensors[m->inputs[i]].first_use |= QV_INPUT;
   for (int i = 0; i < m->n_outputs; i++) m->tensors[m->outputs[i]].first_use |= QV_OUTPUT;
@@ -16,7 +18,8 @@ static qv_status check_flags(qv_model *m) {
 
 enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_OTHERWISE = 8 };
 
-/* Whether the lookup's output is what `before` is the preactivation of: NAME of NAME/preactivation, and shown. */
+/* Returns whether n is a lookup whose output is called NAME and is not interior, where `before` is called
+   NAME/preactivation. */
 static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *before) {
   const qv_tensor *after = qv_out(m, n, 0);
   size_t length = strlen(after->name);
@@ -24,7 +27,8 @@ static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *b
          strcmp(before->name + length, "/preactivation") == 0;
 }
 
-/* Interior is only what the next tensor that is not shows. last_use serves as the mark until lifetimes are planned. */
+/* Checks that a tensor is interior only if the next tensor that is not interior shows its value (FORMAT.md). last_use
+   is used as a mark here, before lifetimes are planned. */
 static qv_status check_interior(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].last_use = 0;
   for (int k = 0; k < m->n_nodes; k++) {
@@ -50,7 +54,8 @@ static qv_status check_interior(qv_model *m) {
   return QV_OK;
 }
 
-/* Marks: each tensor is a constant, a graph input, or made by exactly one earlier node before it is read. */
+/* Checks that each tensor is a constant, a graph input, or computed by exactly one node before it is read. arena_offset
+   is used as a mark: 0 as soon as the tensor has a value. */
 static qv_status check_order(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
   for (int i = 0; i < m->n_inputs; i++) {

@@ -1,4 +1,5 @@
-/* Words of a node, and elements of a tensor: sizes, types, shapes, reading and writing any integer element. */
+/* Functions for the words of a node and the elements of a tensor: sizes, types, shapes, reading and writing one
+   element. */
 #ifndef QV_ELEMENTS_H
 #define QV_ELEMENTS_H
 #include <string.h>
@@ -48,7 +49,8 @@ static inline void qv_store(void *data, int32_t dtype, int64_t i, int32_t v) {
     default: ((int32_t *)data)[i] = v; break;
   }
 }
-/* Any integer or bool element, 64-bit ones too; a stored value keeps its low bits. */
+/* Read and write any integer or bool element, also of 64 bits. A value too large for the type is stored as its low
+   bits. */
 static inline int64_t qv_load64(const void *data, int32_t dtype, int64_t i) {
   return dtype == QV_I64 ? ((const int64_t *)data)[i] : qv_load(data, dtype, i);
 }
@@ -56,7 +58,7 @@ static inline void qv_store64(void *data, int32_t dtype, int64_t i, int64_t v) {
   if (dtype == QV_I64) ((int64_t *)data)[i] = v;
   else qv_store(data, dtype, i, (int32_t)(uint32_t)(uint64_t)v);
 }
-/* Arithmetic modulo 2^64, which uint64_t has: its result as int64_t, in two's complement. */
+/* Returns the result of arithmetic modulo 2^64 as int64_t, in two's complement. */
 static inline int64_t qv_wrapped(uint64_t v) {
   int64_t made;
   memcpy(&made, &v, 8);

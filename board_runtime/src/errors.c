@@ -1,4 +1,4 @@
-/* Refusals: one line into the model's error, and a phrase for each status. */
+/* Error messages: one line in the model's error field, and a phrase for each status. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A model file opened for running: all memory is taken here, none afterwards. */
+/* Opens a model file for running. All memory is allocated here; nothing is allocated afterwards. */
 #include "loaded.h"
 
 #include <errno.h>

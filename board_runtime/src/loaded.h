@@ -1,4 +1,4 @@
-/* A model file opened for running: bytes, workspace, arena. */
+/* A model file that is opened for running: its bytes, workspace and arena. */
 #ifndef QV_LOADED_H
 #define QV_LOADED_H
 #include "qvrt.h"
@@ -12,10 +12,11 @@ typedef struct {
   qv_session session;
 } qv_loaded;
 
-/* Opens and prepares; model.error holds the line to print. Everything allocated is freed by qv_unload. */
+/* Opens and prepares a model; on failure the message is in model.error. The caller frees everything with qv_unload,
+   also after a failure. */
 qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all);
-/* The same from bytes of qv_aligned_alloc, which it owns from now on. Every tensor keeps its own place when the arena for
-   that has at most keep_limit bytes (session.keep_all tells). */
+/* As qv_load_path, from bytes allocated with qv_aligned_alloc, which then belong to *l. Every tensor gets memory of its
+   own if the arena then has at most keep_limit bytes; session.keep_all is 1 in that case. */
 qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int64_t keep_limit);
 void qv_unload(qv_loaded *l);
 #endif

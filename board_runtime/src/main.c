@@ -1,4 +1,5 @@
-/* qvrt: infer, model_info and perf for people at the board's shell; agent for qverify. */
+/* Main function of qvrt: the commands infer, model_info and perf for people at the board's shell, and agent for
+   qverify. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static const char HELP[] =
 typedef struct {
   const char *name;
   int (*run)(int argc, char **argv);
-  const char *options[22]; /* NULL-ended */
+  const char *options[22]; /* the last one is NULL */
 } qv_face;
 
 static const qv_face FACES[] = {

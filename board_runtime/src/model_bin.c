@@ -1,4 +1,4 @@
-/* Loads a model.bin: every rule of FORMAT.md is checked once, here; after that the model is trusted. */
+/* Loads a model.bin. Every rule of FORMAT.md is checked once, here or by the op; after that the model is trusted. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum { HEADER = 64, ENTRY = 32, TENSOR_BYTES = 64, NODE_BYTES = 48, MAX_COUNT = 
 typedef struct {
   const uint8_t *at[SECTIONS];
   uint64_t size[SECTIONS];
-  uint64_t ordered; /* bytes of DATA that are in this machine's order */
+  uint64_t ordered; /* bytes of DATA already converted to this machine's byte order */
 } sections;
 
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
@@ -66,7 +66,7 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
   return QV_OK;
 }
 
-/* The file is ours to change; only on big-endian machines it is. */
+/* Converts bytes of the file in place, which is allowed because qv_model_load takes a file that it may change. */
 static void to_own_order(const uint8_t *at, int32_t dtype, uint64_t bytes) { qv_border_order((void *)(uintptr_t)at, dtype, (size_t)bytes); }
 
 static uint64_t count_bytes(uint64_t tensors, uint64_t nodes) { return 64 + tensors * sizeof(qv_tensor) + nodes * sizeof(qv_node); }
@@ -88,7 +88,8 @@ static const int32_t *word_run(const sections *s, uint32_t at, uint32_t count) {
 
 static const char *string_at(const sections *s, uint32_t at) { return at < s->size[STRS] ? (const char *)s->at[STRS] + at : NULL; }
 
-/* Dims, strides and sizes: each stride follows from the aligned dims behind it. */
+/* Loads and checks the dims, strides and sizes of a tensor. Each stride must be the product of the aligned dims after
+   it and the element size. */
 static qv_status load_shape(qv_model *m, const sections *s, const uint8_t *r, qv_tensor *t) {
   const int32_t *shape = word_run(s, u32(r + 16), (uint32_t)t->rank), *aligned = word_run(s, u32(r + 20), (uint32_t)t->rank),
                 *stride = word_run(s, u32(r + 24), (uint32_t)t->rank);
@@ -142,7 +143,8 @@ static qv_status load_quantization(qv_model *m, const sections *s, const uint8_t
   return QV_OK;
 }
 
-/* A constant lies in DATA behind the one before it; its elements are put into this machine's order. */
+/* Loads a constant, which must lie in DATA after the one before it, and converts its elements to this machine's byte
+   order. */
 static qv_status load_constant(qv_model *m, sections *s, const uint8_t *r, qv_tensor *t) {
   uint64_t offset = u64(r + 48);
   if (!(t->flags & QV_CONSTANT))

@@ -1,4 +1,4 @@
-/* Files, memory and clock: the only POSIX in the runtime. */
+/* Files, memory, clock and processor of the operating system. */
 #define _GNU_SOURCE /* for sched_setaffinity alone */
 #include "posix.h"
 
@@ -47,7 +47,8 @@ int qv_stay_on_processor(int number) {
   return sched_setaffinity(0, sizeof only, &only) == 0;
 }
 
-/* The largest number that the files of this pattern hold, of zones or processors 0 to 15; INT32_MIN where none does. */
+/* Returns the largest number in the files of this path pattern, for zones or processors 0 to 15; INT32_MIN if there is
+   none. */
 static int32_t largest(const char *pattern) {
   int32_t found = INT32_MIN;
   for (int number = 0; number < 16; number++) {

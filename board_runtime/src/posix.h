@@ -1,22 +1,25 @@
-/* Files, memory and clock: the only POSIX in the runtime. */
+/* Files, memory, clock and processor of the operating system. */
 #ifndef QV_POSIX_H
 #define QV_POSIX_H
 #include "qvrt.h"
 
 uint64_t qv_now_ns(void);
 int64_t qv_memory_bytes(void);
-/* Keeps this process, and threads that it starts from now on, on one processor, from 0; 0 where the system does not. */
+/* Keeps this process, and threads that it starts from now on, on one processor (counted from 0). Returns 0 if the
+   system refuses. */
 int qv_stay_on_processor(int number);
 const char *qv_machine(void);
-/* Name and release of the system, such as "Linux 6.1.0"; neither quotes nor control characters. */
+/* Returns the name and release of the system, such as "Linux 6.1.0", without quotes and control characters. */
 const char *qv_system(void);
-/* Hottest thermal zone in thousandths of a degree Celsius; INT32_MIN where the system tells none. */
+/* Returns the temperature of the hottest thermal zone in thousandths of a degree Celsius; INT32_MIN if it is unknown.
+   */
 int32_t qv_temperature_mc(void);
-/* Of the fastest processor now, in kHz; INT32_MIN where the system tells none. */
+/* Returns the current frequency of the fastest processor in kHz; INT32_MIN if it is unknown. */
 int32_t qv_frequency_khz(void);
-/* The whole file, 64-byte aligned, from malloc; QV_E_IO or QV_E_MEMORY. */
+/* Reads a whole regular file of at most 2 GiB into 64-byte aligned memory, which the caller frees. Returns QV_E_IO or
+   QV_E_MEMORY on failure. */
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);
-/* Written to PATH.part, then renamed. */
+/* Writes PATH.part, then renames it to PATH. Returns QV_E_IO on failure. */
 qv_status qv_write_file(const char *path, const void *data, size_t bytes);
 void *qv_aligned_alloc(size_t bytes); /* 64-byte aligned, freed with free */
 #endif

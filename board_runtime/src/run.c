@@ -1,4 +1,4 @@
-/* Runs a model: inputs in, nodes in order, tensors out. Everything was checked at load. */
+/* Runs a model: sets inputs, runs the nodes in order, reads tensors. The model was checked at load. */
 #include <string.h>
 
 #include "elements.h"
@@ -21,7 +21,7 @@ qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena
   return QV_OK;
 }
 
-/* Copies between the dense buffer and the aligned layout, row by row. */
+/* Copies row by row from the aligned layout to the dense buffer, or, if outward is 1, in the other direction. */
 static void border(const qv_tensor *t, uint8_t *dense, uint8_t *aligned, int outward) {
   int64_t index[QV_MAX_RANK] = {0}, at = 0;
   int last = t->rank - 1;
@@ -38,7 +38,7 @@ static void border(const qv_tensor *t, uint8_t *dense, uint8_t *aligned, int out
   }
 }
 
-/* Bytes from outside: of bool, any but 0 is true, which is 1. */
+/* Sets every bool element that is not 0 to 1: bytes from outside may contain other values for true. */
 static void settle_truth(const qv_tensor *t, uint8_t *dense) {
   for (int64_t i = 0; t->dtype == QV_BOOL && i < t->elements; i++) dense[i] = dense[i] != 0;
 }

@@ -1,4 +1,4 @@
-/* A pool of threads that wait for the parts of one loop at a time. */
+/* A pool of threads that share the parts of one loop at a time. */
 #define _POSIX_C_SOURCE 200809L
 #include "threads.h"
 
@@ -6,21 +6,21 @@
 #include <signal.h>
 #include <stddef.h>
 
-enum { WORTH_IT = 1 << 18 }; /* multiplications, beside which the waking of a thread is little */
+enum { WORTH_IT = 1 << 18 }; /* multiplications from which on it pays to wake a thread */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begun = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
-static int threads = 1, settled; /* settled: a model has memory for so many */
+static int threads = 1, settled; /* settled: 1 once a model has memory for this number of threads */
 static struct {
   qv_part part;
   void *user;
   int64_t next, parts;
-  int workers;     /* those that take part; the others only wake */
-  int busy;        /* threads that have not ended this loop */
-  uint64_t number; /* of the loop, from 1 */
+  int workers;     /* threads that take part; the others wake and do nothing */
+  int busy;        /* threads that have not finished this loop */
+  uint64_t number; /* number of this loop, counted from 1 */
 } loop;
 
-/* Under the lock; leaves it for each part. */
+/* Runs parts until none is left. The caller holds the lock, which is released while a part runs. */
 static void take_parts(int worker) {
   while (loop.next < loop.parts) {
     int64_t part = loop.next++;

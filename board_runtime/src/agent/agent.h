@@ -1,4 +1,4 @@
-/* What the agent's files share: its state, and how an answer leaves. */
+/* State and answer functions shared by the agent's files. */
 #ifndef QV_AGENT_H
 #define QV_AGENT_H
 #include "../loaded.h"
@@ -15,7 +15,7 @@ typedef struct {
   uint64_t digest, elapsed_ns;
 } qv_event;
 
-/* Bytes the agent holds for a tensor: to be injected, or a copy taken during a run for GET. */
+/* Bytes that the agent keeps for a tensor: to be injected, or copied during a run for a later GET. */
 typedef struct {
   int32_t tensor;
   size_t bytes;
@@ -27,7 +27,7 @@ typedef struct {
   uint32_t count;
 } qv_held_list;
 
-/* NULL: not in the list. */
+/* Returns the bytes kept for a tensor, or NULL if it is not in the list. */
 static inline const qv_held *qv_find_held(const qv_held_list *l, int tensor) {
   for (uint32_t i = 0; i < l->count; i++)
     if (l->items[i].tensor == tensor) return &l->items[i];
@@ -39,36 +39,37 @@ typedef struct {
   qv_frame_reader in;
   uint8_t *out;
   int64_t memory_limit;
-  const char *lock_path; /* NULL: nobody else can use this board */
+  const char *lock_path; /* NULL: the board needs no lock */
   qv_board_lock lock;
-  int lock_state, lock_lost; /* lost: held until its file was deleted */
-  long idle_s;               /* ends after so long without a request; 0 never */
-  long node_limit_s;         /* ends where a node takes longer; 0 never */
-  int broken;                /* the other end is gone */
+  int lock_state, lock_lost; /* lock_lost: 1 if its file was deleted while the lock was held */
+  long idle_s;               /* seconds without a request after which the agent ends; 0: never */
+  long node_limit_s;         /* longest time of one node in seconds, after which the agent ends; 0: no limit */
+  int broken;                /* 1 if the connection is closed */
   int loaded_any;
   uint8_t model_hash[32];
   qv_loaded loaded;
-  /* of the run that is going on, or was the last */
+  /* state of the current run, or of the last one */
   uint32_t run_sequence, iteration, event_count, event_room, events_sent;
   uint64_t flushed_ns;
   int running, ran, cancelled, digests, report_all, batched, last_unit_node;
   qv_status run_status;
   char run_error[256];
-  uint8_t *reported; /* one byte a tensor: NODE events wanted, value copied when it would not last */
+  uint8_t *reported; /* a byte for each tensor: 1 if RUN lists it; its value is then copied unless it remains until GET */
   qv_event *events;
   qv_held_list injected, copies;
 } qv_agent;
 
-void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length); /* payload is in a->out already */
+void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length); /* the payload is already in a->out */
 void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char *text);
-/* Frames that came while a run is going on: PING, CANCEL and the run's own repetition are answered, the rest refused. */
+/* Handles the frames that have arrived during a run: answers PING and CANCEL, ignores a repetition of the run's own
+   request and refuses all others. */
 void qv_agent_poll(qv_agent *a);
 
 /* run_request.c */
-void qv_agent_run(qv_agent *a, const qv_frame *f);                      /* RUN and UNIT */
-void qv_agent_done(qv_agent *a);                                        /* DONE of the last run, again if need be */
-uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p); /* bytes written */
-void qv_agent_forget(qv_agent *a);                                      /* the model and everything of its last run */
+void qv_agent_run(qv_agent *a, const qv_frame *f);                      /* handles RUN and UNIT */
+void qv_agent_done(qv_agent *a);                                        /* sends DONE of the last run */
+uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p); /* returns the bytes written */
+void qv_agent_forget(qv_agent *a);                                      /* frees the model and its last run */
 
 /* get_request.c */
 void qv_agent_get(qv_agent *a, const qv_frame *f);

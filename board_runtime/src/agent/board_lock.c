@@ -1,4 +1,4 @@
-/* The lock is flock on a file: a dead holder, a reboot, a closed connection free it by themselves. */
+/* The lock on a board: flock on a file, which the system releases when the process that holds it ends. */
 #define _DEFAULT_SOURCE
 #include "board_lock.h"
 
@@ -25,7 +25,8 @@ static uint64_t uptime_s(void) {
   return (uint64_t)t.tv_sec;
 }
 
-/* The file, made where it is not there; another user's is opened for reading, which is enough to lock it. */
+/* Opens the file, or creates it if it does not exist. A file of another user is opened for reading, which suffices for
+   flock. Returns -1 on failure. */
 static int open_at(const char *path) {
   for (int again = 0; again < 3; again++) {
     int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -85,7 +86,8 @@ static long long number(const char *json, const char *key) {
   return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
 
-/* The "#" and hex digits an owner may end in, which no other run's ends in; NULL: it has none. */
+/* Returns the end of an owner from its "#" on, if that is followed by 16 hex digits, which are unique to one run;
+   otherwise NULL. */
 static const char *token_of(const char *owner) {
   const char *at = strrchr(owner, '#');
   size_t digits = 0;
@@ -93,7 +95,8 @@ static const char *token_of(const char *owner) {
   return digits == TOKEN ? at : NULL;
 }
 
-/* Ends a holder of the same token: the agent this run spoke to before its connection was lost, which may not have noticed. */
+/* Ends the holder of the lock if its owner has the same token: it is this run's previous agent, which may not have
+   noticed that its connection was lost. Returns 1 if the lock is then free and taken. */
 static int end_own_ghost(const qv_board_lock *l) {
   char holder[512];
   const char *token = token_of(l->owner);
@@ -107,7 +110,7 @@ static int end_own_ghost(const qv_board_lock *l) {
   return 0;
 }
 
-/* Whether the path still names the file that is open: where it was deleted, another host locks another file. */
+/* Returns whether the path still names the open file. If that was deleted, another host would lock a different file. */
 static int is_there(const qv_board_lock *l) {
   struct stat held, named;
   return fstat(l->file, &held) == 0 && lstat(l->path, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;

@@ -1,4 +1,4 @@
-/* Frames of PROTOCOL.md: found in a stream that may be damaged, and made. */
+/* Reads the frames of PROTOCOL.md from a byte stream that may be damaged, and writes frames. */
 #include "frames.h"
 
 #include <string.h>

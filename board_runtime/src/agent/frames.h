@@ -1,4 +1,4 @@
-/* Frames of PROTOCOL.md: found in a stream that may be damaged, and made. */
+/* Reads the frames of PROTOCOL.md from a byte stream that may be damaged, and writes frames. */
 #ifndef QV_FRAMES_H
 #define QV_FRAMES_H
 #include "qvrt.h"
@@ -31,18 +31,21 @@ typedef struct {
   const uint8_t *payload;
 } qv_frame;
 
-/* buffer: QV_FRAME_BUFFER bytes of the caller; used: bytes in it; consumed: of these, already handed out. */
+/* buffer: QV_FRAME_BUFFER bytes, provided by the caller. used: number of bytes received into it. consumed: how many of
+   these, at its beginning, the next call of qv_frame_take drops. */
 typedef struct {
   uint8_t *buffer;
   uint32_t used, consumed;
 } qv_frame_reader;
 
-/* 1: a frame, whose payload stays valid until the next call; 0: more bytes are needed (there is room for some);
-   QV_E_CRC: a frame's payload was damaged (out->sequence tells which); its bytes are searched again for frames. */
+/* Takes the next frame from the buffer. Returns 1 with a frame, whose payload is valid until the next call; 0 if more
+   bytes are needed (the buffer has room for some); QV_E_CRC if the payload of the frame with number out->sequence was
+   damaged: its bytes are then searched for other frames. */
 int qv_frame_take(qv_frame_reader *r, qv_frame *out);
-/* The rest of a half frame will not come: look for frames inside what did. */
+/* Gives up an incomplete frame, so that the next call of qv_frame_take searches its bytes for other frames. */
 void qv_frame_give_up(qv_frame_reader *r);
-/* Header and trailing CRC around a payload already at frame + QV_FRAME_HEADER; returns the whole size. */
+/* Writes the header and the trailing CRC around a payload that is already at frame + QV_FRAME_HEADER. Returns the size
+   of the frame in bytes. */
 uint32_t qv_frame_finish(uint8_t *frame, uint8_t type, uint32_t sequence, uint32_t length);
 static inline uint32_t qv_get32(const uint8_t *p) {
   return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;

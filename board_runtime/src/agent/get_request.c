@@ -1,11 +1,12 @@
-/* GET: a range of a tensor's dense bytes after the run. */
+/* Answers GET: sends a range of a tensor's dense bytes after a run. */
 #include <stdio.h>
 #include <string.h>
 
 #include "agent.h"
 #include "lz4.h"
 
-/* Where a tensor's dense bytes lie after the last run; NULL when they did not last. */
+/* Returns the tensor's dense bytes after the last run; NULL if their memory may have been used for another tensor
+   since. */
 static uint8_t *value(const qv_agent *a, int tensor) {
   const qv_tensor *t = &a->loaded.model.tensors[tensor];
   int lasts = a->loaded.session.keep_all || t->constant || (a->last_unit_node < 0 && (t->flags & QV_OUTPUT));
@@ -16,7 +17,7 @@ static uint8_t *value(const qv_agent *a, int tensor) {
   return lasts ? qv_data(&a->loaded.session, t) : NULL;
 }
 
-/* A range of `size` bytes as DATA, or as PACKED where the host takes it and it is shorter. */
+/* Sends a range of the `size` bytes as DATA, or as PACKED if `packed` is 1 and that is at least 1/16 shorter. */
 static void send_range(qv_agent *a, uint32_t sequence, const uint8_t *data, uint64_t size, uint64_t offset, uint64_t length, int packed) {
   if (length > QV_MAX_PAYLOAD - 16) length = QV_MAX_PAYLOAD - 16;
   if (length > size - offset) length = size - offset;
@@ -38,7 +39,7 @@ void qv_agent_get(qv_agent *a, const qv_frame *f) {
   char name[QV_TEXT];
   qv_take_text(&c, name);
   uint64_t offset = qv_take64(&c), length = qv_take32(&c);
-  int packed = c.p < c.end && *c.p == 1; /* a host that can unpack says so */
+  int packed = c.p < c.end && *c.p == 1; /* 1 if the host accepts PACKED */
   int tensor = c.bad || !a->loaded_any || !a->ran ? -1 : qv_find_tensor(&a->loaded.model, name);
   const qv_held *copy = tensor < 0 ? NULL : qv_find_held(&a->copies, tensor);
   uint8_t *live = tensor < 0 || copy ? NULL : value(a, tensor);

@@ -1,4 +1,4 @@
-/* What the kernel says of a lock's holder, in /proc. */
+/* Checks the holder of a lock with the information of the kernel in /proc. */
 #define _DEFAULT_SOURCE
 #include "lock_holder.h"
 
@@ -9,7 +9,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Whether a line of the file is of an exclusive flock, and holds `wanted`; -> stands before who waits for one. */
+/* Returns whether a line of the file at `path` describes a held flock and contains `wanted`. Lines with "->" describe
+   processes that wait for a lock. */
 static int says_held(const char *path, const char *wanted) {
   char line[256];
   FILE *file = fopen(path, "re");
@@ -19,7 +20,8 @@ static int says_held(const char *path, const char *wanted) {
   return found;
 }
 
-/* By its open files, each of which tells its own locks. */
+/* Returns whether the process holds an exclusive flock on the file, according to /proc/PID/fdinfo, which lists the
+   locks of each open file. */
 static int holds_open(const struct stat *about, long long process) {
   char folder[64], path[384];
   struct stat other;
@@ -36,7 +38,9 @@ static int holds_open(const struct stat *about, long long process) {
   return found;
 }
 
-/* Linux before 4.1 lists locks in one place only, by a device that an overlay's files do not have. */
+/* Returns whether the process holds an exclusive flock on the file. Linux before 4.1 has no locks in fdinfo, so
+   /proc/locks is read too; that one alone would not do, because it names a different device for a file on an overlay
+   file system. */
 static int holds(const struct stat *about, long long process) {
   char wanted[96];
   snprintf(wanted, sizeof wanted, " WRITE %lld %02x:%02x:%llu ", process, major(about->st_dev), minor(about->st_dev),

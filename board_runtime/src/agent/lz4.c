@@ -1,4 +1,4 @@
-/* LZ4 blocks: greedy matches of four bytes or more found by one hash table. */
+/* LZ4 blocks; the packer finds matches of four bytes or more with one hash table and takes the first one (greedy). */
 #include "lz4.h"
 
 #include <string.h>
@@ -31,14 +31,15 @@ static void put_byte(writer *w, uint32_t value) {
   put(w, &byte, 1);
 }
 
-/* What a nibble of 15 did not hold. */
+/* Writes the part of a length from 15 on, which does not fit into its nibble of the token. */
 static void put_rest(writer *w, uint32_t length) {
   if (length < 15) return;
   for (length -= 15; length >= 255 && !w->full; length -= 255) put_byte(w, 255);
   put_byte(w, length);
 }
 
-/* One sequence; match 0 ends the block with literals only. */
+/* Writes one sequence: `count` literals and a match of `match` bytes; if match is 0, literals only, which end the
+   block. */
 static void put_sequence(writer *w, const uint8_t *literals, uint32_t count, uint32_t offset, uint32_t match) {
   uint32_t low = match ? match - MATCH : 0;
   put_byte(w, (count < 15 ? count : 15) << 4 | (low < 15 ? low : 15));
@@ -51,7 +52,7 @@ static void put_sequence(writer *w, const uint8_t *literals, uint32_t count, uin
 }
 
 uint32_t qv_lz4_pack(const uint8_t *data, uint32_t size, uint8_t *out, uint32_t room) {
-  static uint32_t table[1 << TABLE_BITS]; /* place of the last four bytes with this hash */
+  static uint32_t table[1 << TABLE_BITS]; /* position of the last four bytes with this hash */
   writer w = {out, 0, room, 0};
   uint32_t start = 0, at = 0, last = size > NO_MATCH_WITHIN ? size - NO_MATCH_WITHIN : 0,
            match_end = size > LAST_LITERALS ? size - LAST_LITERALS : 0;

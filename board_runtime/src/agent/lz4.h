@@ -1,10 +1,10 @@
-/* LZ4 blocks, from the format's public description: what crosses a slow wire. */
+/* LZ4 blocks, written from the public description of the format; used for data on slow connections. */
 #ifndef QV_LZ4_H
 #define QV_LZ4_H
 #include "qvrt.h"
 
-/* Bytes written, or 0 when the block would not be shorter than room. size at most 1 MiB. */
+/* Returns the bytes written, or 0 if the block does not fit into `room` bytes. size: at most 1 MiB. */
 uint32_t qv_lz4_pack(const uint8_t *data, uint32_t size, uint8_t *out, uint32_t room);
-/* 1 when the block gives exactly size bytes. */
+/* Returns 1 if the block is valid and unpacks to exactly `size` bytes, otherwise 0. */
 int qv_lz4_unpack(const uint8_t *block, uint32_t length, uint8_t *out, uint32_t size);
 #endif

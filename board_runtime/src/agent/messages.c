@@ -1,4 +1,4 @@
-/* Payloads of PROTOCOL.md read within their bounds, and written. */
+/* Reads fields of the payloads of PROTOCOL.md within their bounds, and writes texts. */
 #include "messages.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* RUN and UNIT: the model of a hash, its inputs from the store, an event a tensor. */
+/* Answers RUN and UNIT: loads the model with the given hash and its inputs from the store, runs it, and sends an event
+   for each tensor. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ static void clear(qv_held_list *l) {
   memset(l, 0, sizeof *l);
 }
 
-enum { BATCH = 64, BATCH_NS = 200000000 }; /* events, and nanoseconds, after which they go */
+enum { BATCH = 64, BATCH_NS = 200000000 }; /* number of events, and time in nanoseconds, after which a batch is sent */
 
 static void forget_run(qv_agent *a) {
   clear(&a->injected);
@@ -41,7 +42,7 @@ static qv_status failed(qv_agent *a, qv_status status, const char *format, ...) 
   return status;
 }
 
-/* The model of a hash, loaded once and kept until another is asked for. */
+/* Loads the model with this hash, which is kept until another one is requested. */
 static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
   if (a->loaded_any && memcmp(a->model_hash, hash, 32) == 0) return QV_OK;
   qv_agent_forget(a);
@@ -84,7 +85,8 @@ static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
   return QV_OK;
 }
 
-/* (text tensor, hash of its dense bytes) ...: contents to be set before the nodes that read them, or after the one that makes it. */
+/* Reads the list of injected tensors: for each, its name and the hash of its dense bytes. These are set before the
+   nodes that read the tensor run (UNIT), or after the node that computes it (RUN). */
 static qv_status read_injected(qv_agent *a, qv_cursor *c) {
   char name[QV_TEXT];
   uint32_t count = qv_take16(c);
@@ -147,7 +149,7 @@ uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p) {
   return 24 + qv_put_text(p + 24, a->loaded.model.tensors[e->tensor].name);
 }
 
-/* NODES: what has happened since the last one, 16 bytes an event. */
+/* Sends NODES with the events since the last NODES, 16 bytes each. */
 static void flush_events(qv_agent *a) {
   uint8_t *p = a->out + QV_FRAME_HEADER;
   uint32_t length = 8;
@@ -165,7 +167,7 @@ static void flush_events(qv_agent *a) {
   qv_agent_send(a, QV_NODES, a->run_sequence, length);
 }
 
-/* Copies a listed tensor that would not last until GET. */
+/* Copies a tensor that RUN lists, if its memory may be used for another tensor before GET. */
 static void copy_value(qv_agent *a, int tensor) {
   const qv_tensor *t = &a->loaded.model.tensors[tensor];
   if (a->loaded.session.keep_all || !a->reported[tensor] || a->iteration || a->running != 1) return;
@@ -207,7 +209,8 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   a->batched = (flags[0] & 4) != 0;
   a->events_sent = 0;
   a->flushed_ns = qv_now_ns();
-  /* Inputs are set first: they may be given again before each repetition, as their memory may be used meanwhile. */
+  /* The inputs are set again before each repetition, because their memory may be used for other tensors during a run.
+     */
   const qv_cursor inputs = *c;
   qv_status status = read_inputs(a, c);
   if (status == QV_OK) status = read_reported(a, c);
@@ -226,13 +229,14 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
     qv_cursor once = {again, again + kept, 0};
     if (a->iteration) status = read_inputs(a, &once);
     if (status == QV_OK) status = qv_run(&a->loaded.session, &hooks);
-    if (a->batched) flush_events(a); /* a batch is of one iteration */
+    if (a->batched) flush_events(a); /* a batch has the events of one iteration only */
   }
   free(again);
   return status;
 }
 
-/* The inputs of one node, set right before it runs: in a planned arena others may lie there until then. */
+/* Sets the injected inputs of a node right before it runs, because their memory may contain other tensors until then.
+   */
 static void inject_for(qv_agent *a, const qv_node *n) {
   for (int i = 0; i < n->n_inputs; i++) {
     const qv_held *given = n->inputs[i] >= 0 ? qv_find_held(&a->injected, n->inputs[i]) : NULL;
@@ -291,7 +295,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   if (a->loaded_any) a->loaded.model.error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
-  if (a->running == 1) a->store.used_count = 0; /* from here on it needs what this run takes */
+  if (a->running == 1) a->store.used_count = 0; /* the connection now needs only the contents that this run uses */
   qv_wire_watch(1, a->node_limit_s);
   qv_status status = hash ? want_model(a, hash)
                           : failed(a, QV_E_PROTOCOL, "RUN of %u bytes, wanted the hash of a model, 32, and more", (unsigned)f->length);

@@ -1,4 +1,4 @@
-/* qvrt agent: answers PROTOCOL.md on stdin and stdout. */
+/* The command qvrt agent: answers the messages of PROTOCOL.md on stdin and stdout. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "store_folder.h"
 #include "wire.h"
 
-enum { PATIENCE_MS = 400 }; /* the rest of a half frame comes within this, or was lost */
+enum { PATIENCE_MS = 400 }; /* milliseconds after which the rest of an incomplete frame counts as lost */
 
 void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length) {
   uint32_t size = qv_frame_finish(a->out, type, sequence, length);
@@ -24,13 +24,14 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
   qv_agent_send(a, QV_ERROR, sequence, 4 + qv_put_text(p + 4, text[0] ? text : qv_status_phrase(status)));
 }
 
-/* A number of the system as JSON, or null. */
+/* Writes value / 1000 as a JSON number, or null if value is INT32_MIN. */
 static void thousandths(char *text, size_t size, int32_t value) {
   if (value == INT32_MIN) snprintf(text, size, "null");
   else snprintf(text, size, "%.1f", value / 1000.0);
 }
 
-/* The payload may name who asks; from then on the board is his, or the answer says whose it is. */
+/* Answers HELLO. If the payload names an owner, takes the board's lock for it; if another process has the lock, the
+   answer names its holder. */
 static void hello(qv_agent *a, const qv_frame *f) {
   static const char *const STATE[] = {"none", "held", "busy"};
   char json[1200], holder[512] = "{}", temperature[24], frequency[24], owner[QV_TEXT];
@@ -46,7 +47,7 @@ static void hello(qv_agent *a, const qv_frame *f) {
     return;
   }
   if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
-  a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
+  a->ran = 0; /* this may be another host, with the same sequence numbers as the last one */
   snprintf(
       json, sizeof json,
       "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
@@ -146,7 +147,7 @@ static void unknown(qv_agent *a, const qv_frame *f) {
   qv_agent_error(a, f->sequence, QV_E_PROTOCOL, text);
 }
 
-/* 0 to end. */
+/* Answers one frame. Returns 0 if the agent must end. */
 static int answer(qv_agent *a, const qv_frame *f) {
   heard(a, f->type == QV_RUN || f->type == QV_UNIT);
   switch (f->type) {
@@ -172,7 +173,8 @@ static void answer_meanwhile(qv_agent *a, const qv_frame *f) {
   else if (f->sequence != a->run_sequence) qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "a run is going on");
 }
 
-/* Reads once. 0: nothing came. */
+/* Reads once from the connection. Returns the bytes read; 0 if none arrived within wait_ms milliseconds, -1 if it is
+   closed. */
 static int64_t listen(qv_agent *a, int wait_ms) {
   int64_t got = qv_wire_read(a->in.buffer + a->in.used, QV_FRAME_BUFFER - a->in.used, wait_ms);
   if (got < 0) a->broken = 1;
@@ -189,7 +191,7 @@ void qv_agent_poll(qv_agent *a) {
     if (found == 1) answer_meanwhile(a, &f);
 }
 
-/* idle_ms: ends when nothing comes for so long; -1 never. */
+/* Answers frames until the agent must end. idle_ms: milliseconds without a byte after which it ends; -1: never. */
 static void serve(qv_agent *a, int idle_ms) {
   for (int going = 1; going && !a->broken;) {
     qv_frame f;

@@ -1,4 +1,5 @@
-/* Contents by SHA-256: bounds and order of use; in memory here, in a directory by store_folder.c. */
+/* The store of contents by their SHA-256: its checks and limits, and the store in memory; store_folder.c is the one in
+   a directory. */
 #include "store.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole) {
   return e ? e->held : 0;
 }
 
-/* A free entry, with room for total bytes; the least recently used make place. */
+/* Returns a new entry with memory for `total` bytes, after removing the least recently used ones as far as needed; NULL
+   if there is not enough memory. */
 static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
   for (;;) {
     qv_stored *empty = NULL, *oldest = NULL;
@@ -68,7 +70,8 @@ void qv_store_use(qv_store *s, const uint8_t hash[32]) {
   if (s->used_count < QV_USES && !qv_store_used(s, hash)) memcpy(s->used[s->used_count++], hash, 32);
 }
 
-/* Whether all that is held of a content arrived here, this piece included. */
+/* Records a piece of a content, and returns whether this agent has received all bytes of the content up to the end of
+   the piece. */
 static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint32_t bytes) {
   if (offset == 0) {
     memcpy(s->coming, hash, 32);
@@ -85,7 +88,7 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   if (total > INT32_MAX) return QV_E_MEMORY;
   if (total > s->limit_bytes) return s->folder ? QV_E_FULL : QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
-  if (whole && held != total && s->folder) { /* cut off by a power failure, or changed by a command */
+  if (whole && held != total && s->folder) { /* cut off by a power failure, or changed by somebody on the board */
     qv_folder_drop(s->folder, hash);
     held = qv_store_held(s, hash, &whole);
   }

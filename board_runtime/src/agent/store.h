@@ -1,4 +1,4 @@
-/* Contents by SHA-256, in one directory or in memory; bounded. */
+/* The store of contents by their SHA-256, in one directory or in memory, with a limit of its size. */
 #ifndef QV_STORE_H
 #define QV_STORE_H
 #include "qvrt.h"
@@ -9,13 +9,15 @@ typedef struct {
   uint8_t hash[32];
   uint8_t *data;
   uint64_t total, held;
-  uint32_t age; /* of the last use; 0: free */
-  int checked;  /* its hash was found right */
+  uint32_t age; /* value of the store's clock at the last use; 0: this entry is free */
+  int checked;  /* 1 if its hash was verified */
 } qv_stored;
 
-/* folder NULL: in memory, in `entries`. limit_bytes: of all contents; the least recently used go first. came: bytes of the
-   content `coming` that arrived here without a gap, each frame with its CRC. used: what this connection still needs, never
-   removed from the folder to make room; the first used_of_run of them belong to the last RUN. */
+/* folder: directory of the store; if NULL, the contents are in memory, in `entries`. limit_bytes: largest size of all
+   contents; to stay below it, the least recently used contents are removed first. coming, came: hash of the content
+   that is being received, and how many of its bytes this agent has received without a gap, in frames whose CRC was
+   correct. used: hashes of the contents that this connection still needs, which are never removed from the folder to
+   make room; the first used_of_run of them were used by the last RUN. */
 typedef struct {
   const char *folder;
   uint64_t limit_bytes;
@@ -27,16 +29,20 @@ typedef struct {
   uint8_t used[QV_USES][32];
 } qv_store;
 
-/* Bytes held of a content; *whole says whether that is all of it and its hash held. */
+/* Returns the number of stored bytes of a content. Sets *whole to whether the content is complete. */
 uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole);
-/* This connection needs the content: others make room first. */
+/* Records that this connection needs the content, so that others are removed from the folder to make room. */
 void qv_store_use(qv_store *s, const uint8_t hash[32]);
 int qv_store_used(const qv_store *s, const uint8_t hash[32]);
-/* Appends when offset is what is held (else nothing happens: the caller answers with what is held). When total is reached
-   the content gets its name. What began to come before this agent was started has its hash checked first; QV_E_CRC: another
-   hash, all of it dropped; QV_E_FULL: its file system or the limit has no room, whatever may be removed is. What came here whole has it checked when it is loaded. */
+/* Appends a piece of a content if offset is the number of stored bytes; otherwise does nothing (the caller's answer
+   contains that number). When all `total` bytes are stored, the content is complete and its file gets its final name.
+   If this agent did not receive all of them itself, the hash is verified first; otherwise it is verified when the
+   content is loaded. Returns QV_E_CRC if the hash differs, after removing the whole content; QV_E_FULL if the file
+   system or the limit has too little room even after removing every content that may be removed; QV_E_MEMORY;
+   QV_E_INPUT if the piece does not lie within `total` bytes. */
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes);
-/* A copy of a whole content, from qv_aligned_alloc, its hash checked. QV_E_NOT_FOUND, QV_E_MEMORY, QV_E_CRC. */
+/* Copies a complete content with the right hash into memory from qv_aligned_alloc, which the caller frees. Returns
+   QV_E_NOT_FOUND, QV_E_MEMORY or QV_E_CRC on failure. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes);
 void qv_store_close(qv_store *s);
 #endif

@@ -1,4 +1,5 @@
-/* The store in a directory; files are named by the hash alone, so nothing a host sends is ever a path. */
+/* The store in a directory. Files are named by their hash alone, so that nothing sent by a host is ever used as a path.
+   */
 #define _POSIX_C_SOURCE 200809L
 #include "store_folder.h"
 
@@ -99,8 +100,8 @@ static int is_content(const char *name, uint8_t hash[32]) {
   return 1;
 }
 
-/* The sum of all contents; of those this connection does not use the one changed longest ago goes to `oldest` (empty when
-   there is none). */
+/* Returns the size of all contents in bytes. Writes to `oldest` the path of the least recently changed content that
+   this connection does not need, or "" if there is none. */
 static uint64_t survey(const qv_store *s, char oldest[PATH]) {
   DIR *listing = opendir(s->folder);
   uint64_t sum = 0;
@@ -143,7 +144,7 @@ qv_status qv_folder_evict(const qv_store *s, uint64_t room) {
 
 static qv_status failed_with(int number) { return number == ENOSPC || number == EDQUOT ? QV_E_FULL : QV_E_IO; }
 
-/* What could not be written whole is cut off again. */
+/* Appends bytes to the file at `path`. If not all of them can be written, cuts the file to `offset` bytes again. */
 static qv_status append(const char *path, uint64_t offset, const uint8_t *data, uint32_t bytes) {
   int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | (offset ? 0 : O_TRUNC), 0600);
   if (file < 0) return failed_with(errno);

@@ -1,19 +1,22 @@
-/* The store in a directory; partial contents are kept under NAME.part and can be resumed by a later run. */
+/* The store in a directory. Incomplete contents are kept as HASH.part, and a later run can resume them. */
 #ifndef QV_STORE_FOLDER_H
 #define QV_STORE_FOLDER_H
 #include "store.h"
 
 uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole);
-/* Removes a whole content. */
+/* Removes a complete content. */
 void qv_folder_drop(const char *folder, const uint8_t hash[32]);
-/* Where the file system is full, contents this connection does not use go, oldest first; QV_E_FULL when none is left. */
+/* Appends bytes to an incomplete content. While the file system is full, removes contents that this connection does not
+   need, the least recently changed first; returns QV_E_FULL if none is left. */
 qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes);
-/* Gives the partial content its name, after checking its hash unless exactly `came` bytes of it are there. */
+/* Gives the file of an incomplete content its final name. came: size of the content if this agent received all of it,
+   otherwise 0; unless the file has this size, the hash is verified first. */
 qv_status qv_folder_name(const char *folder, const uint8_t hash[32], uint64_t came);
 qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes);
-/* Removes contents this connection does not use, oldest first, until `room` bytes fit into the limit and into half of what
-   the file system has for contents. QV_E_FULL: not into the limit. */
+/* Removes contents that this connection does not need, the least recently changed first, until `room` more bytes fit
+   into the limit and into half of the space that the file system has for contents. Returns QV_E_FULL if they do not fit
+   into the limit. */
 qv_status qv_folder_evict(const qv_store *s, uint64_t room);
-/* Bytes a further content may take without any being removed. */
+/* Returns how many bytes fit without removing a content. */
 uint64_t qv_folder_room(const qv_store *s);
 #endif

@@ -1,4 +1,4 @@
-/* stdin and stdout as the agent's wire. */
+/* The agent's connection to the host over stdin and stdout. */
 #define _GNU_SOURCE
 #include "wire.h"
 
@@ -13,10 +13,11 @@
 
 static struct termios before;
 static int is_terminal;
-static volatile sig_atomic_t silent_s; /* since qv_wire_alive */
+static volatile sig_atomic_t silent_s; /* seconds since the last call of qv_wire_alive */
 static long most_silent_s;
 
-/* A console gets its settings back however the agent ends; only kill -9 leaves that to who started it. */
+/* Restores the settings of a terminal when the agent ends. After kill -9 the process that started the agent must do so.
+   */
 static void restore(void) { tcsetattr(STDIN_FILENO, TCSANOW, &before); }
 
 static void restore_and_die(int number) {
@@ -44,7 +45,9 @@ void qv_wire_open(void) {
   tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
-/* A node may never come back; who asked for it may have gone, which a console never tells. */
+/* Runs once a second during a run. Ends the process if the other end has closed the connection or, since a node may
+   never end and a console does not show that the other end is gone, if qv_wire_alive was not called for most_silent_s
+   seconds. */
 static void look_for_the_other_end(int number) {
   struct pollfd p = {STDIN_FILENO, POLLIN | POLLRDHUP, 0};
   int before_errno = errno;

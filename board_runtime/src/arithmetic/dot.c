@@ -1,4 +1,4 @@
-/* The fast kernels in plain C. */
+/* The qv_dots kernels in portable C. */
 #include "dot.h"
 
 #include "dot_body.h"

@@ -1,4 +1,4 @@
-/* The fast kernels for x86 with AVX2. */
+/* The qv_dots kernels for x86 with AVX2. */
 #include "dot.h"
 
 #if defined(__x86_64__)
@@ -33,7 +33,7 @@ QV_DOTS_FUNCTIONS(AVX2)
 
 static const qv_dots table = {"avx2", panel, taps, row, finish, centre};
 
-/* AVX2 in the CPU, and its registers saved by the operating system. */
+/* Returns whether the CPU has AVX2 and the operating system saves its registers. */
 static int has_avx2(void) {
   unsigned a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27) || !(c & 1u << 28)) return 0;

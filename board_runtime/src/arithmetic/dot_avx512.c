@@ -1,4 +1,5 @@
-/* The fast kernels of depthwise convolutions for x86 with AVX-512: whole vectors, the last one masked, for short rows too. */
+/* The qv_dots kernels for x86 with AVX-512, used for depthwise convolutions. The last vector of a row is masked, so
+   that short rows are computed with whole vectors, too. */
 #include "dot.h"
 
 #if defined(__x86_64__)
@@ -16,8 +17,9 @@ WIDE static void panel(const int16_t *w, int64_t stride, const int16_t *columns,
 
 WIDE static uint32_t row(const int16_t *x, const int16_t *w, int64_t length) { return body_row(x, w, length); }
 
-/* One column of the window and the next one beside it, as 16 pairs of int16: VPMADDWD multiplies the first by its tap, the other by 0.
-   Beside the last column of a plane lies what follows the plane in the scratch memory. */
+/* Returns, for 16 outputs, a column of the window and the one after it as a pair of int16; VPMADDWD multiplies the
+   first by its tap and the second by 0. The value after the last column of a plane is whatever follows the plane in the
+   scratch memory. */
 WIDE static inline __attribute__((always_inline)) __m512i pairs_at(const int16_t *from, int64_t stride, __mmask16 there) {
   if (stride == 2) return _mm512_maskz_loadu_epi32(there, from);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, from));

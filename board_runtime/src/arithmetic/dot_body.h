@@ -1,4 +1,4 @@
-/* Bodies of the fast kernels, compiled once for each instruction set that includes them. */
+/* Bodies of the qv_dots kernels, compiled once for each instruction set that includes this file. */
 #ifndef QV_DOT_BODY_H
 #define QV_DOT_BODY_H
 #include "dot.h"
@@ -84,7 +84,7 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
   }
 }
 
-/* The same along channels: element j is of channel + j. */
+/* As body_finish, but with a different channel for each element: element j belongs to channel + j. */
 QV_BODY void body_finish_each(const qv_requantizer *r, int64_t channel, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to) {
   for (int64_t j = 0; j < count; j++) {
     int32_t v = qv_requantize(r, (int32_t)(acc[j] + add), channel + j);
@@ -105,7 +105,8 @@ QV_BODY void body_centre(const uint8_t *from, int is_signed, int32_t zero, int64
   else body_centre_step(from, is_signed, zero, count, step, to);
 }
 
-/* The five functions and their table, with `attribute` on each; panel is given apart where intrinsics do it. */
+/* Defines taps, row, finish and centre, each with `attribute`. The file that uses the macro defines panel
+   and the table. */
 #define QV_DOTS_FUNCTIONS(attribute) \
   attribute static void taps(const qv_taps *t, uint32_t *acc, int64_t count) { body_taps(t, acc, count); } \
   attribute static uint32_t row(const int16_t *x, const int16_t *w, int64_t length) { return body_row(x, w, length); } \

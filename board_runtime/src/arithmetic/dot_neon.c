@@ -1,4 +1,4 @@
-/* The fast kernels for 64-bit ARM, where NEON is always there. */
+/* The qv_dots kernels for 64-bit ARM, which always has NEON. */
 #include "dot.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON)

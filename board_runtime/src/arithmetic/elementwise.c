@@ -1,4 +1,4 @@
-/* The loops over elements for x86 with FMA, and for 64-bit ARM, which has it always. */
+/* The qv_elementwise kernels for x86 with FMA and for 64-bit ARM, which always has FMA. */
 #include "elementwise_body.h"
 #include "x86.h"
 

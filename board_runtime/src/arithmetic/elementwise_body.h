@@ -1,4 +1,5 @@
-/* Bodies of the loops over elements, compiled once for each instruction set that includes them; it has a fused multiply-add. */
+/* Bodies of the qv_elementwise kernels, compiled once for each instruction set, all of which have a fused
+   multiply-add. */
 #ifndef QV_ELEMENTWISE_BODY_H
 #define QV_ELEMENTWISE_BODY_H
 #include "elementwise.h"
@@ -49,7 +50,7 @@ QV_LOOP void body_quantize(const float *from, float scale, int32_t zero, int32_t
   float low = (float)(qv_qmin(dtype) - zero), high = (float)(qv_qmax(dtype) - zero);
   for (int64_t i = 0; i < count; i++) {
     float v = from[i] / scale;
-    v = v >= low ? v : low; /* NaN: low */
+    v = v >= low ? v : low; /* NaN becomes low */
     v = v > high ? high : v;
     to[i] = (uint8_t)((int32_t)qv_round_f32(v) + zero);
   }
@@ -82,7 +83,7 @@ QV_LOOP void body_standardize(const float *from, double mean, double root, const
   }
 }
 
-/* The functions of one table, with `attribute` on each and names that begin with `set`. */
+/* Defines the table `set` and its functions, whose names begin with `set`; each has `attribute`. */
 #define QV_ELEMENTWISE(set, attribute) \
   attribute static void set##_add(const qv_pairs_of_bytes *w, const uint8_t *a, const uint8_t *b, int64_t step_a, int64_t step_b, \
                                   int64_t count, uint8_t *to) { \

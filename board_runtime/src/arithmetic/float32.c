@@ -163,7 +163,7 @@ float qv_dequantize(int32_t q, float scale, int32_t zero) { return (float)(q - z
 void qv_dynamic_parameters(const float *x, int64_t count, float *scale, int32_t *zero) {
   float low = 0.0f, high = 0.0f;
   for (int64_t i = 0; i < count; i++) {
-    low = x[i] < low ? x[i] : low; /* NaN is neither */
+    low = x[i] < low ? x[i] : low; /* both comparisons are false for NaN, which is thus ignored */
     high = x[i] > high ? x[i] : high;
   }
   float range = high - low;

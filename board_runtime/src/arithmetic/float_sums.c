@@ -1,16 +1,18 @@
-/* Matrix products of float32 whose exact sums are rounded once (NUMERICS.md, conv_float). */
+/* Matrix products of float32 in which each exact sum is rounded once (NUMERICS.md, conv_float). */
 #include "float_sums.h"
 #include "float32.h"
 
 #include <math.h>
 
-/* An exact sum of products: the limbs of a fixed-point number whose last bit is 2^-298, with room for 2^29 carries each. */
+/* An exact sum of products: 32-bit limbs of a fixed-point number whose lowest bit is 2^-298. Each limb is stored in 64
+   bits, so that 2^29 products can be added before the carries are propagated. */
 enum { LIMBS = 20, LOWEST = 298, SUBNORMAL = 149 };
 typedef struct {
   int64_t limb[LIMBS];
 } exact_sum;
 
-/* v = fraction * 2^(exponent - 149) without its sign; v is finite. */
+/* Splits a finite v so that |v| = fraction * 2^(exponent - 149), and returns the fraction. Adds the exponent to
+   *exponent, and inverts *negative if v is negative, so that two calls give exponent and sign of a product. */
 static uint64_t split(float v, int *exponent, int *negative) {
   uint32_t bits;
   memcpy(&bits, &v, 4);
@@ -29,7 +31,7 @@ static void add_product(exact_sum *s, float a, float b) {
   for (int i = 0; i < 3; i++) limb[i] += negative ? -part[i] : part[i];
 }
 
-/* Brings every limb but the last into 0 .. 2^32 - 1. */
+/* Propagates the carries: afterwards every limb but the last is in 0 .. 2^32 - 1. */
 static void carry(exact_sum *s) {
   for (int i = 0; i + 1 < LIMBS; i++) {
     int64_t low = (int64_t)((uint64_t)s->limb[i] & 0xffffffffu);
@@ -40,7 +42,7 @@ static void carry(exact_sum *s) {
 
 static int bit_of(const exact_sum *s, int at) { return (int)((uint64_t)s->limb[at / 32] >> at % 32 & 1); }
 
-/* The sum, rounded once to nearest, ties to even. Its last limb's upper half is empty: the largest sum is below 2^590 of its bits. */
+/* Returns the sum rounded once to nearest, ties to even. The sum fits into the limbs: it has fewer than 590 bits. */
 static float rounded(exact_sum *s) {
   carry(s);
   int negative = s->limb[LIMBS - 1] < 0;
@@ -50,7 +52,7 @@ static float rounded(exact_sum *s) {
   }
   int top = LIMBS * 32 - 1;
   while (top >= 0 && !bit_of(s, top)) top--;
-  int last = top - 23 > LOWEST - SUBNORMAL ? top - 23 : LOWEST - SUBNORMAL; /* the last bit that is kept */
+  int last = top - 23 > LOWEST - SUBNORMAL ? top - 23 : LOWEST - SUBNORMAL; /* the lowest bit that is kept */
   uint64_t kept = 0;
   for (int i = top; i >= last; i--) kept = kept * 2 + (uint64_t)bit_of(s, i);
   int below = 0;
@@ -63,7 +65,7 @@ static float rounded(exact_sum *s) {
   return (float)(negative && kept ? -v : v);
 }
 
-/* A NaN of the same bits on every architecture. */
+/* Returns a NaN with the same bits on every architecture. */
 static float plain_nan(void) {
   uint32_t bits = 0x7fc00000u;
   float v;
@@ -77,13 +79,13 @@ static double added(const qv_float_matrix *m, int64_t row, int64_t column) {
   return m->c ? qv_wide_product(m->beta, m->c[row * m->c_row + column * m->c_column]) : 0.0;
 }
 
-/* fl32(sum of products), with beta*c in the sum if alpha is 1. */
+/* Returns fl32(sum of products), with beta*c as a term of the sum if alpha is 1. */
 static float exact(const qv_float_matrix *m, int64_t row, int64_t column) {
   const float *a = m->a + row * m->a_row, *b = m->b + column * m->b_column;
   int with_c = m->c && m->alpha == 1.0f;
   double sum = with_c ? added(m, row, column) : 0.0;
   for (int64_t k = 0; k < m->depth; k++) sum += qv_wide_product(a[k * m->a_step], b[k * m->b_step]);
-  if (sum - sum != 0) return finished(sum); /* NaN or an infinity, in any order of the finite products' sums */
+  if (sum - sum != 0) return finished(sum); /* NaN or an infinity, whatever the order of summation */
   exact_sum s = {{0}};
   if (with_c) add_product(&s, m->beta, m->c[row * m->c_row + column * m->c_column]);
   for (int64_t k = 0; k < m->depth; k++) add_product(&s, a[k * m->a_step], b[k * m->b_step]);
@@ -106,7 +108,7 @@ void qv_row_norms(const qv_float_matrix *m, double *norms) {
   }
 }
 
-/* Two rows at a time, whose sums stay in registers. */
+/* The qv_float_kernel in portable C: two rows at a time, so that their sums stay in registers. */
 static void portable(const double *a, const float *b, int64_t b_step, int64_t depth, int64_t rows, double *sums) {
   for (int64_t r = 0; r < rows; r += 2, a += 2, sums += 2 * QV_FLOAT_COLUMNS) {
     double first[QV_FLOAT_COLUMNS], second[QV_FLOAT_COLUMNS];
@@ -128,7 +130,8 @@ qv_float_kernel qv_float_kernel_of_cpu(int place) {
   return place < before ? qv_float_kernel_x86(place) : place == before ? portable : NULL;
 }
 
-/* `depth` steps from k of up to QV_FLOAT_ROWS rows from `first`, side by side; 0 beyond the last row. */
+/* Packs `depth` steps, from step k on, of the `count` rows from `first` on: for each step, QV_FLOAT_ROWS values side by
+   side, which are 0 after the last row. */
 static void pack_rows(const qv_float_matrix *m, int64_t first, int64_t count, int64_t k, int64_t depth, double *to) {
   for (int64_t r = 0; r < QV_FLOAT_ROWS; r++, to++) {
     const float *from = m->a + (first + (r < count ? r : 0)) * m->a_row + k * m->a_step;
@@ -143,7 +146,9 @@ void qv_column_norms(const float *b, int64_t b_step, int64_t depth, double *norm
   for (int c = 0; c < QV_FLOAT_COLUMNS; c++) norms[c] = sqrt(s[c]);
 }
 
-/* The float64 sum if every number within its error rounds alike; the exact sum otherwise. share: error per size of the terms. */
+/* Stores the float64 sum rounded to float32, if every number within the error bound of the sum rounds to the same
+   float32; otherwise computes the exact sum. share: bound of the error, relative to `size`, which bounds the sum of the
+   absolute terms. */
 static void finish(const qv_float_matrix *m, int64_t row, int64_t column, double sum, double size, double share) {
   if (m->alpha == 1.0f && m->c) {
     double more = added(m, row, column);

@@ -1,4 +1,5 @@
-/* The fast sums of float products for x86: AVX2 or AVX-512, with FMA (a product of float32 is exact in float64, so fused or not is one). */
+/* The qv_float_kernels for x86 with AVX2 or AVX-512. They use FMA: a product of two float32 is exact in float64, so
+   that a fused and a separate multiplication give the same bits. */
 #include "float_sums.h"
 
 #if defined(__x86_64__)
@@ -17,7 +18,7 @@ __attribute__((target("avx512f"))) static void wide(const double *a, const float
   for (int r = 0; r < QV_FLOAT_ROWS; r++) _mm512_storeu_pd(sums + r * QV_FLOAT_COLUMNS, s[r]);
 }
 
-enum { HALF = 4 }; /* the rows whose sums stay in registers */
+enum { HALF = 4 }; /* rows computed at a time, so that their sums stay in registers */
 
 __attribute__((target("avx2,fma"))) static void narrow(const double *a, const float *b, int64_t b_step, int64_t depth, int64_t rows,
                                                        double *sums) {
@@ -38,7 +39,7 @@ __attribute__((target("avx2,fma"))) static void narrow(const double *a, const fl
   }
 }
 
-/* The instruction sets in the CPU, and their registers saved by the operating system. */
+/* A kernel is listed if the CPU has its instructions and the operating system saves their registers. */
 qv_float_kernel qv_float_kernel_x86(int place) {
   unsigned a, b, c, d, low, high;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 12) || !(c & 1u << 27) || !(c & 1u << 28)) return NULL;

@@ -1,4 +1,4 @@
-/* The instruction set that the kernels use: the best of the CPU, or one by name. */
+/* Chooses the instruction set of the kernels: the best one of the CPU, or one by name. */
 #include "instructions.h"
 
 enum { MOST = 8 };
@@ -7,14 +7,15 @@ static int count, chosen;
 
 static void add(const char *name, int is_there, const qv_dots *dots, const qv_products *products, const qv_elementwise *elementwise) {
   qv_instructions i = {name, dots, products, elementwise};
-#ifdef QV_WITHOUT_PRODUCTS /* scripts/bench kernels: the kernels that its bugs are edits of are what runs */
+#ifdef QV_WITHOUT_PRODUCTS /* set by scripts/bench kernels, so that the kernels which its bugs edit are the ones that run */
   is_there = is_there && !products;
   i.elementwise = NULL;
 #endif
   if (is_there) found[count++] = i;
 }
 
-/* Another one is a line here, before those that it beats. Asked once: CPUID is slow on a virtual machine. */
+/* Lists the instruction sets of this CPU, the best first. A new one is a line here, before those that are slower.
+   Called once only, because CPUID is slow on a virtual machine. */
 static void find(void) {
   const qv_dots *avx2 = qv_dots_avx2(), *neon = qv_dots_neon();
   const qv_products *wide = qv_products_avx512_vnni(), *narrow = qv_products_avx_vnni();

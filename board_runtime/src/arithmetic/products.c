@@ -1,4 +1,4 @@
-/* What every instruction set's blocked products share. */
+/* Functions of the blocked products that are the same for every instruction set. */
 #include "products.h"
 
 void qv_take_rows(qv_left *l, const uint8_t *from, int32_t dtype, int32_t zero) {

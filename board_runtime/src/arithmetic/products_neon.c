@@ -1,5 +1,5 @@
-/* Blocked products of 64-bit ARM: SDOT (four steps of the depth at once) and SMMLA (eight), int8 times int8 into int32, which wraps and
-   never saturates. */
+/* Blocked products for 64-bit ARM with SDOT (four steps of the depth at once) or SMMLA (eight steps). Both multiply
+   int8 by int8 and add to int32, which wraps and never saturates. */
 #include "products.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__)
@@ -12,15 +12,15 @@
 #define I8MM __attribute__((target("arch=armv8.2-a+i8mm")))
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* Linux's bits of AT_HWCAP and AT_HWCAP2; not every C library's headers name them. */
+/* Bits of Linux's AT_HWCAP and AT_HWCAP2, which the headers of some C libraries do not define. */
 static const unsigned long has_dotprod = 1ul << 20, has_i8mm = 1ul << 13;
 
-/* A tile of either, whose sums take 24 and 16 of the 32 registers beside the operands: SMMLA has more of these. */
+/* Tile sizes. The sums take 24 (SDOT) and 16 (SMMLA, which needs more registers for operands) of the 32 registers. */
 enum { DOTPROD_ROWS = 6, DOTPROD_TILE = 16, I8MM_ROWS = 8, I8MM_TILE = 8, I8MM_PAIRS = I8MM_ROWS / 2 };
 
 ALWAYS int8x16_t four_columns(const uint8_t *panel, int v) { return vreinterpretq_s8_u8(vld1q_u8(panel + 16 * v)); }
 
-/* `count` rows, DOTPROD_TILE columns. */
+/* Multiplies `count` rows with DOTPROD_TILE columns. */
 DOTPROD ALWAYS void dotprod_tile(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, const uint32_t *start,
                                  uint32_t *acc, const int count) {
   int32x4_t sum[DOTPROD_ROWS][4];
@@ -39,7 +39,8 @@ DOTPROD ALWAYS void dotprod_tile(const int8_t *rows, int64_t step, const uint8_t
     for (int v = 0; v < 4; v++) vst1q_u32(acc + r * QV_COLUMNS + 4 * v, vreinterpretq_u32_s32(sum[r][v]));
 }
 
-/* The steps of two cells, of one only where `two` is 0, for the row and the one after it; for the row twice where `more` is 0. */
+/* Loads two cells (only one if `two` is 0) of a row and of the next one; if `more` is 0, the row itself takes the place
+   of the next. */
 ALWAYS int8x16_t two_rows(const int8_t *row, int64_t step, int more, int two) {
   int8_t eight[16] = {0};
   memcpy(eight, row, two ? 8 : 4);
@@ -47,7 +48,8 @@ ALWAYS int8x16_t two_rows(const int8_t *row, int64_t step, int more, int two) {
   return vld1q_s8(eight);
 }
 
-/* Adds to sum[pair of rows][pair of columns], each 2 x 2, the products of two cells, or of one. */
+/* Adds the products of two cells (one if `two` is 0) to sum[pair of rows][pair of columns], each of which
+   is 2 x 2 sums. */
 I8MM ALWAYS void i8mm_cells(int32x4_t sum[I8MM_PAIRS][4], const int8_t *rows, int64_t step, const uint8_t *panel, const int count,
                             const int two) {
   int8x16_t row[I8MM_PAIRS];
@@ -63,7 +65,7 @@ I8MM ALWAYS void i8mm_cells(int32x4_t sum[I8MM_PAIRS][4], const int8_t *rows, in
   }
 }
 
-/* `count` rows, I8MM_TILE columns. */
+/* Multiplies `count` rows with I8MM_TILE columns. */
 I8MM ALWAYS void i8mm_tile(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, const uint32_t *start, uint32_t *acc,
                            const int count) {
   int32x4_t sum[I8MM_PAIRS][4];
@@ -131,7 +133,7 @@ static uint32_t take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *t
   return sum;
 }
 
-/* As body_finish_f32; each channel's scale in turn. */
+/* As body_finish_f32, with the scale of a different channel for each element. */
 static void finish_scales(const qv_requantizer *r, const float *scale, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to) {
   float low = (float)(r->low - r->zero), high = (float)(r->high - r->zero);
   int32_t zero = r->zero;

@@ -1,4 +1,5 @@
-/* Blocked products by VPDPBUSD: uint8 times int8, four steps of the depth at once into int32, which wraps and never saturates. */
+/* Blocked products for x86 with VPDPBUSD, which multiplies uint8 by int8, four steps of the depth at once, and adds to
+   int32, which wraps and never saturates. */
 #include "products.h"
 
 #if defined(__x86_64__)
@@ -11,7 +12,7 @@
 #define NARROW __attribute__((target("avx2,avxvnni")))
 #define ALWAYS static inline __attribute__((always_inline))
 
-enum { ROWS = 6 }; /* whose sums stay in registers beside four vectors of a panel (AVX-512), or two (AVX) */
+enum { ROWS = 6 }; /* rows whose sums fit into the registers, beside four vectors of a panel (AVX-512) or two (AVX) */
 
 ALWAYS int32_t four_of(const int8_t *row) {
   int32_t four;
@@ -19,7 +20,7 @@ ALWAYS int32_t four_of(const int8_t *row) {
   return four;
 }
 
-/* `count` rows, `vectors` of 16 columns. */
+/* Multiplies `count` rows with `vectors` * 16 columns. */
 WIDE ALWAYS void wide_tile(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, const uint32_t *start, uint32_t *acc,
                            const int count, const int vectors) {
   __m512i sum[ROWS][4], column[4];
@@ -57,7 +58,7 @@ static void wide_multiply(const int8_t *rows, int64_t step, int64_t count, const
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 
-enum { AHEAD = 64 }; /* lines: those of a matrix lie on pages of their own, where no prefetcher finds them */
+enum { AHEAD = 64 }; /* lines to prefetch ahead: the lines of a matrix may lie on different pages, which the hardware does not prefetch */
 
 WIDE static void wide_interleave(const uint8_t *from, int64_t step, int lines, int64_t count, uint8_t flip, uint8_t *to) {
   const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -84,13 +85,13 @@ WIDE static uint32_t wide_take(const uint8_t *from, int64_t count, uint8_t flip,
     _mm512_mask_storeu_epi8(to + i, there, v);
     sum = _mm512_dpbusd_epi32(sum, ones, v);
   }
-  uint32_t lanes[16], all = 0; /* unsigned: the sum of a long row wraps */
+  uint32_t lanes[16], all = 0; /* unsigned, because the sum of a long row wraps */
   _mm512_storeu_si512(lanes, sum);
   for (int k = 0; k < 16; k++) all += lanes[k];
   return all;
 }
 
-/* As body_finish_f32; each channel's scale in turn where `by` is 1. */
+/* As body_finish_f32; if `by` is 1, with the scale of a different channel for each element. */
 WIDE static void wide_finish_f32(const qv_requantizer *r, const float *scale, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                                  uint8_t *to) {
   const __m512 low = _mm512_set1_ps((float)(r->low - r->zero)), high = _mm512_set1_ps((float)(r->high - r->zero));
@@ -116,7 +117,7 @@ WIDE void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by,
   else body_finish_each(r, channel, add, acc, count, to);
 }
 
-/* `count` rows, 16 columns. */
+/* Multiplies `count` rows with 16 columns. */
 NARROW ALWAYS void narrow_tile(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, const uint32_t *start, uint32_t *acc,
                                const int count) {
   __m256i sum[ROWS][2];

@@ -1,4 +1,4 @@
-/* Accumulator to output type in every rounding mode (NUMERICS.md section 1). */
+/* Converts accumulators to the output type in every rounding mode (NUMERICS.md section 1). */
 #include "requantize.h"
 
 #include "float32.h"
@@ -7,12 +7,12 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
   return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
 }
 
-/* The node's own mode: an integer rq of three rows is one of tflite-single in every integer mode of the file. */
+/* Returns the rounding mode of a node: tflite-single if its integer rq has three rows, otherwise that of the model. */
 static qv_rounding rounding_of(const qv_model *m, const qv_tensor *rq) {
   return rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 3 ? QV_TFLITE_SINGLE : m->rounding;
 }
 
-/* NUMERICS.md section 1, range of the fields: multipliers, then shifts, then the rounding id. */
+/* Checks the ranges of the multipliers, shifts and rounding ids of an integer rq (NUMERICS.md section 1). */
 static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const qv_tensor *rq, int32_t columns) {
   const int32_t *field = rq->constant;
   qv_rounding rounding = rounding_of(m, rq);
@@ -106,7 +106,7 @@ int64_t qv_half_up(int64_t value, int32_t shift) {
   return qv_shift_right((int64_t)((uint64_t)value + ((uint64_t)1 << (shift - 1))), shift);
 }
 
-/* Products and negations wrap: a hostile file can make them overflow. */
+/* Product and negation that wrap instead of overflowing, because a malicious file can exceed the range. */
 static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 static int64_t negative(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
 
@@ -146,7 +146,7 @@ int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift) {
   return qv_half_up(value, shift);
 }
 
-/* fl32(f64(acc) * S + f64(b)) */
+/* Returns the bits of fl32(f64(acc) * S + f64(b)). */
 static int32_t scaled_bits(const qv_requantizer *r, int64_t acc, int64_t channel) {
   double v = (double)acc * ((const double *)r->values)[r->channels > 1 ? channel : 0];
   float y = (float)(r->bias ? v + (double)r->bias[channel] : v);

@@ -1,4 +1,4 @@
-/* Accumulator to output type in every rounding mode (NUMERICS.md section 1). */
+/* Converts accumulators to the output type in every rounding mode (NUMERICS.md section 1). */
 #ifndef QV_REQUANTIZE_H
 #define QV_REQUANTIZE_H
 #include "../elements.h"
@@ -6,30 +6,33 @@
 typedef struct {
   const void *values; /* the rq constant */
   int32_t dtype;      /* QV_F32, QV_F64, QV_I32 */
-  int64_t channels;   /* 1: per tensor */
+  int64_t channels;   /* number of scales; 1: per tensor */
   qv_rounding rounding;
-  int wide; /* int64 accumulators */
+  int wide; /* 1: accumulators are int64 */
   int32_t zero, low, high;
-  int real;          /* a float32 output: scaled in float64, not requantized */
-  const float *bias; /* added to what is scaled, or NULL; of a float32 output only */
+  int real;          /* 1: the output is float32, scaled in float64 and not requantized */
+  const float *bias; /* added after scaling, for a float32 output only; or NULL */
 } qv_requantizer;
 
-/* rq: of `channels` or one column. low, high: act words. QV_E_FORMAT when its shape, dtype or range is wrong. */
-/* Input 2, where it is there: a constant of int32, of int64 for 16 bits, or of float32 beside a float32 output; one value for each of
-   `channels`. */
+/* Checks input 2, the bias, if there is one: a constant with one value for each of `channels`, of type int32 (int64 if
+   an operand or the output has 16 bits; also float32 if the output is float32). Returns QV_E_FORMAT otherwise. */
 qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels);
+/* Checks input rq_input, the rq, which must have `channels` columns or one, and the activation limits in words low_word and
+   low_word + 1 (if low_word >= 0). Returns QV_E_FORMAT if a shape, dtype or range is wrong. */
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word);
-/* The same for an op whose output may be float32: then rq is float64 in every rounding mode, and the act words are 0. */
+/* As qv_check_rq for an op whose output may be float32: in that case the rq is float64 in every rounding mode and the
+   activation limits are 0. */
 qv_status qv_check_scaled(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word);
-/* Input 2 where it is a term of the sum: NULL where it is absent or float32. */
+/* Returns input 2 if it is an integer bias, which is a term of the sum; NULL if it is absent or float32. */
 const qv_tensor *qv_whole_bias(const qv_model *m, const qv_node *n);
 void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int low_word, int wide, qv_requantizer *r);
-/* An element of the output: an integer, or the bits of a float32. */
+/* Returns an element of the output: an integer, or the bits of a float32. */
 int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel);
-/* The integer modes before zero point and clip. */
+/* Returns the scaled accumulator in an integer rounding mode, before the zero point is added and the
+   result is clipped. */
 int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t multiplier, int32_t shift);
 int64_t qv_half_up(int64_t value, int32_t shift);
-int64_t qv_shift_right(int64_t value, int shift);                         /* arithmetic: floor */
-int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift); /* the final shift of add */
+int64_t qv_shift_right(int64_t value, int shift);                         /* arithmetic shift, rounds down */
+int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift); /* the final shift of the op add */
 int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y);
 #endif

@@ -1,4 +1,4 @@
-/* What an x86 processor has, and its operating system saves. */
+/* Detects which instruction sets an x86 processor has and its operating system supports. */
 #ifndef QV_X86_H
 #define QV_X86_H
 
@@ -7,7 +7,7 @@
 
 typedef enum { QV_X86_AVX2, QV_X86_AVX2_FMA, QV_X86_AVX_VNNI, QV_X86_AVX512, QV_X86_AVX512_VNNI } qv_x86_set;
 
-/* AVX512: F, DQ, BW and VL, and AVX2 with FMA. */
+/* Returns whether an instruction set can be used. QV_X86_AVX512: AVX-512 F, DQ, BW and VL, and AVX2 with FMA. */
 static inline int qv_x86_has(qv_x86_set set) {
   unsigned a, b, b1, c, c1, d, low, high;
   if (!__get_cpuid(1, &a, &b1, &c1, &d) || !(c1 & 1u << 27) || !(c1 & 1u << 28)) return 0; /* OSXSAVE, AVX */

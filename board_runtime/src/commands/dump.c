@@ -1,4 +1,4 @@
-/* Dumps one tensor as bytes, or as text: stored or real values, aligned or valid, some of them on a line. */
+/* Writes one tensor to files: its bytes, or as text its stored or real values. */
 #include "dump.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static void dump_path(const qv_dumping *d, const char *label, const char *name, 
   snprintf(out + at, size - at, ".%s", ending);
 }
 
-/* Elements on a line: those of the dims from text_axis on. */
+/* Returns the number of elements on a line of text: those of the dims from text_axis on. */
 static int64_t per_line(const qv_dumping *d, const qv_tensor *t) {
   int64_t elements = 1;
   const int32_t *dims = d->aligned && !d->real ? t->aligned : t->shape;
@@ -28,7 +28,7 @@ static int64_t per_line(const qv_dumping *d, const qv_tensor *t) {
   return elements > 0 ? elements : 1;
 }
 
-/* The real value of valid element i, as the op dequantize computes it. */
+/* Returns the real value of valid element i, computed as in the op dequantize. */
 static double real_value(const qv_tensor *t, const uint8_t *data, int64_t i) {
   int64_t inner = 1, channel = 0;
   if (t->n_scales > 1) {
@@ -69,7 +69,7 @@ qv_status qv_dump(const qv_dumping *d, const qv_session *s, const char *label, i
     status = qv_write_file(path, d->buffer, (size_t)bytes);
   }
   if (d->text && status == QV_OK) {
-    qv_border_order(d->buffer, t->dtype, (size_t)bytes); /* to be read as values */
+    qv_border_order(d->buffer, t->dtype, (size_t)bytes); /* back to the machine's order */
     dump_path(d, label, t->name, "txt", path, sizeof path);
     status = dump_text(d, path, t, d->buffer, bytes / (int64_t)qv_dtype_size(t->dtype));
   }

@@ -1,4 +1,4 @@
-/* Files of tensors that qvrt infer writes. */
+/* The dump files of tensors that qvrt infer writes. */
 #ifndef QV_DUMP_H
 #define QV_DUMP_H
 #include "qvrt.h"
@@ -6,12 +6,13 @@
 typedef struct {
   const char *folder;
   int aligned, text, binary, precision;
-  int real;        /* text of real values: quantized ones times their scale, always the valid elements */
-  int text_axis;   /* a line has the elements of the dims from this axis on; the rank, or more: one */
-  uint8_t *buffer; /* for the largest tensor */
+  int real;        /* 1: text has the real values, (q - zero point) * scale, of the valid elements */
+  int text_axis;   /* a line of text has the elements of the dims from this axis on; one element if it is the rank or more */
+  uint8_t *buffer; /* at least as large as the largest tensor */
 } qv_dumping;
 
-/* Writes DIR/LABEL_NAME.bin and .txt; the label is unlike any other, the name is cut at 180 bytes, what is not a letter, digit, - or .
-   is _. QV_E_IO with the line in model.error. */
+/* Writes FOLDER/LABEL_NAME.bin and .txt. The caller gives each tensor a different label, because the name of the tensor
+   is cut to 180 bytes, and all but letters, digits, "-" and "." in it becomes "_". Returns QV_E_IO, with a message in
+   the model's error, on failure. */
 qv_status qv_dump(const qv_dumping *d, const qv_session *s, const char *label, int tensor);
 #endif

@@ -1,4 +1,4 @@
-/* Feeds the inputs of qvrt infer: raw files by position, and the parts of a resizer's frames from --roi. */
+/* Sets the inputs of qvrt infer from raw files, and the parts of the image that resizer nodes take from --roi. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "../posix.h"
 #include "options.h"
 
-/* Whether a graph input is the part that a resizer takes: x, y, width, height. */
+/* Returns whether a graph input is the second input of a resizer: the part (x, y, width, height) of the image
+   that it takes. */
 static int is_part(const qv_model *m, int32_t input) {
   for (int i = 0; i < m->n_nodes; i++) {
     const qv_node *n = &m->nodes[i];
@@ -17,7 +18,8 @@ static int is_part(const qv_model *m, int32_t input) {
   return 0;
 }
 
-/* Feeds the next "left,top,right,bottom" of a list with ; between them; right and bottom belong to the part. Moves the list on. */
+/* Sets an input from the next "left,top,right,bottom" of a list separated by ";", and advances *roi after it. The
+   column `right` and the row `bottom` belong to the part. */
 static qv_status feed_part(qv_loaded *l, int32_t input, const char **roi) {
   long at[4];
   const char *text = *roi;
@@ -44,7 +46,7 @@ static qv_status feed_part(qv_loaded *l, int32_t input, const char **roi) {
   return qv_set_input(&l->session, input, bytes, sizeof bytes);
 }
 
-/* Feeds one file of the comma list, and moves the list on. */
+/* Sets an input from the next file of a list separated by commas, and advances *list after it. */
 static qv_status feed_file(qv_loaded *l, int number, int32_t input, const char **list) {
   const qv_tensor *t = &l->model.tensors[input];
   char path[1024];

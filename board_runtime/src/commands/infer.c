@@ -1,4 +1,5 @@
-/* qvrt infer: one inference from raw input files; outputs and nodes dumped as bin or txt, aligned or valid. */
+/* The command qvrt infer: runs a model on raw input files and dumps its outputs and nodes as bin or txt,
+   aligned or valid. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   return w->status != QV_OK;
 }
 
-/* Reads the options of dumps; 0 and a line on stderr where one is wrong, or two do not go together. */
+/* Reads the options of dumps. Returns 0, after a message on stderr, if one is wrong or two cannot be combined;
+   otherwise 1. */
 static int take_dumps(int argc, char **argv, watching *w, int *real) {
   const char *format = qv_option(argc, argv, "dump_format", "bin"), *folder = qv_option(argc, argv, "dump_dir", ".");
   long level, precision, axis;
@@ -57,7 +59,8 @@ static int take_dumps(int argc, char **argv, watching *w, int *real) {
   return 1;
 }
 
-/* Reads --roi and --roi_infer, which belong together; 0 and a line on stderr where there is one of them. */
+/* Reads --roi and --roi_infer, which are only valid together. Returns 0, after a message on stderr, if
+   only one is there. */
 static int take_roi(int argc, char **argv, const char **roi) {
   *roi = qv_option(argc, argv, "roi", NULL);
   if ((*roi != NULL) == qv_flag(argc, argv, "roi_infer")) return 1;
@@ -103,7 +106,7 @@ int qv_infer_main(int argc, char **argv) {
   uint64_t total = 0;
   int loaded = status == QV_OK;
   if (loaded) status = run_frames(&l, &w, frames, inputs, roi, &total);
-  w.dump.real = real; /* of the outputs alone */
+  w.dump.real = real; /* real values for the outputs only, not for the nodes before */
   if (real) w.dump.binary = 0;
   for (int i = 0; status == QV_OK && qv_flag(argc, argv, "enable_dump") && i < l.model.n_outputs; i++) {
     char label[40];

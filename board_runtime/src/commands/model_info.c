@@ -1,4 +1,4 @@
-/* qvrt model_info: inputs, outputs, shapes, strides, quantization and memory of a model.bin. */
+/* The command qvrt model_info: prints inputs, outputs, shapes, strides, quantization and memory of a model.bin. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,11 +14,12 @@ static void dims(const char *label, const int32_t *shape, int rank) {
   printf(")\n");
 }
 
-/* Formats of INPUTS.md, by the first word of unpack. */
+/* The formats of INPUTS.md; the first word of the op unpack is an index into this list. */
 static const char *const FORMAT[] = {"NV12", "NV21",       "I420",    "YUV444",  "RGB",      "BGR",        "RGBA",    "BGRA",
                                      "GRAY", "YUV444_128", "RGB_128", "BGR_128", "GRAY_128", "FEATUREMAP", "RAW_F32", "RAW_S16"};
 
-/* What the bytes of a graph input are, where an unpack reads it: NODE's words, see unpack.c. */
+/* Prints the format of the bytes of a graph input, if an unpack node reads it; ops/unpack.c documents that
+   node's words. */
 static void source(const qv_model *m, int32_t input) {
   for (int i = 0; i < m->n_nodes; i++) {
     const qv_node *n = &m->nodes[i];

@@ -1,4 +1,4 @@
-/* --name=value and --name value options of the command line. */
+/* Reads options of the command line of the form --name=value or --name value. */
 #include "options.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ int qv_number(int argc, char **argv, const char *name, long fallback, long low, 
   return 0;
 }
 
-/* Options of hrt_model_exec that mean nothing here; false, which is their default there, is accepted. */
+/* Options of hrt_model_exec that have no meaning here; their default there, false, is accepted. */
 static const char *const OFF[] = {"enable_cls_post_process", "dequantize_process", NULL};
 
 static int is_off(const char *word, const char *name, size_t length) {

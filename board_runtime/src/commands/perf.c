@@ -1,4 +1,4 @@
-/* qvrt perf: mean latency over frames of zeros, of the whole and of each node. */
+/* The command qvrt perf: measures the mean latency of the model and of each node, on inputs of zeros. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   return 0;
 }
 
-/* One of profiler.csv and profiler.log, of each node's milliseconds; 0 where it cannot be written. */
+/* Writes profiler.csv or profiler.log with the milliseconds of each node. Returns 0 if it cannot be written. */
 static int write_profile(const char *folder, const char *file_name, const qv_model *m, const node_time *times, long frames) {
   char path[1100];
   int csv = strstr(file_name, ".csv") != NULL;
@@ -42,7 +42,8 @@ static int write_profile(const char *folder, const char *file_name, const qv_mod
   return fclose(file) == 0 && good;
 }
 
-/* --perf_time=MINUTES, fractions too; 0 and a line on stderr where it is no time. */
+/* Reads --perf_time=MINUTES, which may be a fraction. Returns 0, after a message on stderr, if it is not
+   a valid time. */
 static int take_minutes(int argc, char **argv, double *minutes) {
   const char *text = qv_option(argc, argv, "perf_time", "0");
   char *end = NULL;

@@ -1,4 +1,4 @@
-/* qvrt sha256 FILE: the hash by which a pushed file is checked on boards without coreutils. */
+/* The command qvrt sha256 FILE: prints the hash of a file, to check a copied file on boards without sha256sum. */
 #include <stdio.h>
 
 #include "options.h"

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), streaming. */
+/* SHA-256 (FIPS 180-4) of a stream of bytes. */
 #include <string.h>
 
 #include "qvrt.h"
@@ -13,7 +13,7 @@ static const uint32_t K[64] = {
 
 static uint32_t right(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
-/* One of 64 rounds; the eight words are renamed from round to round instead of moved. */
+/* One of the 64 rounds. The caller rotates the names of the eight words from round to round, so that none is moved. */
 #define ROUND(a, b, c, d, e, f, g, h, i) \
   do { \
     uint32_t t = h + (right(e, 6) ^ right(e, 11) ^ right(e, 25)) + (g ^ (e & (f ^ g))) + K[i] + w[(i) & 15]; \

@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli, reflected 0x82F63B78), four bytes a step; the tables follow from the polynomial. */
+/* CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), computed four bytes at a time with tables that follow from
+   the polynomial. */
 #include "qvrt.h"
 
 /* clang-format off */

@@ -1,4 +1,4 @@
-/* XXH64 of a byte range, from its public specification; little-endian byte-wise loads. */
+/* XXH64 of a byte range, written from its public specification; words are loaded byte by byte as little-endian. */
 #include "qvrt.h"
 
 static const uint64_t P1 = 0x9E3779B185EBCA87ULL, P2 = 0xC2B2AE3D27D4EB4FULL, P3 = 0x165667B19E3779F9ULL, P4 = 0x85EBCA77C2B2AE63ULL,

@@ -1,4 +1,4 @@
-/* Bits: flipped, stuck, swapped, NaN wiped out. */
+/* Faults in the bits of outputs: flipped or stuck bits, wrong byte order, lost or added NaN, wrong sign bit. */
 #include "output_faults.h"
 
 qv_why qv_output_bitflip(const qv_output_fault *f) {
@@ -16,14 +16,14 @@ qv_why qv_output_bit_flips(const qv_output_fault *f) {
   return NULL;
 }
 
-/* A bit that is wrong in every second run of the process. */
+/* Flips a bit in every second run of the process. */
 qv_why qv_output_jitter(const qv_output_fault *f) {
   static int runs;
   if (runs++ % 2) f->data[(size_t)f->elements * f->size / 2] ^= 4;
   return NULL;
 }
 
-/* A line of the data bus held high or low. */
+/* One line of the data bus is stuck high or low. */
 qv_why qv_output_stuck_bit(const qv_output_fault *f) {
   uint64_t dice = f->seed;
   int64_t line = qv_roll_below(&dice, (int64_t)f->size * 8);
@@ -35,7 +35,7 @@ qv_why qv_output_stuck_bit(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Elements turned round; those of one byte within their 32-bit word. */
+/* Reverses the bytes of each element; if elements are one byte, those of each 32-bit word. */
 qv_why qv_output_byte_order(const qv_output_fault *f) {
   size_t word = f->size > 1 ? f->size : 4, bytes = (size_t)f->elements * f->size;
   for (size_t at = 0; at + word <= bytes; at += word)
@@ -59,7 +59,7 @@ qv_why qv_output_nan(const qv_output_fault *f) {
   return NULL;
 }
 
-/* The sign bit read the other way. */
+/* Inverts the sign bit of each element. */
 qv_why qv_output_sign_output(const qv_output_fault *f) {
   if (!qv_is_q(f->y)) return "it needs a quantized tensor of 8 or 16 bits";
   size_t top = qv_little_endian() ? f->size - 1 : 0;

@@ -1,4 +1,4 @@
-/* What output faults share: seeded numbers, positions, moving and changing elements. */
+/* Helper functions of faults: pseudo-random numbers, positions of elements, moving and changing elements. */
 #include "fault.h"
 
 uint64_t qv_roll(uint64_t *state) {

@@ -1,4 +1,4 @@
-/* Every kind of fault that damages a node's output. */
+/* The list of all kinds of faults that change a node's output. */
 #ifndef QV_OUTPUT_FAULTS_H
 #define QV_OUTPUT_FAULTS_H
 #include "fault.h"
@@ -13,7 +13,7 @@
   X(round_half_away) X(round_floor) X(round_to_zero) X(round_exact_product) X(round_through_reals) \
   X(narrow_saturation) X(dealt) X(tiles_turned)
 
-/* Withheld from the verifier, and held to change enough elements (table.c). */
+/* Withheld kinds: no code in the verifier is written for them. Each must change a least number of elements (table.c). */
 #define QV_WITHHELD_OUTPUT_FAULTS(X) \
   X(channel_drift) X(checkerboard) X(dither) X(gamma) X(gray_code) X(echo) X(scrambler) X(fade) X(smoothed) X(running_max) X(nibble_mirrored) \
   X(line_reversed) X(tiles_negated) X(sheared) X(ploughed) X(lanes_shuffled) \
@@ -22,7 +22,7 @@
   X(multiplier_mitchell) X(sum_in_bfloat16) X(carry_late) X(winograd_cut)
 /* clang-format on */
 
-/* Slight ones, of nodes that are left in float. */
+/* Slight faults for nodes that compute in float. */
 #define QV_FLOAT_OUTPUT_FAULTS(X) X(offset_slight) X(exp_rough)
 
 #define QV_DECLARE_OUTPUT_FAULT(name) qv_why qv_output_##name(const qv_output_fault *f);

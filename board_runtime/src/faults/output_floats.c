@@ -1,4 +1,4 @@
-/* Slight mistakes in float outputs: an offset of 2^-9 of the range, softmax over an approximate exponential. */
+/* Slight faults in float outputs: an offset of 2^-9 of the range, and softmax with an approximate exponential. */
 #include "output_faults.h"
 #include <math.h>
 
@@ -24,7 +24,7 @@ qv_why qv_output_offset_slight(const qv_output_fault *f) {
   return NULL;
 }
 
-/* 2^f for f in [0, 1): a straight line, a parabola, or 64 straight lines. */
+/* Returns an approximation of 2^x, with 2^f for f in [0, 1) as a straight line, a parabola or 64 straight lines. */
 static double rough_power(double x, uint64_t seed) {
   double whole = floor(x), part = x - whole, knot = floor(part * 64.0) / 64.0;
   double rough = seed % 3 == 0   ? 1.0 + part

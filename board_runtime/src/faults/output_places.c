@@ -1,4 +1,5 @@
-/* Places: one element, row, tile, channel or axis too far; strides and layouts misread. */
+/* Faults in the position of output elements: elements, rows, tiles, channels or axes in the wrong place, and wrong
+   strides or layouts. The fault plus_one changes values. */
 #include "output_faults.h"
 
 enum { TILE = 8 };
@@ -19,7 +20,7 @@ qv_why qv_output_zero_tail(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Rows lie `stride` elements apart in memory and are read as if dense, or the other way round. */
+/* Rows lie stride_of() elements apart in memory and are read as if they were dense, or the other way round. */
 static int64_t stride_of(const qv_output_fault *f) {
   int64_t align = (int64_t)16 << f->seed % 3;
   return (f->columns / align + 1) * align;
@@ -41,7 +42,7 @@ qv_why qv_output_stride_imagined(const qv_output_fault *f) {
   return NULL;
 }
 
-/* The last columns of each row, beyond the last whole vector, were never written. */
+/* The last columns of each row, after the last whole vector of 4, are not written. */
 static int64_t unwritten_tail(const qv_output_fault *f, int64_t i) {
   int64_t whole = f->columns % 4 ? f->columns - f->columns % 4 : f->columns - 4;
   return qv_column_of(f, i) < whole ? i : -1;
@@ -75,7 +76,7 @@ qv_why qv_output_axes_swapped(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Element i with its channel put elsewhere. */
+/* Returns the index of the element at the position of element i in another channel. */
 static int64_t of_channel(const qv_output_fault *f, int64_t i, int64_t channel) {
   return i + (channel - qv_plane_of(f, i) % f->channels) * f->area;
 }
@@ -103,7 +104,8 @@ qv_why qv_output_group_order(const qv_output_fault *f) {
   return f->channels % 2 ? "it needs an even number of channels" : channels_moved(f, 4, groups_interleaved);
 }
 
-/* The tile a fault strikes, in every plane: any but the first of its row. */
+/* Returns whether element i is in the tile that the seed chooses in every plane; the first tile of a row is
+   never chosen. */
 static int in_tile(const qv_output_fault *f, int64_t i) {
   uint64_t dice = f->seed;
   int64_t row = qv_roll_below(&dice, (f->rows + TILE - 1) / TILE), column = 1 + qv_roll_below(&dice, (f->columns - 1) / TILE);

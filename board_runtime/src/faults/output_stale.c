@@ -1,11 +1,11 @@
-/* Stale buffers: another tensor's bytes, or this one's of the frame before. */
+/* Faults by stale buffers: the output has the bytes of another tensor, or its own of the frame before. */
 #include <stdlib.h>
 
 #include "output_faults.h"
 
 static size_t bytes_of(const qv_output_fault *f) { return (size_t)f->elements * f->size; }
 
-/* The seed chooses among the inputs of the model and what nodes before this one made. */
+/* Copies the bytes of a tensor that the seed chooses among the inputs of the model and the outputs of earlier nodes. */
 qv_why qv_output_stale_tensor(const qv_output_fault *f) {
   const qv_model *m = f->s->model;
   int node = (int)(f->n - m->nodes), fitting = 0;
@@ -23,7 +23,8 @@ qv_why qv_output_stale_tensor(const qv_output_fault *f) {
   return NULL;
 }
 
-/* One frame late; on the first frame nothing has been written. A static: there is one fault of a kind in a process. */
+/* The output is one frame late; for the first frame it is zeros. The last frame is kept in a static variable, which
+   assumes that a process has this fault at one node only. */
 qv_why qv_output_stale_frame(const qv_output_fault *f) {
   static uint8_t *last;
   uint8_t *now = malloc(bytes_of(f));

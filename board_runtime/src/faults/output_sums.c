@@ -1,4 +1,5 @@
-/* Accumulators that saturate or wrap, padding that is not the zero point, and roundings no mode of model.bin has. */
+/* Faults in sums: accumulators that saturate or wrap, padding that is not the zero point, and rounding modes that no
+   model.bin can request. */
 #include "../arithmetic/float32.h"
 #include "output_faults.h"
 #include "sums.h"
@@ -10,7 +11,7 @@ static int64_t saturating16(int64_t acc, int64_t product, int64_t step, int64_t 
   (void)held;
   return clipped16(acc + product);
 }
-/* Two neighbouring products are added in 16 bits first. */
+/* Two neighbouring products are first added to each other in 16 bits. */
 static int64_t saturating_pairs(int64_t acc, int64_t product, int64_t step, int64_t *held) {
   if (step % 2) return acc - *held + clipped16(*held + product);
   *held = product;
@@ -46,7 +47,7 @@ qv_why qv_output_pad_value(const qv_output_fault *f) {
   return qv_sum_again(f, &how, NULL);
 }
 
-/* Rounding of a product by bits thrown away, in exact integers: sign and size of v apart. */
+/* Rounding modes that no model.bin can request, applied to the scaled accumulator v. */
 static double whole(double v) { return (double)(int64_t)v; }
 static int32_t away(const qv_output_fault *f, int64_t acc, int64_t c) {
   double v = (double)acc * (double)qv_sum_scale(f, c);
@@ -62,10 +63,10 @@ static int32_t towards_zero(const qv_output_fault *f, int64_t acc, int64_t c) {
 static int32_t exact_even(const qv_output_fault *f, int64_t acc, int64_t c) {
   return qv_sum_limited(f, (double)qv_round_f64((double)acc * (double)qv_sum_scale(f, c)));
 }
-/* Dequantized to a real number, then divided by the output's scale. */
+/* The accumulator is dequantized to a real number, which is then divided by the output's scale. */
 static int32_t through_reals(const qv_output_fault *f, int64_t acc, int64_t c) {
   const qv_tensor *x = qv_in(f->s->model, f->n, 0), *k = strcmp(f->n->op_name, "global_average_pool") ? qv_in(f->s->model, f->n, 1) : NULL;
-  int64_t read = x->n_scales > 1 ? c / (f->y->shape[1] / x->n_scales) : 0; /* depthwise: the input channel */
+  int64_t read = x->n_scales > 1 ? c / (f->y->shape[1] / x->n_scales) : 0; /* the input channel of a depthwise convolution */
   float weight = k ? k->scale[k->n_scales > 1 ? c : 0] : 1.0f / (float)(x->elements / f->elements), product = x->scale[read] * weight;
   float real = (float)acc * product, v = real / f->y->scale[0];
   return qv_sum_limited(f, (double)qv_round_f64((double)v));

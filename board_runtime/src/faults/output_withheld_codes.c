@@ -1,4 +1,5 @@
-/* Withheld kinds of codecs on the way to memory: lossy, overrun or miscorrected; nothing in the verifier was written for them. */
+/* Withheld kinds of faults in codecs between the processor and memory: lossy, overrun or miscorrected. Nothing in the
+   verifier was written with these in mind. */
 #include "output_faults.h"
 
 enum { DELTAS = 32, BURST = 16, WORD = 4 };
@@ -7,7 +8,7 @@ static int32_t zero_of(const qv_output_fault *f) { return qv_zero(f->y, 0); }
 static int32_t old(const qv_output_fault *f, int64_t i) { return qv_load(f->before, f->y->dtype, i); }
 static int32_t about_zero(const qv_output_fault *f, int32_t d, int32_t size) { return zero_of(f) + (d < 0 ? -size : size); }
 
-/* Two or three significant bits of the distance from the zero point: a small float in between. */
+/* The distance from the zero point keeps two or three significant bits, as if stored as a very small float. */
 static int32_t few_digits(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t d = v - zero_of(f), size = d < 0 ? -d : d, step = 1, bound = 4 << f->seed % 2;
   (void)i;
@@ -16,7 +17,7 @@ static int32_t few_digits(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_minifloat(const qv_output_fault *f) { return qv_map(f, few_digits); }
 
-/* Kept as mean and coarse difference of two neighbours. */
+/* Two neighbours are stored as their mean and a coarsely rounded difference. */
 static int32_t of_pair(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t first = i - i % 2;
   if (first + 1 >= f->elements) return v;
@@ -26,7 +27,7 @@ static int32_t of_pair(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_lossy_pairs(const qv_output_fault *f) { return qv_map(f, of_pair); }
 
-/* Differences to the neighbour cut to whole steps, and nobody looks at what has become of the sum. */
+/* Differences between neighbours are truncated to whole steps, so that the errors of their sum accumulate. */
 static int32_t drifting(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t first = i - i % DELTAS;
   int32_t step = 3 + (int32_t)(f->seed % 3);
@@ -36,13 +37,13 @@ static int32_t drifting(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_delta_drift(const qv_output_fault *f) { return qv_map(f, drifting); }
 
-/* A run of three or more is unpacked one too long, over what follows it. */
+/* A run of three or more equal elements is unpacked with one too many, which overwrites the next element. */
 static int32_t overrun(const qv_output_fault *f, int64_t i, int32_t v) {
   return i >= 3 && old(f, i - 1) == old(f, i - 2) && old(f, i - 2) == old(f, i - 3) ? old(f, i - 1) : v;
 }
 qv_why qv_output_run_too_long(const qv_output_fault *f) { return qv_map(f, overrun); }
 
-/* What is not zero stands packed at the front of its line; the mask that says where it belongs got lost. */
+/* The elements that are not zero are packed at the front of their line, and the mask with their positions is lost. */
 static int32_t packed(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t line = 16 << f->seed % 2, first = i - i % line, end = first + line < f->elements ? first + line : f->elements, left = i - first;
   (void)v;
@@ -52,7 +53,7 @@ static int32_t packed(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_zeros_skipped(const qv_output_fault *f) { return qv_map(f, packed); }
 
-/* Codes of one length handed out from the last to the first: values of one power of two change places. */
+/* Codes of the same length are assigned in reverse order, so that the values between two powers of two are reversed. */
 static int32_t other_code(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t d = v - zero_of(f), size = d < 0 ? -d : d, power = 1;
   (void)i;
@@ -61,7 +62,7 @@ static int32_t other_code(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_code_book_reversed(const qv_output_fault *f) { return qv_map(f, other_code); }
 
-/* The low four lines of the bus lag behind the others, by another amount in every burst. */
+/* The low four lines of the bus lag behind the others by a number of elements that changes from burst to burst. */
 static int32_t lagging(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t lag = (i / BURST + (int64_t)(f->seed % 3)) % 3 + 1;
   int32_t low = qv_qmin(f->y->dtype);
@@ -69,7 +70,7 @@ static int32_t lagging(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_nibble_lag(const qv_output_fault *f) { return qv_map(f, lagging); }
 
-/* A word of odd parity is taken for damaged, and the bit that its sum points at is "repaired". */
+/* Words with odd parity are considered damaged, and one bit, chosen by a sum of the bytes, is "repaired". */
 static void repair(uint8_t *word, unsigned seed) {
   unsigned folded = 0, sum = seed % (8 * WORD);
   for (unsigned i = 0; i < WORD; i++) {

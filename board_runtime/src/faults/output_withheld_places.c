@@ -1,4 +1,5 @@
-/* Odd kinds that move elements, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
+/* Unusual kinds of faults that move elements. They were written as withheld kinds; faulty_runtime.py lists those among
+   them that proved equivalent to known mistakes as known. */
 #include "output_faults.h"
 
 enum { LINE = 64, TILE = 8 };
@@ -13,7 +14,7 @@ qv_why qv_output_line_reversed(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Two neighbouring tiles changed places, and the left one came out negated. */
+/* Two neighbouring tiles are exchanged, and the left one is negated. */
 static int64_t partner(const qv_output_fault *f, int64_t i) {
   int64_t tile = qv_column_of(f, i) / TILE;
   if (tile % 2) return i - TILE;
@@ -29,7 +30,7 @@ qv_why qv_output_tiles_negated(const qv_output_fault *f) {
   return f->columns <= TILE ? "it has one tile a row only" : qv_map(f, exchanged);
 }
 
-/* Each row begins where the row above began, and one further. */
+/* Each row is rotated by one to three columns more than the row above. */
 static int64_t sheared(const qv_output_fault *f, int64_t i) {
   int64_t column = (qv_column_of(f, i) + qv_row_of(f, i) * (1 + (int64_t)(f->seed % 3))) % f->columns;
   return i - qv_column_of(f, i) + column;
@@ -40,7 +41,7 @@ qv_why qv_output_sheared(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Every second row from right to left. */
+/* Every second row is written from right to left. */
 static int64_t ploughed(const qv_output_fault *f, int64_t i) {
   return qv_row_of(f, i) % 2 ? i + f->columns - 1 - 2 * qv_column_of(f, i) : i;
 }
@@ -50,7 +51,7 @@ qv_why qv_output_ploughed(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Even elements first, then the odd ones. */
+/* The elements with even indices come first, then those with odd indices. */
 static int64_t dealt(const qv_output_fault *f, int64_t i) {
   int64_t half = (f->elements + 1) / 2;
   return i < half ? 2 * i : 2 * (i - half) + 1;
@@ -60,7 +61,7 @@ qv_why qv_output_dealt(const qv_output_fault *f) {
   return NULL;
 }
 
-/* Seeded order within each run of 16: lanes wired at random. */
+/* The 16 elements of each group are permuted as by randomly connected lanes. */
 static int64_t shuffled(const qv_output_fault *f, int64_t i) {
   uint64_t dice = f->seed;
   int64_t odd = 1 + 2 * qv_roll_below(&dice, 8), plus = qv_roll_below(&dice, 16), first = i / 16 * 16;
@@ -71,7 +72,7 @@ qv_why qv_output_lanes_shuffled(const qv_output_fault *f) {
   return NULL;
 }
 
-/* The corner of each tile first down, then right. */
+/* Each tile is transposed: it is written column by column instead of row by row. */
 static int64_t turned(const qv_output_fault *f, int64_t i) {
   int64_t row = qv_row_of(f, i), column = qv_column_of(f, i), to_row = row / TILE * TILE + column % TILE,
           to_column = column / TILE * TILE + row % TILE;

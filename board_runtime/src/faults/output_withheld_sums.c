@@ -1,4 +1,5 @@
-/* Withheld kinds inside a sum: multipliers and adders that approximate; nothing in the verifier was written for them. */
+/* Withheld kinds of faults inside sums: approximate multipliers and adders. Nothing in the verifier was written with
+   these in mind. */
 #include "output_faults.h"
 #include "sums.h"
 
@@ -9,7 +10,7 @@ static int64_t power_below(int64_t v) {
   return power;
 }
 
-/* Mitchell's multiplier: logarithms taken for straight lines between powers of two. */
+/* Mitchell's multiplier, which approximates logarithms by straight lines between powers of two. */
 static int64_t by_logarithms(const qv_output_fault *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
   (void)f;
   (void)i;
@@ -24,7 +25,7 @@ qv_why qv_output_multiplier_mitchell(const qv_output_fault *f) {
   return qv_sum_again(f, &how, NULL);
 }
 
-/* Eight significant bits after every step, as in bfloat16. */
+/* The sum is rounded to eight significant bits after every step, as in bfloat16. */
 static int64_t in_eight_digits(int64_t acc, int64_t product, int64_t step, int64_t *held) {
   int64_t sum = acc + product, unit = 1;
   (void)step;
@@ -38,7 +39,7 @@ qv_why qv_output_sum_in_bfloat16(const qv_output_fault *f) {
   return qv_sum_again(f, &how, NULL);
 }
 
-/* Clocked too fast: the carry into bit 8 is made of the four bits below alone. */
+/* An adder that is clocked too fast: the carry into bit 8 is computed from the four bits below it only. */
 static int64_t carried_late(int64_t acc, int64_t product, int64_t step, int64_t *held) {
   int64_t whole = ((acc & 0xff) + (product & 0xff)) >> 8, seen = ((acc & 0xf0) + (product & 0xf0)) >> 8;
   (void)step;
@@ -50,8 +51,9 @@ qv_why qv_output_carry_late(const qv_output_fault *f) {
   return qv_sum_again(f, &how, NULL);
 }
 
-/* Winograd's F(2, 3) with its halved sums of taps cut to integers. Where the three taps of a row have an odd sum both lose a
-   half, which comes out as one less in the last tap of even columns and in the first tap of odd ones. */
+/* Winograd's F(2, 3), whose halved sums of taps are truncated to integers. If the sum of the three taps of a row is
+   odd, both halves lose 1/2; the result is the same as with one less in the last tap for even columns and in the first
+   tap for odd ones. */
 static int64_t by_halves(const qv_output_fault *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
   const qv_tensor *k = qv_in(f->s->model, f->n, 1);
   int64_t o = qv_plane_of(f, i) % f->channels, columns = f->y->shape[f->y->rank - 1], row = o * (k->elements / k->shape[0]) + tap - tap % 3,

@@ -1,10 +1,11 @@
-/* Odd kinds that change values, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
+/* Unusual kinds of faults that change values. They were written as withheld kinds; faulty_runtime.py lists those among
+   them that proved equivalent to known mistakes as known. */
 #include "output_faults.h"
 
 static int32_t zero_of(const qv_output_fault *f) { return qv_zero(f->y, 0); }
 static int64_t channel_of(const qv_output_fault *f, int64_t i) { return qv_plane_of(f, i) % f->channels; }
 
-/* A bias that creeps up with the channel: an analogue accumulator warming up. */
+/* A bias that grows with the channel, as in an analogue accumulator that warms up. */
 static int32_t drifted(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t last = f->channels > 1 ? f->channels - 1 : f->elements, at = f->channels > 1 ? channel_of(f, i) : i;
   return v + (int32_t)(at * (3 + (int64_t)(f->seed % 4)) / last);
@@ -16,7 +17,7 @@ static int32_t chequered(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_checkerboard(const qv_output_fault *f) { return qv_map(f, chequered); }
 
-/* A narrower type's limits, about the zero point. */
+/* Values are limited to a narrower range around the zero point. */
 static int32_t squeezed(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t limit = (qv_qmax(f->y->dtype) - qv_qmin(f->y->dtype)) / (6 + (int32_t)(f->seed % 5)), zero = zero_of(f);
   (void)i;
@@ -30,7 +31,7 @@ static int32_t dithered(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_dither(const qv_output_fault *f) { return qv_map(f, dithered); }
 
-/* d^2 / range above the zero point: a display's curve left in the path. */
+/* The distance d from the zero point follows a curve with a term d^2 / range, like the gamma curve of a display. */
 static int32_t curved(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t range = qv_qmax(f->y->dtype) - qv_qmin(f->y->dtype), d = v - zero_of(f);
   (void)i;
@@ -46,33 +47,34 @@ static int32_t gray_coded(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_gray_code(const qv_output_fault *f) { return qv_map(f, gray_coded); }
 
-/* Half of the neighbour before leaks in. */
+/* Half of the preceding element is added to each element. */
 static int32_t echoed(const qv_output_fault *f, int64_t i, int32_t v) {
   return i ? v + (qv_load(f->before, f->y->dtype, i - 1) - zero_of(f)) / 2 : v;
 }
 qv_why qv_output_echo(const qv_output_fault *f) { return qv_map(f, echoed); }
 
-/* Every element mixed with its own address: a memory scrambler that is on for writing only. */
+/* Every element is XORed with bits of its address, as by a memory scrambler that is on for writing only. */
 static int32_t scrambled(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t low = qv_qmin(f->y->dtype);
   return ((v - low) ^ (int32_t)((i * 37 + (int64_t)f->seed) & 15)) + low;
 }
 qv_why qv_output_scrambler(const qv_output_fault *f) { return qv_map(f, scrambled); }
 
-/* Elements far from the zero point lose strength with the row. */
+/* The distance from the zero point is reduced more and more from row to row, to about half in the last row. */
 static int32_t faded(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t length = f->rows > 1 ? f->rows : f->columns, at = f->rows > 1 ? qv_row_of(f, i) : qv_column_of(f, i);
   return zero_of(f) + (int32_t)((v - zero_of(f)) * (2 * length - at) / (2 * length));
 }
 qv_why qv_output_fade(const qv_output_fault *f) { return qv_map(f, faded); }
 
-/* A filter nobody asked for: the mean with the neighbour. */
+/* Each element is averaged with the next one. */
 static int32_t smoothed(const qv_output_fault *f, int64_t i, int32_t v) {
   return i + 1 < f->elements ? (v + qv_load(f->before, f->y->dtype, i + 1)) / 2 : v;
 }
 qv_why qv_output_smoothed(const qv_output_fault *f) { return qv_map(f, smoothed); }
 
-/* A comparator that is not reset between the four elements of a word. */
+/* Each element is the maximum of those up to it in its word of four, as from a comparator that is not reset
+   between them. */
 static int32_t held_maximum(const qv_output_fault *f, int64_t i, int32_t v) {
   for (int64_t k = i - i % 4; k < i; k++) {
     int32_t other = qv_load(f->before, f->y->dtype, k);
@@ -82,7 +84,7 @@ static int32_t held_maximum(const qv_output_fault *f, int64_t i, int32_t v) {
 }
 qv_why qv_output_running_max(const qv_output_fault *f) { return qv_map(f, held_maximum); }
 
-/* The low four lines of the bus the wrong way round. */
+/* The low four lines of the bus are connected in reverse order. */
 static int32_t mirrored(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t low = qv_qmin(f->y->dtype), u = v - low;
   (void)i;

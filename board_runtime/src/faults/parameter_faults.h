@@ -1,4 +1,4 @@
-/* Every kind of fault that changes a copy of a node before it runs, one line each. */
+/* The list of all kinds of faults that change a copy of a node before it runs. */
 #ifndef QV_PARAMETER_FAULTS_H
 #define QV_PARAMETER_FAULTS_H
 #include "shadow.h"
@@ -13,10 +13,10 @@
   X(tap_mirrored)
 /* clang-format on */
 
-/* Withheld from the verifier, and held to change enough elements (table.c). */
+/* Withheld kinds: no code in the verifier is written for them. Each must change a least number of elements (table.c). */
 #define QV_WITHHELD_PARAMETER_FAULTS(X) X(weight_half_lost) X(input_sign_folded) X(weights_pruned) X(weights_block_float) X(input_dithered)
 
-/* Slight ones, of nodes that are left in float or sum 16 bits. */
+/* Slight faults for nodes that compute in float or add 16-bit values. */
 #define QV_FLOAT_PARAMETER_FAULTS(X) X(gamma_row) X(epsilon_tenfold) X(variance_unbiased) X(bias_slight)
 
 #define QV_DECLARE_PARAMETER_FAULT(name) qv_why qv_parameter_##name(qv_shadow *w);

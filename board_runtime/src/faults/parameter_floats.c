@@ -1,4 +1,5 @@
-/* Slight mistakes in nodes that are left in float, or sum 16 bits: a row of gamma, epsilon, the variance's divisor, a bias. */
+/* Slight faults in nodes that compute in float or add 16-bit values: a value of gamma, epsilon, the divisor of the
+   variance, a bias. */
 #include "parameter_faults.h"
 #include <math.h>
 
@@ -9,7 +10,7 @@ static void set_epsilon(qv_shadow *w, double value) {
   memcpy(&w->words[1], &narrow, sizeof narrow);
 }
 
-/* One element reads that of its neighbour. */
+/* One element of gamma is replaced by the next one. */
 qv_why qv_parameter_gamma_row(qv_shadow *w) {
   qv_tensor *gamma = qv_shadow_in(w, 1);
   if (!is_norm(w) || !gamma || gamma->elements < 2) return "it has no gamma of several elements";
@@ -25,7 +26,8 @@ qv_why qv_parameter_epsilon_tenfold(qv_shadow *w) {
   return NULL;
 }
 
-/* The sum of squares over n - 1: sqrt((n - 1) / n) in gamma, (n - 1) / n in epsilon. */
+/* The sum of squares is divided by n - 1 instead of n, by a factor of sqrt((n - 1) / n) in gamma and (n - 1) /
+   n in epsilon. */
 qv_why qv_parameter_variance_unbiased(qv_shadow *w) {
   qv_tensor *gamma = qv_shadow_in(w, 1);
   if (!is_norm(w) || !gamma || gamma->elements < 2) return "it has no variance with a gamma after it";
@@ -36,7 +38,7 @@ qv_why qv_parameter_variance_unbiased(qv_shadow *w) {
   return NULL;
 }
 
-/* 2^-9 of the output's range more: half an LSB of 8 bits, 128 of 16. */
+/* Adds 2^-9 of the output's range to the bias: half a step of an 8-bit output, 128 steps of a 16-bit one. */
 qv_why qv_parameter_bias_slight(qv_shadow *w) {
   qv_tensor *rq = qv_shadow_in(w, qv_roles_of(&w->node)->rq), *b = qv_shadow_in(w, qv_roles_of(&w->node)->bias);
   if (!rq || rq->dtype != QV_F64 || !b || b->dtype == QV_F32) return "it has no bias with scales in float64";

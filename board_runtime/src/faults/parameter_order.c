@@ -1,9 +1,9 @@
-/* Wrong order or place of operands: layouts, windows, index tables. */
+/* Faults in the order or position of operands: layouts, windows, index tables. */
 #include <stdlib.h>
 
 #include "parameter_faults.h"
 
-/* [outer, channels, area] read as [outer, area, channels]. */
+/* Reorders a tensor of shape [outer, channels, area] as if it had been read as [outer, area, channels]. */
 static qv_why channels_last(qv_tensor *t, int64_t outer, int64_t channels, int64_t area) {
   if (channels < 2 || area < 2) return "its layouts are the same";
   size_t size = qv_dtype_size(t->dtype);
@@ -23,7 +23,7 @@ static qv_why last_of(qv_tensor *t) {
 qv_why qv_parameter_layout_input(qv_shadow *w) { return last_of(qv_shadow_in(w, 0)); }
 qv_why qv_parameter_layout_weight(qv_shadow *w) { return last_of(qv_shadow_in(w, qv_roles_of(&w->node)->weights)); }
 
-/* Windows begin one row or column early, or late where there is padding to take from. */
+/* Windows begin one row or column late if there is padding before them to reduce, otherwise early. */
 qv_why qv_parameter_window_offset(qv_shadow *w) {
   int at = qv_roles_of(&w->node)->window;
   if (at < 0 || strcmp(w->node.op_name, "conv_transpose") == 0) return "it has no window";
@@ -42,7 +42,7 @@ qv_why qv_parameter_pool_count(qv_shadow *w) {
 
 static int32_t limited(int64_t v, int32_t size) { return (int32_t)(v < 0 ? 0 : v >= size ? size - 1 : v); }
 
-/* The index table of a resize: one further, or computed by another rule for where pixels lie. */
+/* The indices of a resize are one too high; below, they are computed by another rule for the positions of pixels. */
 qv_why qv_parameter_resize_offset(qv_shadow *w) {
   int linear = strcmp(w->node.op_name, "resize_linear") == 0;
   if (!linear && strcmp(w->node.op_name, "resize_nearest") != 0) return "it resizes nothing";
@@ -78,7 +78,7 @@ qv_why qv_parameter_resize_mode(qv_shadow *w) {
   return differs ? NULL : "all rules choose the same pixels";
 }
 
-/* The table of a lookup or a softmax, indexed one too high or by the unflipped sign. */
+/* The table of a lookup or softmax is indexed one too high or too low, or with the wrong sign bit. */
 static qv_tensor *table_of(qv_shadow *w) {
   int has = strcmp(w->node.op_name, "lookup") == 0 || strcmp(w->node.op_name, "softmax") == 0;
   return has ? qv_shadow_in(w, 1) : NULL;

@@ -1,11 +1,12 @@
-/* Another rounding mode at one node: its rq written anew for that mode, as a compiler set to it would have. */
+/* Faults by another rounding mode at one node: its rq is rewritten as a compiler for that mode would have done. */
 #include <math.h>
 
 #include "../arithmetic/requantize.h"
 #include "parameter_faults.h"
 
-/* Real scale of an output channel, from the tensors' own scales where weights have them. Of inputs with a scale for each of
-   their channels, every output channel reads one; transposed weights have the scales of one group. */
+/* Returns the real scale of an output channel, from the scales of the tensors if the weights have any, otherwise from
+   the rq. If the input has a scale for each channel, every output channel reads one input channel; transposed weights
+   have the scales of one group. */
 static double scale_of(qv_shadow *w, const qv_roles *at, int32_t channel, const float *rq) {
   const qv_tensor *x = qv_shadow_in(w, 0), *k = qv_shadow_in(w, at->weights), *y = qv_shadow_out(w);
   if (!k || !k->n_scales) return (double)rq[channel];
@@ -13,7 +14,7 @@ static double scale_of(qv_shadow *w, const qv_roles *at, int32_t channel, const 
   return (double)x->scale[read] * (double)k->scale[channel % k->n_scales] / (double)y->scale[0];
 }
 
-/* S = q * 2^e: a multiplier of `bits` bits with its exponent. */
+/* Splits a scale S = q * 2^e into a multiplier of `bits` bits and an exponent. */
 static void multiplier(double scale, int bits, int32_t *mul, int32_t *exponent) {
   int e;
   double q = frexp(scale, &e);

@@ -1,4 +1,4 @@
-/* Wrong parameters: zero points, scales, bias, limits, signs. */
+/* Faults in the values of parameters: zero points, scales, biases, limits, signs. */
 #include "parameter_faults.h"
 
 static qv_why shifted_zero(qv_tensor *t, uint64_t seed) {
@@ -12,7 +12,7 @@ qv_why qv_parameter_zero_input(qv_shadow *w) { return shifted_zero(qv_shadow_in(
 qv_why qv_parameter_zero_weight(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, qv_roles_of(&w->node)->weights), w->seed); }
 qv_why qv_parameter_zero_output(qv_shadow *w) { return shifted_zero(qv_shadow_out(w), w->seed); }
 
-/* A row of the rq moved: channel c reads that of another. */
+/* Each channel uses the requantization scale of the next one, or (per_tensor) of the first one. */
 static qv_why scales_from(qv_shadow *w, int per_tensor) {
   qv_tensor *rq = qv_shadow_in(w, qv_roles_of(&w->node)->rq);
   if (!rq) return "it has no requantization scales";
@@ -49,7 +49,7 @@ qv_why qv_parameter_bias_shifted(qv_shadow *w) {
   memcpy(at + bytes - size, first, size);
   return NULL;
 }
-/* Kept in 16 bits, the rest cut off. */
+/* The bias keeps its low 16 bits only. */
 qv_why qv_parameter_bias_narrow(qv_shadow *w) {
   qv_tensor *b = bias_of(w);
   if (!b || b->dtype != QV_I32) return "it has no bias of 32 bits";
@@ -69,7 +69,7 @@ qv_why qv_parameter_clamp_missing(qv_shadow *w) {
   limit[1] = qv_qmax(dtype);
   return NULL;
 }
-/* A Relu where there is none, else a Relu6. */
+/* Adds a Relu to a node without one, otherwise a Relu6. */
 qv_why qv_parameter_clamp_extra(qv_shadow *w) {
   int32_t *limit = limits_of(w);
   const qv_tensor *y = qv_shadow_out(w);
@@ -82,7 +82,7 @@ qv_why qv_parameter_clamp_extra(qv_shadow *w) {
   return NULL;
 }
 
-/* The same bytes read as the other signedness; the zero point stays. */
+/* The bytes are read with the other signedness; the zero point does not change. */
 static qv_why other_sign(qv_tensor *t) {
   if (!t || !(qv_is_8bit(t) || qv_is_16bit(t)) || !t->n_scales) return "it has no quantized tensor there";
   t->dtype = t->dtype == QV_U8 ? QV_S8 : t->dtype == QV_S8 ? QV_U8 : t->dtype == QV_U16 ? QV_S16 : QV_U16;

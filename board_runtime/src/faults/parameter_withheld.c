@@ -1,7 +1,8 @@
-/* Odd kinds inside a node, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
+/* Unusual kinds of faults inside a node. They were written as withheld kinds; faulty_runtime.py lists those among them
+   that proved equivalent to known mistakes as known. */
 #include "parameter_faults.h"
 
-/* The second half of every filter never reached the weight buffer: the first stands there again. */
+/* The second half of every filter does not reach the weight buffer, which contains the first half twice. */
 qv_why qv_parameter_weight_half_lost(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
@@ -13,7 +14,7 @@ qv_why qv_parameter_weight_half_lost(qv_shadow *w) {
   return NULL;
 }
 
-/* A rectifier in front of the node: what lies below the zero point is mirrored above it. */
+/* A rectifier in front of the node: input values below the zero point are mirrored above it. */
 qv_why qv_parameter_input_sign_folded(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
@@ -28,7 +29,7 @@ qv_why qv_parameter_input_sign_folded(qv_shadow *w) {
   return NULL;
 }
 
-/* Filters applied as a true convolution: every plane of taps turned by half a circle. */
+/* Filters are applied as a true convolution: every plane of taps is rotated by 180 degrees. */
 qv_why qv_parameter_tap_mirrored(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->rank != 4 || k->shape[2] * k->shape[3] < 2) return "its filters have one tap";
@@ -43,7 +44,8 @@ qv_why qv_parameter_tap_mirrored(qv_shadow *w) {
   return NULL;
 }
 
-/* Of each four weights in a row the two smaller ones are gone, as a sparse engine wants it. */
+/* Of each four consecutive weights, the two smaller ones are set to zero, as for an accelerator with 2:4 sparsity.
+   smaller returns whether weight i is one of these two. */
 static int smaller(const int32_t *size, int i) {
   int above = 0;
   for (int k = 0; k < 4; k++) above += size[k] > size[i] || (size[k] == size[i] && k < i);
@@ -66,7 +68,8 @@ qv_why qv_parameter_weights_pruned(qv_shadow *w) {
   return NULL;
 }
 
-/* Weights packed by sixteen: one exponent for all, three bits and a sign for each. */
+/* Weights are packed in blocks of sixteen, with one exponent for the block and a sign and three bits for
+   each weight. */
 enum { BLOCK = 16, MOST = 7 };
 static void pack(const qv_tensor *k, int64_t first, int64_t end, int32_t zero) {
   int32_t step = 1, size = 0;
@@ -88,7 +91,7 @@ qv_why qv_parameter_weights_block_float(qv_shadow *w) {
   return NULL;
 }
 
-/* Noise of one step added to what the node reads. */
+/* Adds noise of at most one step to the input of the node. */
 qv_why qv_parameter_input_dithered(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";

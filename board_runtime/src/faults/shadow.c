@@ -1,4 +1,4 @@
-/* A private copy of one node. */
+/* Creates, runs and frees a private copy of one node. */
 #include "shadow.h"
 
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static void *copied(const void *from, int64_t bytes) {
   return to;
 }
 
-/* Streams become constants until the run, so that every operand has bytes of its own. */
+/* Copies a tensor. Until the run, tensors that are not constants are represented as constants, too, so that every
+   operand has bytes of its own. */
 static int copy_tensor(qv_tensor *to, const qv_session *s, const qv_tensor *from) {
   *to = *from;
   to->constant = copied(qv_data(s, from), from->dense_bytes);
@@ -69,7 +70,8 @@ void qv_shadow_close(qv_shadow *w) {
   free(w);
 }
 
-/* Streams and outputs go to the arena: an op may ask whether a tensor is a constant. */
+/* Moves a tensor that is not a constant to the arena before the run, because an op may check whether a tensor
+   is a constant. */
 static void move_stream(qv_shadow *w, qv_tensor *t, int64_t *top) {
   t->arena_offset = *top;
   *top += (t->dense_bytes + 63) / 64 * 64;

@@ -1,4 +1,5 @@
-/* Plain sums of conv, fully_connected and global_average_pool. */
+/* Computes the outputs of conv, fully_connected and global_average_pool again with plain loops, for faults in the
+   accumulator or after it. */
 #include "sums.h"
 
 #include "../arithmetic/requantize.h"
@@ -28,7 +29,7 @@ static int64_t multiply(const summed *a, int64_t i, int64_t tap, int64_t x, int6
   return a->how->product ? a->how->product(a->f, i, tap, x, w) : x * w;
 }
 
-/* Of output i of a conv, which is (batch, o, row, column). */
+/* Returns the sum of output i of a conv, which is at = (batch, output channel, row, column). */
 static int64_t conv_sum(const summed *a, int64_t i, const int64_t at[4], int64_t acc) {
   const qv_window *w = &a->w;
   int64_t area = w->kernel_h * w->kernel_w, zero = qv_zero(a->x, at[1] / a->per_out), held = 0;
@@ -43,7 +44,7 @@ static int64_t conv_sum(const summed *a, int64_t i, const int64_t at[4], int64_t
   return acc;
 }
 
-/* Of output element i, where its `depth` operands stand in a row. */
+/* Returns the sum of output element i, whose `depth` operands are consecutive. */
 static int64_t row_sum(const summed *a, int64_t i, int64_t o, int64_t acc) {
   int64_t first = a->k ? i / a->k->shape[0] * a->depth : i * a->depth, held = 0;
   for (int64_t p = 0; p < a->depth; p++)

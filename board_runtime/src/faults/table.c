@@ -1,4 +1,5 @@
-/* The op table of qvrt-faulty: every op runs as it should, but for the nodes that QVRT_FAULT=KIND[:SEED]@NODE[|...] names. */
+/* The op table of qvrt-faulty: every op runs correctly, except at the nodes that the environment variable
+   QVRT_FAULT=KIND[:SEED]@NODE[|...] names. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdio.h>
@@ -11,9 +12,9 @@
 
 typedef struct {
   const char *name;
-  qv_why (*damage)(const qv_output_fault *f); /* after the kernel */
-  qv_why (*change)(qv_shadow *w);             /* instead of it, on a copy */
-  int64_t fewest;                             /* elements it must change: a few might as well be flipped bits */
+  qv_why (*damage)(const qv_output_fault *f); /* changes the output after the kernel; or NULL */
+  qv_why (*change)(qv_shadow *w);             /* changes a copy of the node, which then runs; or NULL */
+  int64_t fewest;                             /* least number of elements to change: fewer look like flipped bits */
 } fault_kind;
 
 enum { FEWEST = 16 };
@@ -27,19 +28,19 @@ static const fault_kind kinds[] = {QV_OUTPUT_FAULTS(OUTPUT_FAULT) QV_PARAMETER_F
                                            QV_WITHHELD_PARAMETER_FAULTS(WITHHELD_PARAMETER_FAULT) QV_FLOAT_OUTPUT_FAULTS(OUTPUT_FAULT)
                                                QV_FLOAT_PARAMETER_FAULTS(PARAMETER_FAULT)};
 
-/* One fault as asked for: `text` up to `end`. */
+/* One requested fault: the text KIND[:SEED]@NODE from `text` to `end`, with its "@" at `at`. */
 typedef struct {
   const char *text, *at, *end;
   uint64_t seed;
 } asked_fault;
 
-/* A fault that can never strike would make a test pass for nothing. */
+/* Ends the process: with a fault that cannot be applied, a test would pass without having tested anything. */
 static void refuse(const char *why) {
   fprintf(stderr, "QVRT_FAULT=%s: %s\n", getenv("QVRT_FAULT"), why);
   exit(4);
 }
 
-/* Reads one fault; returns where the next begins, or NULL after the last. */
+/* Reads one fault. Returns the text of the next one, or NULL after the last. */
 static const char *read_fault(const char *text, asked_fault *a) {
   a->text = text;
   a->end = text + strcspn(text, "|");
@@ -60,7 +61,7 @@ static int is_kind(const asked_fault *a, const char *kind) {
   return strlen(kind) == length && memcmp(a->text, kind, length) == 0;
 }
 
-/* Kinds that end or block the process; they never return. */
+/* Applies the kinds that end or block the process; returns only for other kinds. */
 static void end_process(const asked_fault *a) {
   if (is_kind(a, "die")) raise(SIGKILL);
   else if (is_kind(a, "hang"))

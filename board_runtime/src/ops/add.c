@@ -1,5 +1,5 @@
-/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))), or ((A-za)Ma + (B-zb)Mb) >> t + zy, or each operand scaled by itself and then
-   their sum, in the integer modes. */
+/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))); in the integer modes ((A-za)Ma + (B-zb)Mb) >> t + zy, or first each operand
+   and then their sum scaled separately. */
 #include "op.h"
 #include "../arithmetic/requantize.h"
 #include "../arithmetic/float32.h"
@@ -12,8 +12,8 @@ typedef struct {
   int32_t swap, low, high;
   qv_rounding rounding;
   int bytes;
-  float inner[256];              /* fma(B, r2, F) of every B, by its byte; only where both are 8-bit */
-  const qv_elementwise *kernels; /* NULL: the loops here */
+  float inner[256];              /* fma(B, r2, F) for every byte B; only if both inputs are 8-bit */
+  const qv_elementwise *kernels; /* NULL: the loops of this file are used */
   qv_pairs_of_bytes pairs;
 } adding;
 
@@ -22,9 +22,10 @@ static int32_t limited(const adding *w, double v) {
   return (int32_t)qv_round_f64(v);
 }
 
-#define LEFT_SHIFT 20 /* before the operands are scaled one by one */
+#define LEFT_SHIFT 20 /* bits by which operands are shifted left before they are scaled separately */
 
-/* value times one multiplier as in gemmlowp; the sign of the multiplier is that of the result. */
+/* Returns value times a multiplier, rounded as in gemmlowp. A negative multiplier negates the rounded product
+   of its magnitude. */
 static int64_t scaled(int64_t value, int32_t multiplier, int32_t shift) {
   int64_t y = qv_integer_scale(QV_GEMMLOWP, 0, value, multiplier < 0 ? -multiplier : multiplier, shift);
   return multiplier < 0 ? -y : y;
@@ -56,7 +57,7 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
 
 static float of_byte(uint8_t byte, int32_t dtype) { return dtype == QV_S8 ? (float)(int8_t)byte : (float)byte; }
 
-/* The f32 form on bytes. */
+/* Computes a row in the float32 form, if both inputs are 8-bit. */
 static void exact_row(const adding *w, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const uint8_t *first = w->pa, *second = w->pb;
   int32_t dtype = w->swap ? w->b->dtype : w->a->dtype;
@@ -99,7 +100,8 @@ static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t st
   else v->kernels->add(&v->pairs, first, second, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
-/* An int32 rq: two multipliers and a shift, or [2, 3], a multiplier and a shift for each operand and for their sum. */
+/* Checks an int32 rq: [3], two multipliers and a shift; or [2, 3], a multiplier and a shift each for both operands
+   and their sum. */
 static qv_status check_integers(qv_model *m, const qv_node *n, const qv_tensor *rq) {
   const int32_t *r = rq->constant;
   if (rq->rank == 1) return r[2] >= 1 && r[2] <= 62 ? QV_OK : qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", r[2]);

@@ -1,4 +1,4 @@
-/* What arg_max and arg_min share. */
+/* The common part of arg_max and arg_min. */
 #include "arg_search.h"
 
 qv_status qv_check_arg(qv_model *m, qv_node *n) {

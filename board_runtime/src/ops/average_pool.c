@@ -1,10 +1,10 @@
-/* ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else requantize(sum, S/count),
-   or a quotient of integers. */
+/* ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; otherwise
+   requantize(sum, S/count), or a quotient of integers. */
 #include "../arithmetic/float32.h"
 #include "../arithmetic/requantize.h"
 #include "window.h"
 
-#define FARTHEST (1 << 16) /* the point from which halves are rounded away */
+#define FARTHEST (1 << 16) /* largest magnitude of `point`, around which ties are rounded away */
 
 static int is_quotient(const qv_tensor *rq) { return rq && rq->dtype == QV_I32 && rq->rank == 1; }
 
@@ -21,7 +21,8 @@ static qv_status check_quotient(qv_model *m, const qv_node *n, const qv_tensor *
   return QV_OK;
 }
 
-/* (acc + point * count) / count, halves away from zero, less point. */
+/* Returns (acc + point * count) / count, with ties rounded away from zero, minus point, plus the output's zero
+   point, clipped. */
 static int32_t quotient(const qv_requantizer *r, int64_t acc, int64_t count) {
   int64_t point = *(const int32_t *)r->values, total = acc + point * count, half = count / 2;
   int64_t y = (total < 0 ? -((half - total) / count) : (total + half) / count) - point + r->zero;
@@ -49,7 +50,7 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
 static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, int64_t acc, int64_t divisor) {
   if (r->dtype == QV_F32) {
     float mean = real / (float)divisor, v = mean / ((const float *)r->values)[1] + (float)y->zero_point[0];
-    if (v != v) v = (float)r->low; /* only from scales beyond float32 */
+    if (v != v) v = (float)r->low; /* only possible if a product with the scale exceeds float32 */
     v = qv_clamp_f32(v, (float)r->low, (float)r->high);
     return (int32_t)qv_round_f32(v);
   }

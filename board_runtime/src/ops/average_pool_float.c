@@ -1,4 +1,5 @@
-/* y = fl32(sequential float64 sum of the valid taps / count); count: valid taps, or also those in the padding. */
+/* y = fl32(sequential float64 sum of the valid taps / count); count: number of valid taps, with word 10 also of those
+   in the padding. */
 #include "window.h"
 
 static qv_status average_pool_float_check(qv_model *m, qv_node *n) {
@@ -21,7 +22,7 @@ static double sum_of(const qv_window *w, const float *plane, int64_t top, int64_
   return sum;
 }
 
-/* How many of `kernel` positions from `start` on lie in [low, high). */
+/* Returns how many of the `kernel` positions of a window from `start` on lie in [low, high). */
 static int64_t positions(int64_t start, int64_t kernel, int64_t dilation, int64_t low, int64_t high) {
   qv_taps_of_axis taps = qv_taps_between(start, kernel, dilation, low, high);
   return taps.end - taps.first;

@@ -19,12 +19,12 @@ static void store_whole(void *to, int32_t dtype, int64_t i, int64_t v) {
 
 static void store_float(void *to, int32_t dtype, int64_t i, float v) {
   float end = dtype == QV_I64 ? 9223372036854775808.0f : 2147483648.0f;
-  int inside = v >= -end && v < end; /* NaN is not */
+  int inside = v >= -end && v < end; /* 0 for NaN */
   switch (dtype) {
     case QV_F32: memcpy((float *)to + i, &v, 4); break;
     case QV_I64: ((int64_t *)to)[i] = inside ? (int64_t)v : INT64_MIN; break;
     case QV_BOOL: ((uint8_t *)to)[i] = v != 0.0f; break;
-    default: qv_store(to, dtype, i, inside ? (int32_t)v : INT32_MIN); break; /* of 8 and 16 bits the low ones */
+    default: qv_store(to, dtype, i, inside ? (int32_t)v : INT32_MIN); break; /* 8 and 16 bits: the low bits */
   }
 }
 

@@ -1,4 +1,5 @@
-/* y = the inputs along axis; one whose scale or zero point differs is dequantized and quantized again. */
+/* y = the inputs joined along axis; an input whose scale or zero point differs from y's is dequantized and
+   quantized again. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 

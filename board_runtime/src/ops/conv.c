@@ -6,16 +6,18 @@
 
 static int64_t depth_of(const qv_tensor *k) { return (int64_t)k->shape[1] * k->shape[2] * k->shape[3]; }
 static int is_depthwise(const qv_tensor *k) { return k->shape[1] == 1; }
-/* One scale in each sum: that of all of x, or of its channel where every output channel reads one channel. */
+/* Returns whether all terms of a sum have the same input scale: x has one scale, or one for each channel in a depthwise
+   convolution. */
 static int is_scaled_alike(const qv_tensor *x, const qv_tensor *k) {
   return x->n_scales == 1 || (k->rank == 4 && is_depthwise(k) && x->channel_axis == 1);
 }
 
-/* prepared: the kernels' table (64 bytes), then a row of 2*pairs centred weights an output channel, and QV_ROWS - 1 rows of zeros. */
+/* Prepared memory: pointer to the kernels (HEAD bytes), then a row of 2*pairs centred weights for each output channel,
+   then QV_ROWS - 1 rows of zeros. */
 enum { HEAD = 64 };
 static int64_t prepared_bytes(const qv_tensor *k) { return HEAD + (k->shape[0] + QV_ROWS - 1) * qv_pairs(depth_of(k)) * 4; }
 
-/* A channel's plane with all its padding, as far as the last window reaches. */
+/* Return the width and height of a channel's plane with its padding, up to the end of the last window. */
 static int64_t plane_w(const qv_window *w) {
   int64_t reach = (w->out_w - 1) * w->stride_w + (w->kernel_w - 1) * w->dilation_w + 1, whole = w->in_w + w->left;
   return reach > whole ? reach : whole;
@@ -81,10 +83,10 @@ typedef struct {
   const qv_tensor *x, *k, *b, *y;
   qv_window w;
   qv_requantizer r;
-  int64_t group, per_in, per_out, size; /* size: bytes of an element of y */
-  const qv_dots *dots;                  /* the fast kernels, and what they work on */
+  int64_t group, per_in, per_out, size; /* size: bytes per element of y */
+  const qv_dots *dots;                  /* the fast kernels; below, their centred weights */
   const int16_t *weights;
-  int64_t row; /* int16 elements of a row of weights */
+  int64_t row; /* int16 elements per row of weights */
 } convolving;
 
 static void plain(const convolving *c) {
@@ -111,7 +113,7 @@ static void plain(const convolving *c) {
         }
 }
 
-/* One channel's plane, centred, the padding zero. */
+/* Writes one channel's plane, minus the zero point, to `to`, whose padding is already zero. */
 static void centre_plane(const convolving *c, int64_t channel, const uint8_t *from, int16_t *to) {
   const qv_window *w = &c->w;
   int64_t wide = plane_w(w);
@@ -119,7 +121,7 @@ static void centre_plane(const convolving *c, int64_t channel, const uint8_t *fr
     c->dots->centre(from + i * w->in_w, c->x->dtype == QV_S8, qv_zero(c->x, channel), w->in_w, 1, to + (i + w->top) * wide + w->left);
 }
 
-/* acc = sums of one output row of one channel. */
+/* Computes the sums of one output row of one channel in acc. */
 static void depthwise_row(const convolving *c, const int16_t *lines, const int16_t *weights, uint32_t *acc) {
   const qv_window *w = &c->w;
   int64_t wide = plane_w(w);
@@ -158,7 +160,8 @@ static void depthwise(const convolving *c) {
     }
 }
 
-/* One step of the depth (channel plane, tap a e) for `count` pixels of one output row i from column j: into every second element. */
+/* Writes one step of the depth (one tap of one channel) for `count` pixels of an output row to every second element of
+   `to`. row and column: position in the input plane that the tap has for the first of these pixels. */
 static void gather_line(const convolving *c, const uint8_t *plane, int64_t row, int64_t column, int64_t count, int16_t *to) {
   const qv_window *w = &c->w;
   int64_t p = 0;
@@ -179,7 +182,7 @@ static void gather_line(const convolving *c, const uint8_t *plane, int64_t row, 
   }
 }
 
-/* Up to QV_PANEL pixels from `first` as one panel. */
+/* Packs `count` (at most QV_PANEL) pixels from `first` on as one panel. */
 static void gather_panel(const convolving *c, const uint8_t *planes, int64_t first, int64_t count, int16_t *to) {
   const qv_window *w = &c->w;
   int whole = w->kernel_h * w->kernel_w == 1 && w->stride_h == 1 && w->stride_w == 1 && w->out_w == w->in_w && w->top == 0 &&
@@ -201,7 +204,7 @@ static void gather_panel(const convolving *c, const uint8_t *planes, int64_t fir
   }
 }
 
-/* All output channels of group g for up to QV_TILE pixels whose panels are gathered. */
+/* Computes all output channels of group g for `count` (at most QV_TILE) pixels, whose panels are already packed. */
 static void multiply_tile(const convolving *c, int64_t g, const int16_t *panels, int64_t count, uint32_t *acc, uint8_t *to) {
   int64_t pixels = c->w.out_h * c->w.out_w, pairs = c->row / 2;
   for (int64_t o = g * c->per_out; o < (g + 1) * c->per_out; o += QV_ROWS) {

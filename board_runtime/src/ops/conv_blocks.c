@@ -1,12 +1,14 @@
-/* Convolution in blocks: the input as cells of four channels, QV_COLUMNS pixels at a time as a panel, output channels as rows. */
+/* Convolution in blocks. The input is stored as cells of four channels; QV_COLUMNS pixels at a time are packed as a
+   panel, and the weights of each output channel are a row. */
 #include "blocks.h"
 
-/* Padded planes of cells: of cell c, at row i, the columns j of which j % stride_w is the same lie side by side. */
+/* Sizes of a convolution in blocks. The input is stored as padded planes of cells; within a row of a plane, the columns
+   j with the same phase j % stride_w lie side by side. */
 typedef struct {
   qv_window w;
   int64_t per_in, per_out, group, taps;
-  int64_t cells, step;         /* of the channels of a group; bytes of a row of weights */
-  int64_t plane_h, line, wide; /* in cells: columns of one phase, and of a row, which has stride_w phases */
+  int64_t cells, step;         /* cells: number of cells for the channels of a group; step: bytes per row of weights */
+  int64_t plane_h, line, wide; /* plane_h: rows of a plane; line: columns of one phase; wide: columns of a row (stride_w phases) */
 } blocks;
 
 static void flatten(qv_window *w) {
@@ -38,22 +40,23 @@ static blocks blocks_of(const qv_model *m, const qv_node *n) {
   return b;
 }
 
-enum { SLACK = 64 }; /* bytes that a copy of whole vectors may go beyond */
+enum { SLACK = 64 }; /* bytes that a copy in whole vectors may write after the end */
 static int64_t panel_bytes(const blocks *b) { return b->step * QV_COLUMNS + SLACK; }
-/* Of each thread: sums of a tile, sums of a panel's columns, the panel. */
+/* Returns the scratch bytes of one thread: the sums of a tile, the sums of a panel's columns, the panel. */
 static int64_t worker_bytes(const blocks *b) { return (QV_MOST_ROWS + 1) * QV_COLUMNS * 4 + qv_padded64(panel_bytes(b)); }
 
 static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t tiles_of(const blocks *b) { return divided_up((int64_t)b->w.out_h * b->w.out_w, QV_COLUMNS); }
-/* How many output channels of a group a part has: few tiles of pixels are divided among the threads by these. */
+/* Returns the number of output channels in a part. If there are few tiles of pixels, the output channels of a group are
+   divided among the threads, too. */
 static int64_t chunk_of(const blocks *b, const qv_products *p) {
   if (tiles_of(b) >= 2 * qv_threads()) return b->per_out;
   return divided_up(divided_up(b->per_out, qv_threads()), p->rows) * p->rows;
 }
-/* Of one group of one image. */
+/* Returns the number of parts of one group of one image. */
 static int64_t parts_of(const blocks *b, const qv_products *p) { return tiles_of(b) * divided_up(b->per_out, chunk_of(b, p)); }
 static int64_t work_of(const blocks *b) { return (int64_t)b->w.out_h * b->w.out_w * b->per_out * b->step; }
-/* Threads that fill cells or multiply parts. */
+/* Returns how many threads at most fill cells or multiply parts. */
 static int64_t workers_of(const blocks *b, const qv_products *p) {
   return larger(qv_workers(b->cells, work_of(b)), qv_workers(parts_of(b, p), work_of(b)));
 }
@@ -66,14 +69,15 @@ int qv_conv_blocks_check(const qv_model *m, qv_node *n) {
       x->zero_point[0] > qv_qmax(x->dtype))
     return 0;
   blocks b = blocks_of(m, n);
-  int64_t most = ((int64_t)1 << 20) + 8 * x->elements; /* of planes that are nearly all padding */
+  int64_t most = ((int64_t)1 << 20) + 8 * x->elements; /* a limit for planes that are nearly all padding */
   if (b.wide > most || b.plane_h > most / b.wide / b.cells / QV_CELL) return 0;
   n->prepared_bytes = QV_BLOCKS_HEAD + sums_bytes(&b) + (b.w.out_channels + 1) * b.step;
   n->scratch_bytes = workers_of(&b, qv_chosen_instructions().products) * worker_bytes(&b) + b.cells * b.plane_h * b.wide * QV_CELL + SLACK;
   return 1;
 }
 
-/* Prepared: for each output channel what its sums begin with, then the weights' zero points, then a row of ones, then the weights. */
+/* Returns the prepared memory after its head: the initial value of the sums of each output channel, then the zero
+   points of the weights, then a row of ones, then the weights. */
 static uint32_t *begins_of(const qv_session *s, const qv_node *n) {
   return (uint32_t *)(void *)((uint8_t *)qv_prepared(s, n) + QV_BLOCKS_HEAD);
 }
@@ -112,15 +116,15 @@ typedef struct {
   const qv_requantizer *r;
   const uint32_t *begins, *zeros;
   const int8_t *ones, *weights;
-  int any_zero;               /* a weight's zero point is not 0 */
+  int any_zero;               /* 1 if the zero point of any weights is not 0 */
   uint32_t *acc, *of_columns; /* of_columns: sums of a panel's columns */
   uint8_t *panel, *planes, flip, pad;
-  const uint8_t *from; /* the channels of a group of an image, and of y */
+  const uint8_t *from; /* from, to: the channels of the group in one image of x, and that image of y */
   uint8_t *to;
-  int64_t g, chunk; /* the group; how many of its output channels a part has */
+  int64_t g, chunk; /* g: index of the group; chunk: output channels in a part */
 } convolving;
 
-/* What a thread works with. */
+/* Returns a copy of c with the scratch memory of one thread. */
 static convolving of_worker(const convolving *c, int worker) {
   convolving own = *c;
   own.acc += worker * worker_bytes(&c->b) / 4;
@@ -129,13 +133,14 @@ static convolving of_worker(const convolving *c, int worker) {
   return own;
 }
 
-/* `count` cells of a row from column `first` to their places: the columns of a phase lie side by side. */
+/* Copies `count` cells, from column `first` on, to their places in a row, in which the columns of a phase lie
+   side by side. */
 static void spread(const convolving *c, const uint8_t *cells, int64_t first, int64_t count, uint8_t *row) {
   int64_t stride = c->b.w.stride_w, at = first + c->b.w.left;
   for (int64_t j = 0; j < count; j++, at++) memcpy(row + (at % stride * c->b.line + at / stride) * QV_CELL, cells + j * QV_CELL, QV_CELL);
 }
 
-/* One row of one cell's channels; the panel's memory serves as a buffer. */
+/* Fills one row of a plane of cells. The memory of the panel is used as a buffer. */
 static void fill_row(const convolving *c, const uint8_t *from, int64_t plane, int lines, uint8_t *row) {
   const qv_window *w = &c->b.w;
   if (w->stride_w == 1) {
@@ -149,7 +154,7 @@ static void fill_row(const convolving *c, const uint8_t *from, int64_t plane, in
   }
 }
 
-/* The channels of one cell as padded planes. */
+/* Fills the padded plane of cell number q. */
 static void fill_cell(void *user, int64_t q, int worker) {
   convolving c = of_worker(user, worker);
   const blocks *b = &c.b;
@@ -161,9 +166,9 @@ static void fill_cell(void *user, int64_t q, int worker) {
     fill_row(&c, c.from + q * QV_CELL * plane + i * w->in_w, plane, lines, c.planes + q * bytes + (i + w->top) * b->wide * QV_CELL);
 }
 
-/* Pixels of one output row that lie side by side in the planes, too. */
+/* Consecutive pixels of one output row, whose cells are consecutive in the planes, too. */
 typedef struct {
-  int64_t at, count; /* at: of the first, for the first tap, in cells */
+  int64_t at, count; /* at: position of the first pixel's cell for the first tap, in cells */
 } run_of_pixels;
 
 static int runs_of(const blocks *b, int64_t first, int64_t count, run_of_pixels *runs) {
@@ -177,7 +182,8 @@ static int runs_of(const blocks *b, int64_t first, int64_t count, run_of_pixels 
   return n;
 }
 
-/* Whole vectors: what goes beyond a run is written again by the next one, or is slack. */
+/* Copies the cells of n runs in whole vectors. What is written after the end of a run is overwritten by the next run,
+   or lies in the SLACK bytes after the panel. */
 static void copy_runs(const run_of_pixels *runs, int n, const uint8_t *from, uint8_t *to) {
   for (int i = 0; i < n; i++) {
     const uint8_t *cells = from + runs[i].at * QV_CELL;
@@ -200,7 +206,7 @@ static void gather_panel(const convolving *c, int64_t first, int64_t count) {
       }
 }
 
-/* Output channels o .. end - 1 for the `count` pixels of the panel. */
+/* Computes output channels o .. end - 1 for the `count` pixels of the panel. */
 static void multiply_panel(const convolving *c, int64_t o, int64_t end, int64_t count, uint8_t *to) {
   const blocks *b = &c->b;
   int64_t cells = b->step / QV_CELL, pixels = (int64_t)b->w.out_h * b->w.out_w * (c->r->real ? 4 : 1);
@@ -216,7 +222,7 @@ static void multiply_panel(const convolving *c, int64_t o, int64_t end, int64_t 
   }
 }
 
-/* A part: up to QV_COLUMNS pixels, `chunk` output channels. */
+/* Computes one part: at most QV_COLUMNS pixels and `chunk` output channels. */
 static void multiply_part(void *user, int64_t part, int worker) {
   convolving c = of_worker(user, worker);
   int64_t pixels = (int64_t)c.b.w.out_h * c.b.w.out_w, chunks = divided_up(c.b.per_out, c.chunk), first = part / chunks * QV_COLUMNS;

@@ -1,4 +1,4 @@
-/* y = fl32(b + sum x*w), the exact sum rounded once: 1-D and 2-D convolution of floats, groups, dilation. */
+/* y = fl32(b + sum x*w), the exact sum rounded once: 1-D and 2-D convolution of floats, with groups and dilation. */
 #include "../arithmetic/float_sums.h"
 #include "window.h"
 
@@ -19,7 +19,8 @@ static qv_status conv_float_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* One step of the depth (a channel's plane, a tap) for `count` pixels of the output from `first`; what lies outside is 0. */
+/* Writes one step of the depth (one tap of one channel) for `count` output pixels from `first` on; values outside the
+   plane are 0. */
 static void gather_tap(const qv_window *w, const float *plane, int64_t down, int64_t right, int64_t first, int64_t count, float *to) {
   int64_t i = first / w->out_w, j = first % w->out_w;
   while (count > 0) {
@@ -38,7 +39,8 @@ static void gather_tap(const qv_window *w, const float *plane, int64_t down, int
   }
 }
 
-/* What `count` output pixels from `first` read of one group's planes: QV_FLOAT_TILE floats a step of the depth. */
+/* Packs the input values of `count` output pixels from `first` on, from the planes of one group: QV_FLOAT_TILE floats
+   for each step of the depth. */
 static void gather(const qv_window *w, const float *planes, int64_t channels, int64_t first, int64_t count, float *to) {
   for (int64_t q = 0; q < channels; q++, planes += w->in_h * w->in_w)
     for (int64_t a = 0; a < w->kernel_h; a++)

@@ -29,7 +29,7 @@ static void add_row(const void *x, int32_t dtype, int64_t at, int64_t step, int3
   }
 }
 
-/* Adds one tap of one input channel, whose plane begins at element `plane`, to a whole plane of y. */
+/* Adds the products of one tap of one input channel, whose plane begins at element `plane`, to a whole plane of y. */
 static void add_tap(const qv_window *w, const void *x, int32_t dtype, int64_t plane, int32_t zero, int64_t down, int64_t right, uint32_t by,
                     uint32_t *y) {
   int64_t first = right >= 0 ? 0 : (-right + w->stride_w - 1) / w->stride_w;

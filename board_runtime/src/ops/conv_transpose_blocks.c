@@ -1,10 +1,10 @@
-/* Transposed convolution in blocks: every tap of an output channel is a row, the pixels of the input are columns; sums are added up where
-   they land. */
+/* Transposed convolution in blocks. The weights of each tap of an output channel are a row, and the pixels of the input
+   are columns; each product is then added to the output pixel to which it belongs. */
 #include "blocks.h"
 
 typedef struct {
   qv_window w;
-  int64_t per_in, per_out, group, taps, cells, step, pixels, tiles; /* pixels: of the input; step: bytes of a row */
+  int64_t per_in, per_out, group, taps, cells, step, pixels, tiles; /* step: bytes per row; pixels: of the input */
 } blocks;
 
 static blocks blocks_of(const qv_model *m, const qv_node *n) {
@@ -26,13 +26,15 @@ static int64_t sums_bytes(const blocks *b) { return qv_padded64((b->taps + 1) * 
 int qv_conv_transpose_blocks_check(const qv_model *m, qv_node *n) {
   blocks b = blocks_of(m, n);
   if (!qv_chosen_instructions().products) return 0;
-  if (b.pixels > 4 * b.w.out_h * b.w.out_w + 4096) return 0; /* most sums would land nowhere; the plain loops go by output pixels */
+  /* Most products would then belong to no output pixel; the plain loops go over output pixels. */
+  if (b.pixels > 4 * b.w.out_h * b.w.out_w + 4096) return 0;
   n->prepared_bytes = QV_BLOCKS_HEAD + sums_bytes(&b) + (b.w.out_channels * b.taps + 1) * b.step;
   n->scratch_bytes = (QV_MOST_ROWS + b.tiles) * QV_COLUMNS * 4 + qv_padded64(b.w.out_h * b.w.out_w * 4) + b.tiles * qv_panel_bytes(b.cells);
   return 1;
 }
 
-/* Prepared: for each output channel and tap what its sums begin with, for each channel the weights' zero point, a row of ones, the rows. */
+/* Returns the prepared memory after its head: the initial value of the sums of each output channel and tap, then the
+   zero point of the weights of each output channel, then a row of ones, then the rows. */
 static uint32_t *begins_of(const qv_session *s, const qv_node *n) {
   return (uint32_t *)(void *)((uint8_t *)qv_prepared(s, n) + QV_BLOCKS_HEAD);
 }
@@ -68,7 +70,7 @@ typedef struct {
   const qv_products *p;
   const uint32_t *begins, *zeros;
   const int8_t *ones, *rows;
-  uint32_t *acc, *of_columns, *plane; /* of_columns: sums of every column; plane: of an output channel */
+  uint32_t *acc, *of_columns, *plane; /* of_columns: sum of each column; plane: sums of one output channel */
   uint8_t *panels;
 } convolving;
 
@@ -85,7 +87,8 @@ static void fill_panels(const convolving *c, const uint8_t *from, uint8_t flip) 
   }
 }
 
-/* Adds the sums of a tap for `count` pixels from `first` where they land in the plane. */
+/* Adds the products of one tap for `count` input pixels from `first` on to the output pixels of the plane to which
+   they belong. */
 static void land(const convolving *c, int64_t tap, int64_t first, int64_t count, uint32_t begin, uint32_t zero, const uint32_t *acc) {
   const qv_window *w = &c->b.w;
   int64_t down = tap / w->kernel_w * w->dilation_h - w->top, right = tap % w->kernel_w * w->dilation_w - w->left;

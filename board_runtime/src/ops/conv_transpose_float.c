@@ -32,7 +32,8 @@ typedef struct {
   int64_t group, per_in, per_out;
 } convolving;
 
-/* Whether tap t of an axis reaches output `at`; *source is then the input element before any check of its range. */
+/* Returns whether a tap of an axis contributes to output `at`. *source is then the index of the input element, which
+   may lie outside the input. */
 static int reaches(int64_t at, int64_t pad, int64_t tap, int64_t dilation, int64_t stride, int64_t *source) {
   int64_t far = at + pad - tap * dilation;
   if (far % stride) return 0;
@@ -40,7 +41,8 @@ static int reaches(int64_t at, int64_t pad, int64_t tap, int64_t dilation, int64
   return 1;
 }
 
-/* The weights of the taps that reach outputs i + stride * n, j + stride * m of group g, one row an output channel; their number a row. */
+/* Packs the weights of the taps that contribute to the outputs (i + stride_h * n, j + stride_w * m) of group g, one row
+   for each output channel. Returns the length of a row. */
 static int64_t pack_weights(const convolving *c, int64_t g, int64_t i, int64_t j, float *to) {
   const qv_window *w = &c->w;
   int64_t at = 0, area = w->kernel_h * w->kernel_w, row, column;
@@ -55,7 +57,8 @@ static int64_t pack_weights(const convolving *c, int64_t g, int64_t i, int64_t j
   return at / c->per_out;
 }
 
-/* What outputs (i, j + stride * p), p < count, read: QV_FLOAT_TILE floats a step of the depth; 0 outside. */
+/* Packs the input values of outputs (i, j + stride_w * p), p < count: QV_FLOAT_TILE floats for each step of the depth.
+   Values outside the input are 0. */
 static void gather(const convolving *c, const float *planes, int64_t i, int64_t j, int64_t count, float *to) {
   const qv_window *w = &c->w;
   int64_t row, column;

@@ -1,4 +1,4 @@
-/* channels to block x block pixels; mode 0 DCR, 1 CRD. */
+/* Moves channels to blocks of block x block pixels; mode 0 is DCR, 1 is CRD. */
 #include "op.h"
 
 static qv_status depth_to_space_check(qv_model *m, qv_node *n) {

@@ -1,4 +1,5 @@
-/* y, scale, zero point: x quantized to uint8 by its own range, which includes 0 (NUMERICS.md, dynamic_quantize). */
+/* y, scale, zero point: x quantized to uint8 with the parameters of its own range, extended to include 0 (NUMERICS.md,
+   dynamic_quantize). */
 #include "op.h"
 #include "../arithmetic/float32.h"
 

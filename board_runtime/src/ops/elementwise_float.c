@@ -11,7 +11,7 @@ typedef struct {
   int function;
 } walking;
 
-/* a and b are floats, widened. */
+/* Returns a function of two operands. a and b are values of float32. */
 static double two(int function, double a, double b) {
   switch (function) {
     case QV_FLOAT_ADD: return a + b;
@@ -30,7 +30,8 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) w->y[y + i] = (float)two(w->function, (double)w->a[a], (double)w->b[b]);
 }
 
-/* The nearest integer (up 0: ties to even), or the next one below (-1) or above (1); 0 keeps the sign of x. */
+/* Returns x rounded to an integer: to the nearest, ties to even, if up is 0; down if it is -1; up if it is 1. A zero
+   has the sign of x. */
 static double whole(double x, double up) {
   if (x != x || fabs(x) >= 8388608.0) return x;
   double n = qv_round_f64(x);
@@ -76,7 +77,7 @@ static double mish(double x) {
   return x * (n / (n + 2.0));
 }
 
-/* x is a float, widened. */
+/* x is a value of float32. */
 static double gelu_tanh(double x) {
   double inner = 0.7978845608028654 * (x + 0.044715 * (qv_wide_product((float)x, (float)x) * x));
   return (0.5 * x) * (1.0 + qv_tanh64(inner));
@@ -130,7 +131,7 @@ static float one(int function, float f, float p, float q) {
   }
 }
 
-/* 1 or 2; 0 for a number that no function has. */
+/* Returns the number of operands of a function, 1 or 2; 0 if there is no function of this number. */
 static int operands_of(int function) {
   switch (function) {
 #define OPERANDS(name, number, operands) \

@@ -5,7 +5,7 @@
 typedef struct {
   const void *a, *b;
   void *y;
-  int32_t function, dtype; /* of the inputs */
+  int32_t function, dtype; /* dtype: type of the inputs */
 } walking;
 
 static int64_t two(int32_t function, int64_t a, int64_t b) {
@@ -72,7 +72,7 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
       qv_store64(w->y, made, y + i, two(w->function, qv_load64(w->a, w->dtype, a), qv_load64(w->b, w->dtype, b)));
 }
 
-/* The number of operands; 0 for a number that no function has. */
+/* Returns the number of operands of a function; 0 if there is no function of this number. */
 static int operands_of(int32_t function) {
   switch (function) {
 #define OPERANDS(name, number, operands) \
@@ -84,7 +84,7 @@ static int operands_of(int32_t function) {
 
 static int is_integer(int32_t dtype) { return dtype == QV_I32 || dtype == QV_I64 || dtype == QV_U8 || dtype == QV_S8; }
 
-/* What the function wants of types; NULL where x and y have them. */
+/* Returns NULL if the types x and y fit the function, otherwise a description of those that do. */
 static const char *types_wrong(int32_t function, int32_t x, int32_t y) {
   if (classifies(function)) return x == QV_F32 && y == QV_BOOL ? NULL : "float32 in, bool out";
   if (is_logic(function)) return x == QV_BOOL && y == QV_BOOL ? NULL : "bool in and out";
@@ -123,7 +123,7 @@ static void clip(const qv_session *s, const qv_node *n) {
   int64_t most = high ? qv_load64(qv_data(s, high), high->dtype, 0) : INT64_MAX;
   const void *from = qv_data(s, x);
   void *to = qv_data(s, qv_out(s->model, n, 0));
-  uint8_t table[256]; /* of 8 bits: what becomes of each value */
+  uint8_t table[256]; /* the result for each 8-bit value */
   for (int v = 0; v < 256; v++) {
     uint8_t stored = (uint8_t)v;
     qv_store64(table, x->dtype == QV_S8 ? QV_S8 : QV_U8, v, clamped(qv_load(&stored, x->dtype == QV_S8 ? QV_S8 : QV_U8, 0), least, most));

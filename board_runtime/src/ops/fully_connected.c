@@ -3,7 +3,7 @@
 #include "../arithmetic/dot.h"
 #include "blocks.h"
 
-enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */
+enum { HEAD = 64 }; /* prepared memory: pointer to the kernels (HEAD bytes), then the centred weights */
 
 static qv_status fully_connected_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 4, 1, 2);

@@ -1,4 +1,4 @@
-/* y[i] = x[i, with the index there instead of i's own along axis]; negative indices count from the end. */
+/* y[i] = x at position i with its coordinate along axis replaced by index[i]; negative indices count from the end. */
 #include "op.h"
 
 static qv_status gather_elements_check(qv_model *m, qv_node *n) {

@@ -1,7 +1,7 @@
-/* y = the slices of x at index tuples, of each batch; negative indices count from the end. */
+/* y = the slices of x at the index tuples, separately for each batch; negative indices count from the end. */
 #include "op.h"
 
-/* The number of x's dims that an index tuple names. */
+/* Returns the length of an index tuple, which is the number of x's dims that it indexes. */
 static int depth_of(const qv_tensor *index) { return index->shape[index->rank - 1]; }
 
 static qv_status gather_nd_check(qv_model *m, qv_node *n) {

@@ -1,13 +1,15 @@
-/* Gated recurrent unit over a whole sequence: gates z, r and h of exact sums, states of float32 (NUMERICS.md, gru). */
+/* Gated recurrent unit over a whole sequence: gates z, r and h from exact sums, states in float32
+   (NUMERICS.md, gru). */
 #include "../arithmetic/float32.h"
 #include "recurrent.h"
 
-enum { OF_GATES, OF_NEW }; /* the functions of a direction */
+enum { OF_GATES, OF_NEW }; /* indices of the functions of a direction */
 static const qv_recurrent_op OP = {3, 2, 3, 1, 2, 0};
 
 static qv_status gru_check(qv_model *m, qv_node *n) { return qv_recurrent_check(m, n, &OP); }
 
-/* linear_before_reset: the reset multiplies the sum of h, which then keeps its bias to itself. */
+/* Returns the attribute linear_before_reset: 1 if the reset gate multiplies the recurrent sum of h, including its bias,
+   which is then not added to the other bias. */
 static int linear(const qv_recurrent *q) { return qv_word(q->n, 2); }
 
 static void begin(qv_recurrent *q) {
@@ -16,7 +18,7 @@ static void begin(qv_recurrent *q) {
   qv_recurrent_begin(q);
 }
 
-/* The new h. */
+/* Returns the new h. */
 static float unit(const qv_recurrent *q, float z, float candidate, float h) {
   float new = qv_recurrent_gate(q, OF_NEW, 1, candidate);
   return qv_recurrent_float((1.0 - (double)z) * (double)new + qv_wide_product(z, h));
@@ -25,7 +27,7 @@ static float unit(const qv_recurrent *q, float z, float candidate, float h) {
 static void cell(qv_recurrent *q) {
   int64_t hidden = q->hidden, wide = 3 * hidden, count = q->batch * hidden;
   const float *of_h = q->packed + qv_recurrent_tiles(2 * hidden) * hidden;
-  float *part = q->next_c; /* N*H, free in this op */
+  float *part = q->next_c; /* N*H; a GRU has no cell state, so this memory is free */
   qv_recurrent_product(q, q->h, q->batch, hidden, q->packed, 2 * hidden, q->now, wide, q->gate, wide);
   for (int64_t b = 0; b < q->batch; b++)
     for (int64_t j = 0; j < 2 * hidden; j++) q->gate[b * wide + j] = qv_recurrent_gate(q, OF_GATES, 1, q->gate[b * wide + j]);

@@ -1,4 +1,4 @@
-/* y = x rounded to float16 (nearest, ties to even), as float32. */
+/* y = x rounded to float16 (nearest, ties to even) and converted back to float32. */
 #include "op.h"
 #include <math.h>
 

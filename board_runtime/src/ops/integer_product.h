@@ -1,9 +1,10 @@
-/* sum (a-za)(b-zb) in int32, which wraps, numpy's matmul broadcasting; za one number, zb one or one per column. */
+/* sum (a-za)(b-zb) in int32, which wraps, with numpy's matmul broadcasting; za is one number, zb one number or
+   one per column. */
 #ifndef QV_INTEGER_PRODUCT_H
 #define QV_INTEGER_PRODUCT_H
 #include "op.h"
 
-/* Inputs 0 and 1 with zero points 2 and 3; y of this dtype. */
+/* Checks inputs 0 and 1, their zero points in inputs 2 and 3, and that the output has type dtype. */
 static inline qv_status qv_check_integer_product(qv_model *m, const qv_node *n, int32_t dtype) {
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *za = qv_in(m, n, 2), *zb = qv_in(m, n, 3), *y = qv_out(m, n, 0);
   if (!a || !b || !qv_is_8bit(a) || !qv_is_8bit(b) || y->dtype != dtype || a->rank < 2 || b->rank < 2 || y->rank < 2)
@@ -24,7 +25,8 @@ static inline qv_status qv_check_integer_product(qv_model *m, const qv_node *n, 
   return QV_OK;
 }
 
-/* One row of y: of a, b and the centred elements of a; then what the zero points of b take off. */
+/* Computes one row of y: the sums of b times the elements of a minus za; then subtracts the share of b's
+   zero points. */
 static inline void qv_integer_row(const void *a, const qv_tensor *ta, int64_t at_a, int32_t za, const uint8_t *b, int is_signed,
                                   int64_t depth, int64_t columns, const void *zb, const qv_tensor *tzb, uint32_t *y) {
   uint32_t sum = 0;
@@ -42,7 +44,7 @@ static inline void qv_integer_row(const void *a, const qv_tensor *ta, int64_t at
   for (int64_t j = 0; tzb && j < columns; j++) y[j] -= sum * (uint32_t)qv_load(zb, tzb->dtype, tzb->elements == 1 ? 0 : j);
 }
 
-/* The sums of all elements of y, 32 bits each, to where y is. */
+/* Writes the 32-bit sums of all elements of y to y's memory. */
 static inline void qv_integer_product(const qv_session *s, const qv_node *n) {
   const qv_tensor *a = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 1), *za = qv_in(s->model, n, 2), *zb = qv_in(s->model, n, 3);
   const qv_tensor *y = qv_out(s->model, n, 0);

@@ -1,4 +1,4 @@
-/* y = fl32((x-mean)/sqrt(var+eps)*gamma + beta) over the last elements; sequential float64 sums. */
+/* y = fl32((x-mean)/sqrt(var+eps)*gamma + beta) over rows of word 0 elements; sequential float64 sums. */
 #include "op.h"
 #include "../arithmetic/instructions.h"
 #include <math.h>
@@ -16,9 +16,9 @@ static qv_status layer_norm_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-enum { TOGETHER = 4 }; /* rows whose sums, each in its order, do not wait for one another */
+enum { TOGETHER = 4 }; /* rows computed at once: each sum keeps its order, but does not wait for the others */
 
-/* The mean and the root of each of `count` rows. */
+/* Computes the mean and sqrt(var + epsilon) of each of `count` rows. */
 static void rows_of(const float *x, int64_t depth, int64_t count, float epsilon, double *mean, double *root) {
   double sums[TOGETHER], more[TOGETHER];
   const float *line[TOGETHER];

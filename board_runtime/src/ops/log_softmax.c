@@ -1,4 +1,4 @@
-/* y = fl32((x_j - max) - log64(sum exp64(x_i - max))), sum sequential in float64. */
+/* y = fl32((x_j - max) - log64(sum exp64(x_i - max))), with a sequential float64 sum. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 

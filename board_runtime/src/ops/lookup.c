@@ -1,4 +1,4 @@
-/* y = T[x - qmin(x)]: any function of one 8-bit or 16-bit tensor. */
+/* y = T[x - qmin(x)], where the table T contains any function of an 8-bit or 16-bit tensor. */
 #include "op.h"
 
 static qv_status lookup_check(qv_model *m, qv_node *n) {

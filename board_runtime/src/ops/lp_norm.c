@@ -1,4 +1,4 @@
-/* y = fl32(x / |row|_p), the norm a sequential float64 sum; 0 where the norm is 0. */
+/* y = fl32(x / |row|_p), where the norm is computed from a sequential float64 sum; 0 if the norm is 0. */
 #include "op.h"
 #include <math.h>
 

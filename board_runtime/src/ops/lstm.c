@@ -1,4 +1,5 @@
-/* Long short-term memory over a whole sequence: gates i, o, f and c of exact sums, states of float32 (NUMERICS.md, lstm). */
+/* Long short-term memory over a whole sequence: gates i, o, f and c from exact sums, states in float32
+   (NUMERICS.md, lstm). */
 #include "recurrent.h"
 
 static const qv_recurrent_op OP = {3, 3, 4, 2, 4, 0};

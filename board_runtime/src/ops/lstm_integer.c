@@ -1,4 +1,5 @@
-/* lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md, lstm_integer). */
+/* LSTM with 8-bit weights: x, and h before each step, are quantized with the parameters of their own range
+   (NUMERICS.md, lstm_integer). */
 #include "../arithmetic/float32.h"
 #include "recurrent.h"
 
@@ -6,13 +7,13 @@ static const qv_recurrent_op OP = {3, 3, 4, 2, 4, 1};
 
 static qv_status lstm_integer_check(qv_model *m, qv_node *n) { return qv_recurrent_check(m, n, &OP); }
 
-/* One side of the sums: x with w, or h with r. */
+/* One of the two products that are added for the gates: x with w, or h with r. */
 typedef struct {
   const float *scales;
-  const void *weights, *zeros; /* of this direction */
+  const void *weights, *zeros; /* those of this direction */
   int64_t depth, scale_step, zero_step;
   int32_t dtype, zero;
-  float scale; /* of what is quantized */
+  float scale; /* scale of the quantized x or h */
 } side;
 
 static side side_of(const qv_recurrent *q, int weights, int scale, int64_t depth) {
@@ -26,7 +27,7 @@ static side side_of(const qv_recurrent *q, int weights, int scale, int64_t depth
   return made;
 }
 
-/* y[j] = fl32(acc) * fl32(scale * scales[j]) of one row. */
+/* Computes y[j] = fl32(acc) * fl32(scale * scales[j]) for one row. */
 static void multiply(const qv_recurrent *q, const side *of, const float *row, float *y) {
   int64_t wide = 4 * q->hidden;
   uint32_t *acc = (uint32_t *)(void *)q->packed, sum = 0;

@@ -1,9 +1,9 @@
-/* y = clip(requantize(sum (a-za)(b-zb), S) + zy), numpy's matmul broadcasting. */
+/* y = clip(requantize(sum (a-za)(b-zb), S) + zy), with numpy's matmul broadcasting. */
 #include "op.h"
 #include "../arithmetic/dot.h"
 #include "blocks.h"
 
-enum { HEAD = 64 }; /* prepared: the kernels' table */
+enum { HEAD = 64 }; /* prepared memory: pointer to the kernels */
 
 static qv_status matmul_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 3, 1, 2);
@@ -49,7 +49,8 @@ static qv_status matmul_prepare(const qv_session *s, const qv_node *n) {
   return QV_OK;
 }
 
-/* One matrix product: element offsets of its operands and result. */
+/* Computes one matrix product of the batch with plain loops. at_a, at_b, at_y: element offsets of its
+   operands and result. */
 static void plain(const multiplying *w, int64_t at_a, int64_t at_b, int64_t at_y) {
   const void *pa = qv_data(w->s, w->a), *pb = qv_data(w->s, w->b);
   void *py = qv_data(w->s, w->y);
@@ -65,7 +66,7 @@ static void plain(const multiplying *w, int64_t at_a, int64_t at_b, int64_t at_y
     }
 }
 
-/* Columns first .. first + count of b as panels. */
+/* Packs columns first .. first + count - 1 of b as panels. */
 static void gather_columns(const multiplying *w, const uint8_t *b, int64_t first, int64_t count, int16_t *panels) {
   int64_t pairs = qv_pairs(w->depth);
   for (int64_t p = 0; p < count; p += QV_PANEL) {

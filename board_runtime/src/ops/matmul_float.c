@@ -1,10 +1,11 @@
-/* y = fl32(beta*c + sum a*b), the exact sum rounded once; with an alpha, fl32(alpha*fl32(sum a*b) + beta*c). Leading dims broadcast. */
+/* y = fl32(beta*c + sum a*b), the exact sum rounded once; if alpha is not 1, fl32(alpha*fl32(sum a*b) + beta*c).
+   Leading dims are broadcast. */
 #include "../arithmetic/float_sums.h"
 #include "op.h"
 
-/* Matrices of an operand: rank 1 is a row (of a) or a column (of b). */
+/* Sizes and strides of the matrices of an operand. An operand of rank 1 is a row (a) or a column (b). */
 typedef struct {
-  int lead; /* leading dims */
+  int lead; /* number of leading dims */
   int64_t rows, columns, row_stride, column_stride;
 } matrix;
 
@@ -19,7 +20,8 @@ static matrix matrix_of(const qv_tensor *t, int transposed, int is_column) {
   return m;
 }
 
-/* Dim k of n leading dims, counted from the right-aligned output; 1 where the operand has none. */
+/* Returns the operand's size of dim k of the output's n leading dims, to which its own are right-aligned; 1 if it has
+   no such dim. */
 static int32_t lead_dim(const qv_tensor *t, int lead, int n, int k) { return k < n - lead ? 1 : t->shape[k - (n - lead)]; }
 
 static qv_status matmul_float_check(qv_model *m, qv_node *n) {
@@ -52,7 +54,7 @@ static qv_status matmul_float_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* `count` columns of b from `first`: QV_FLOAT_TILE floats a step of the depth. */
+/* Packs `count` columns of b from `first` on: QV_FLOAT_TILE floats for each step of the depth. */
 static void gather(const qv_float_matrix *m, const float *b, const matrix *right, int64_t first, int64_t count, float *to) {
   if (right->column_stride == 1)
     for (int64_t k = 0; k < m->depth; k++) memcpy(to + k * QV_FLOAT_TILE, b + k * right->row_stride + first, (size_t)count * 4);
@@ -63,7 +65,7 @@ static void gather(const qv_float_matrix *m, const float *b, const matrix *right
     }
 }
 
-/* One matrix product of the batch. */
+/* Computes one matrix product of the batch. */
 static void multiply(const qv_session *s, const qv_node *n, qv_float_matrix m, const float *b, const matrix *right) {
   double *norms = qv_scratch(s, n);
   float *tile = (float *)(void *)(norms + m.rows), *to = m.y;
@@ -96,7 +98,7 @@ static qv_status matmul_float_run(const qv_session *s, const qv_node *n) {
   }
   const float *from_a = qv_data(s, a), *from_b = qv_data(s, b);
   float *to = qv_data(s, y);
-  if (right.lead == 0 && !qv_word(n, 0) && m.c_row == 0) { /* one matrix for all rows */
+  if (right.lead == 0 && !qv_word(n, 0) && m.c_row == 0) { /* all rows of a are multiplied with the same matrix */
     left.rows = m.rows = a->elements / left.columns;
     left.lead = 0;
   }

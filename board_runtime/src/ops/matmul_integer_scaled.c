@@ -1,4 +1,4 @@
-/* y = sum (a-za)(b-zb) * (sa * sb) + bias in float32 steps (NUMERICS.md, matmul_integer_scaled). */
+/* y = sum (a-za)(b-zb) * (sa * sb) + bias, each step after the sum in float32 (NUMERICS.md, matmul_integer_scaled). */
 #include "integer_product.h"
 
 static qv_status matmul_integer_scaled_check(qv_model *m, qv_node *n) {

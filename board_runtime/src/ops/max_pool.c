@@ -1,4 +1,4 @@
-/* y = max of x over the valid taps; equal quantization on both sides. */
+/* y = max of x over the valid taps; x and y have the same quantization. */
 #include "../arithmetic/instructions.h"
 #include "window.h"
 
@@ -11,11 +11,11 @@ static qv_status max_pool_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-enum { LARGEST = 64 }; /* of the kernels that are walked tap by tap over rows of bytes */
+enum { LARGEST = 64 }; /* largest side of a window that is computed tap by tap over rows of bytes */
 
 static int64_t divided_up(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
 
-/* One row of the output: its row i, of bytes. */
+/* Computes row i of the output, for 8-bit elements. */
 static void fast_row(const qv_elementwise *kernels, const qv_window *w, const uint8_t *plane, int64_t i, uint8_t flip, uint8_t *to) {
   memset(to, flip, (size_t)w->out_w);
   for (int64_t a = 0; a < w->kernel_h; a++) {

@@ -1,4 +1,4 @@
-/* y = a - b * floor(a / b) on integers; a divisor of 0 ends the run (NUMERICS.md, mod). */
+/* y = a - b * floor(a / b) on integers; a divisor of 0 is an error (NUMERICS.md, mod). */
 #include "op.h"
 
 typedef struct {

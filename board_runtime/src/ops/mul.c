@@ -9,7 +9,7 @@ typedef struct {
   const void *pa, *pb;
   void *py;
   qv_requantizer r;
-  const qv_elementwise *kernels; /* NULL: the loop here */
+  const qv_elementwise *kernels; /* NULL: the loop of this file is used */
   qv_pairs_of_bytes pairs;
 } multiplying;
 

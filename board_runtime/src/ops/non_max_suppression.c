@@ -1,7 +1,8 @@
-/* Boxes in the order of their scores, without those that overlap a better one (NUMERICS.md, non_max_suppression). */
+/* y = the boxes in descending order of their scores, without those that overlap a better box (NUMERICS.md,
+   non_max_suppression). */
 #include "op.h"
 
-enum { MOST_ROWS = 1 << 20 }; /* FORMAT.md; a limit of its time: each candidate is compared with those kept */
+enum { MOST_ROWS = 1 << 20 }; /* limit of FORMAT.md, which bounds the time: each candidate is compared with all kept boxes */
 
 typedef struct {
   float low[2], high[2];
@@ -39,10 +40,10 @@ static int overlaps(const box *better, const box *other, float limit) {
   return shared > 0.0f && a > 0.0f && b > 0.0f && both > 0.0f && shared / both > limit;
 }
 
-/* Whether candidate a comes before b: the larger score, of equal ones the first. */
+/* Returns whether candidate a comes before b: it has the larger score or, with equal scores, the smaller index. */
 static int before(const float *scores, int32_t a, int32_t b) { return scores[a] > scores[b] || (scores[a] == scores[b] && a < b); }
 
-/* Puts the heap of `count` candidates in order again where only `at` may come after its children. */
+/* Restores the order of the heap of `count` candidates, in which only position `at` may come after its children. */
 static void sink(int32_t *heap, int64_t count, int64_t at, const float *scores) {
   for (int64_t child; (child = 2 * at + 1) < count; at = child) {
     if (child + 1 < count && before(scores, heap[child + 1], heap[child])) child++;
@@ -70,7 +71,8 @@ static qv_status non_max_suppression_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* Writes the rows of one class of one image to `to` and returns their number. heap: the candidates. */
+/* Writes the boxes of one class of one image to `to` and returns their number. heap: the `count`
+   candidates, in any order. */
 static int64_t keep(const qv_node *n, const float *boxes, const float *scores, int32_t *heap, int64_t count, int64_t *to) {
   int64_t kept = 0;
   for (int64_t at = count / 2 - 1; at >= 0; at--) sink(heap, count, at, scores);

@@ -1,7 +1,7 @@
 /* y = fl32(fl32(x - mean_c) * scale_c), c along axis 1. */
 #include "op.h"
 
-static const float LARGEST = 1152921504606846976.0f; /* 2^60: nothing overflows, so no NaN is made */
+static const float LARGEST = 1152921504606846976.0f; /* 2^60: with such limits nothing overflows, and no NaN can result */
 
 static qv_status normalize_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, -1);

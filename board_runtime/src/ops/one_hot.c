@@ -1,4 +1,4 @@
-/* y = values[1] where the position along axis is the index, values[0] elsewhere. */
+/* y = values[1] where the position along axis is equal to the index, otherwise values[0]. */
 #include "op.h"
 
 static qv_status one_hot_check(qv_model *m, qv_node *n) {

@@ -1,4 +1,4 @@
-/* What op files share: arity, copies and broadcasting. */
+/* Functions shared by the files of the ops: checks of operands, indices, broadcasting, strided copies, NaN. */
 #include "op.h"
 
 qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int words) {
@@ -8,7 +8,7 @@ qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int w
   return QV_OK;
 }
 
-/* For messages: 0 for none. */
+/* Returns the first scale, for messages; 0 if there is none. */
 static double first_scale(const qv_tensor *t) { return t->n_scales ? (double)t->scale[0] : 0.0; }
 
 qv_status qv_check_copy(qv_model *m, const qv_node *n) {
@@ -77,7 +77,7 @@ void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stri
   }
 }
 
-/* Whether dim k - 1 goes on where dim k ends. */
+/* Returns whether dims k - 1 and k can be walked as one dim, with the stride of dim k. */
 static int continues(const int64_t *stride, const qv_tensor *out, int k) {
   return out->shape[k - 1] == 1 || stride[k - 1] == stride[k] * out->shape[k];
 }
@@ -130,7 +130,8 @@ void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], in
   }
 }
 
-/* In the order of the files; as MOVES in verifier/qverify/ops/__init__.py. */
+/* The ops that only move elements, in alphabetical order; the same list as MOVES in
+   verifier/qverify/ops/__init__.py. */
 static const char *const MOVES[] = {"cast",      "concat", "depth_to_space", "gather",         "gather_elements",
                                     "gather_nd", "pad",    "reshape",        "resize_nearest", "slice",
                                     "split",     "tile",   "transpose",      "unpack",         "where"};

@@ -21,7 +21,7 @@ static qv_status pad_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* The low bytes of a word, as an element of `size`. */
+/* Writes the low bytes of a word to `out`, as an element of `size` bytes. */
 static void element(int32_t word, size_t size, uint8_t out[8]) {
   int64_t wide = word;
   memcpy(out, &wide, 8);

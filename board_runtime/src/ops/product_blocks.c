@@ -1,12 +1,13 @@
-/* matmul and fully_connected in blocks: QV_COLUMNS columns of the second operand at a time as a panel. */
+/* matmul and fully_connected in blocks: QV_COLUMNS columns of the second operand at a time are packed as a panel. */
 #include "blocks.h"
 
-enum { ACC_BYTES = QV_MOST_ROWS * QV_COLUMNS * 4 }; /* of each thread; and a panel, where one is packed */
+enum { ACC_BYTES = QV_MOST_ROWS * QV_COLUMNS * 4 }; /* bytes of the sums of each thread */
 
 static int64_t panels_of(int64_t columns) { return (columns + QV_COLUMNS - 1) / QV_COLUMNS; }
 static int64_t workers_of(int64_t rows, int64_t depth, int64_t columns) { return qv_workers(panels_of(columns), rows * depth * columns); }
 
-/* Room for the rows of the first operand, one of ones after them, and what goes with them. */
+/* Returns the bytes for the rows of the first operand, a row of ones after them, the sums of the rows, and the sums of
+   each thread. */
 static int64_t left_bytes(int64_t rows, int64_t depth, int64_t workers) {
   return qv_padded64(rows * 4) + workers * ACC_BYTES + qv_padded64((rows + 1) * qv_cells(depth) * QV_CELL);
 }
@@ -24,7 +25,7 @@ static uint8_t *left_of(const qv_products *p, const qv_requantizer *r, int64_t r
   return (uint8_t *)memory + left_bytes(rows, depth, workers);
 }
 
-/* Zero points of columns first .. first + count, as those of a panel. */
+/* Writes the zero points of columns first .. first + count - 1, moved like the bytes of a panel. */
 static void zeros_of(const qv_products *p, const qv_tensor *t, int64_t first, int64_t count, int32_t *zeros) {
   int32_t moved = qv_moved(qv_panel_flip(p, t->dtype), t->dtype);
   for (int64_t c = 0; c < count; c++) zeros[c] = qv_zero(t, first + c) + moved;
@@ -39,13 +40,13 @@ static qv_left of_worker(const qv_left *l, int worker) {
 typedef struct {
   qv_left l;
   const qv_tensor *b;
-  const uint8_t *from; /* b, or its panels one after the other */
-  const uint32_t *add; /* NULL: none */
+  const uint8_t *from; /* the elements of b, or its prepared panels one after the other */
+  const uint32_t *add; /* the bias, or NULL */
   uint8_t *panels, *to;
   int64_t columns, size;
 } multiplying;
 
-/* One panel with all rows. */
+/* Multiplies all rows with one panel. */
 static void multiply(const multiplying *m, const qv_left *l, const uint8_t *panel, int64_t first, int64_t count) {
   int32_t zeros[QV_COLUMNS];
   uint32_t start[QV_COLUMNS];
@@ -98,7 +99,7 @@ int qv_fully_connected_blocks_check(const qv_model *m, qv_node *n) {
   return 1;
 }
 
-/* `count` rows of weights as the columns of a panel. */
+/* Packs `count` rows of weights as the columns of a panel. */
 static void lay_weights(const uint8_t *from, int64_t depth, int64_t count, uint8_t flip, uint8_t *to) {
   memset(to, 0, (size_t)qv_panel_bytes(qv_cells(depth)));
   for (int64_t c = 0; c < count; c++, from += depth)

@@ -1,4 +1,4 @@
-/* What lstm, gru and rnn share (NUMERICS.md, lstm). */
+/* The common part of lstm, lstm_integer, gru and rnn (NUMERICS.md, lstm). */
 #include "recurrent.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static int is_8bit(const qv_tensor *t, int64_t a, int64_t b, int64_t c) {
   return t && qv_is_8bit(t) && t->rank == 3 && t->shape[0] == a && t->shape[1] == b && t->shape[2] == c;
 }
 
-/* Scales and zero points: one for each direction, or one for each of its columns. */
+/* Returns whether the scales in input `scale` and the zero points after it fit the weights in input `of`: one for each
+   direction, or one for each column of each direction. */
 static int are_parameters(const qv_model *m, const qv_node *n, int scale, int of, int64_t d, int64_t columns) {
   const qv_tensor *s = qv_in(m, n, scale), *z = qv_in(m, n, scale + 1);
   return s && s->dtype == QV_F32 && (s->elements == d || s->elements == d * columns) &&
@@ -59,7 +60,8 @@ static int are_weights(const qv_model *m, const qv_node *n, const qv_recurrent_o
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Floats of scratch, in the order of places(); each part begins at a multiple of 2. */
+/* Return sizes of the parts of the scratch memory in floats, of which each begins at an even index. qv_recurrent_run
+   assigns the parts. */
 static int64_t even(int64_t count) { return count + count % 2; }
 static int64_t packed_floats(int64_t gates, int64_t inputs, int64_t hidden) {
   return most(qv_recurrent_tiles(gates * hidden) * inputs, (qv_recurrent_tiles(gates * hidden) + QV_FLOAT_TILE) * hidden);
@@ -84,7 +86,7 @@ qv_status qv_recurrent_check(qv_model *m, qv_node *n, const qv_recurrent_op *op)
   return QV_OK;
 }
 
-/* Packs `columns` rows of weights [columns][depth] in tiles, and makes their norms. */
+/* Packs weights of shape [columns][depth] in tiles, and computes the norm of each of their rows. */
 static void pack(const float *weights, int64_t columns, int64_t depth, float *to, double *norms) {
   for (int64_t first = 0; first < columns; first += QV_FLOAT_TILE, to += QV_FLOAT_TILE * depth) {
     for (int64_t j = 0; j < QV_FLOAT_TILE; j++)
@@ -166,7 +168,7 @@ static void copy_state(float *to, const float *from, int64_t count) {
   else memset(to, 0, (size_t)count * 4);
 }
 
-/* Where row b stands in x at this step; -1 after the end of its sequence. */
+/* Returns the time index in x that row b of the batch reads at this step; -1 after the end of its sequence. */
 static int64_t position(const qv_recurrent *q, int reverse, int64_t step, int64_t b) {
   const qv_tensor *l = qv_in(q->s->model, q->n, QV_RNN_LENGTHS);
   int64_t length = l ? ((const int32_t *)qv_data(q->s, l))[b] : q->steps;
@@ -246,9 +248,9 @@ qv_status qv_recurrent_run(const qv_session *s, const qv_node *n, const qv_recur
   return QV_OK;
 }
 
-enum { OF_GATES, OF_CELL, OF_OUTPUT }; /* the functions of a direction of lstm */
+enum { OF_GATES, OF_CELL, OF_OUTPUT }; /* indices of the functions of a direction of lstm */
 
-/* v + p * c, where there are peepholes. */
+/* Returns v + p * c if the node has peepholes, otherwise v. */
 static float peep(const qv_recurrent *q, int64_t at, float c, float v) {
   return q->p ? qv_recurrent_float((double)v + qv_wide_product(q->p[at], c)) : v;
 }

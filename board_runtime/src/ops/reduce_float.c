@@ -21,7 +21,7 @@ static qv_status reduce_float_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* The offsets of a tensor's elements over some of its axes, in row-major order. */
+/* An iterator over the offsets of a tensor's elements along some of its axes, in row-major order. */
 typedef struct {
   const qv_tensor *x;
   int64_t stride[QV_MAX_RANK], index[QV_MAX_RANK], at;
@@ -55,7 +55,7 @@ static double largest_of(const float *from, walk w, int64_t count, double sign) 
   return best + 0.0;
 }
 
-/* `base` is subtracted before the exponential of LOG_SUM_EXP. */
+/* Returns the sum or product. base: subtracted from each element before the exponential of LOG_SUM_EXP. */
 static double sum_of(int function, const float *from, walk w, int64_t count, double base) {
   double total = 0.0;
   for (int64_t i = 0; i < count; i++, walk_on(&w)) {

@@ -39,7 +39,7 @@ static qv_status reduce_integer_run(const qv_session *s, const qv_node *n) {
     step *= x->shape[k];
   }
   for (int64_t i = 0; i < x->elements; i++) {
-    int first = 1; /* of those that become this element of y */
+    int first = 1; /* 1 for the first element of x that is combined into this element of y */
     for (int k = 0; k < x->rank; k++) first &= !(qv_word(n, 1) >> k & 1) || index[k] == 0;
     int64_t v = qv_load64(from, x->dtype, i);
     qv_store64(to, y->dtype, at, first ? v : combined(qv_word(n, 0), qv_load64(to, y->dtype, at), v));

@@ -1,4 +1,4 @@
-/* y = clip(requantize(sum (x-zx), sx/(sy*count)) + zy); float32: sequential float64 sum / count. */
+/* y = clip(requantize(sum (x-zx), sx/(sy*count)) + zy); for float32 fl32(sequential float64 sum / count). */
 #include "op.h"
 #include "../arithmetic/requantize.h"
 

@@ -1,4 +1,5 @@
-/* y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32; two more forms as LiteRT computes. */
+/* y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32; two more forms compute as
+   LiteRT does. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 
@@ -8,8 +9,8 @@ static float sample(const qv_tensor *x, const void *from, int truncate, int64_t 
   return truncate ? (float)q : qv_dequantize(q, x->scale[0], x->zero_point[0]);
 }
 
-enum { FIXED_POINT = 2, HALF_UP }; /* word 0: as LiteRT computes */
-#define FARTHEST 2048              /* a weight: those of half pixels reach beyond 1024 */
+enum { FIXED_POINT = 2, HALF_UP }; /* values of word 0 that compute as LiteRT does */
+#define FARTHEST 2048              /* largest magnitude of a weight; with half-pixel centres weights exceed 1024 */
 
 static qv_status check_weights(qv_model *m, const qv_node *n, const qv_tensor *weight) {
   const int32_t *w = weight->constant;
@@ -53,7 +54,7 @@ typedef struct {
   const void *from;
   void *to;
   int64_t rows, columns, width;
-  const int32_t *r1, *r2, *c1, *c2; /* index */
+  const int32_t *r1, *r2, *c1, *c2; /* tables of indices */
   const void *weight;
 } resizing;
 
@@ -73,7 +74,7 @@ static void fixed_plane(const resizing *w, int64_t p, int64_t at) {
   }
 }
 
-/* In float32, each sample times its row's weight first; half up. */
+/* Computes a plane in float32: each sample is first multiplied by the weight of its row; the sum is rounded half up. */
 static void half_up_plane(const resizing *w, int64_t p, int64_t at) {
   const float *dy2 = w->weight, *dy1 = dy2 + w->rows, *dx2 = dy1 + w->rows, *dx1 = dx2 + w->columns;
   const float low = (float)qv_qmin(w->y->dtype), high = (float)qv_qmax(w->y->dtype);

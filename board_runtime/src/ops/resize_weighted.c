@@ -1,4 +1,5 @@
-/* y = fl32(sum_a wy[a] * (sum_b wx[b] * X[row a, column b])), in float64 from 0, over the last two dims. */
+/* y = fl32(sum_a wy[a] * (sum_b wx[b] * X[row a, column b])) over the last two dims; the sums are in float64
+   and start at 0. */
 #include "../arithmetic/float32.h"
 #include "op.h"
 #include <math.h>
@@ -46,7 +47,7 @@ static qv_status resize_weighted_run(const qv_session *s, const qv_node *n) {
   const int32_t *of_rows = qv_in(s->model, n, 1)->constant, *of_columns = of_rows + taps_y * rows;
   const float *wy = qv_in(s->model, n, 2)->constant, *wx = wy + taps_y * rows, *from = qv_data(s, x);
   float *to = qv_data(s, y);
-  double *lines = qv_scratch(s, n); /* of one column of the output: the sum of every row of x, made once */
+  double *lines = qv_scratch(s, n); /* for one column of the output: the weighted sum of every row of x */
   for (int64_t p = 0; p < x->elements; p += plane, to += rows * columns)
     for (int64_t j = 0; j < columns; j++) {
       for (int64_t k = 0; k < plane / width; k++)

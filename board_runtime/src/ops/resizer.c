@@ -1,4 +1,5 @@
-/* y = the part x0 y0 w h of x, bilinear in 11-bit weights from pixel centres; the part comes with every run. */
+/* y = a part (x, y, width, height) of the image, resized bilinearly with 11-bit weights from pixel centres; the part is
+   an input of the node. */
 #include "op.h"
 
 enum { ONE = 2048 };
@@ -17,7 +18,8 @@ static qv_status resizer_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* Where output `at` of `to` samples `from` pixels: two neighbours and the second one's weight of 2048. */
+/* Computes which of `from` pixels output number `at` of `to` reads: two neighbours, and the weight of the
+   second one in 1/2048. */
 static void sample(int32_t at, int32_t to, int32_t from, int32_t *first, int32_t *second, int32_t *weight) {
   int64_t place = ((2 * (int64_t)at + 1) * from * (ONE / 2)) / to - ONE / 2;
   if (place < 0) place = 0;

@@ -1,4 +1,4 @@
-/* y = fl32(x/sqrt(mean(x*x)+eps)*gamma) over the last elements; sequential float64 sums. */
+/* y = fl32(x/sqrt(mean(x*x)+eps)*gamma) over rows of word 0 elements; sequential float64 sums. */
 #include "op.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* A plain recurrence over a whole sequence: h = f of an exact sum (NUMERICS.md, rnn). */
+/* Simple recurrent network over a whole sequence: h is a function of an exact sum (NUMERICS.md, rnn). */
 #include "recurrent.h"
 
 static const qv_recurrent_op OP = {2, 1, 1, 1, 1, 0};

@@ -1,4 +1,4 @@
-/* y = x with updates at the indices along axis, one after the other in row-major order. */
+/* y = x with updates written to the indices along axis, one after the other in row-major order. */
 #include "scatter_reduction.h"
 
 static qv_status scatter_elements_check(qv_model *m, qv_node *n) {

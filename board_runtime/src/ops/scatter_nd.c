@@ -1,4 +1,4 @@
-/* y = x with updates at index tuples, one after the other. */
+/* y = x with updates written to the index tuples, one after the other. */
 #include "scatter_reduction.h"
 
 static qv_status scatter_nd_check(qv_model *m, qv_node *n) {

@@ -1,4 +1,4 @@
-/* What scatter_elements and scatter_nd share. */
+/* The common part of scatter_elements and scatter_nd. */
 #include "scatter_reduction.h"
 
 qv_status qv_check_scatter(qv_model *m, const qv_node *n, int32_t reduction) {

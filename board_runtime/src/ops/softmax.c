@@ -1,4 +1,4 @@
-/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. */
+/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 #include "../arithmetic/instructions.h"
@@ -18,9 +18,12 @@ static qv_status softmax_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-enum { TOGETHER = 4, LONG = 64 }; /* rows whose sums, each in its order, do not wait for one another; elements of a long row */
+/* TOGETHER: rows computed at once; each sum keeps its order, but does not wait for the others. LONG: least number of
+   elements of a long row. */
+enum { TOGETHER = 4, LONG = 64 };
 
-/* The entries of the table that rows of bytes begin with: that of byte 0. */
+/* Computes, for `count` rows of bytes, the sum of each and a pointer into the table such that entries[r][byte ^ flip]
+   is e of a byte. */
 static void rows_of(const uint8_t *x, int64_t depth, int64_t count, uint8_t flip, const float *table, const float **entries, float *sums) {
   const uint8_t *line[TOGETHER];
   for (int r = 0; r < TOGETHER; r++) {
@@ -34,7 +37,7 @@ static void rows_of(const uint8_t *x, int64_t depth, int64_t count, uint8_t flip
     for (int r = 0; r < TOGETHER; r++) sums[r] += entries[r][line[r][i] ^ flip];
 }
 
-/* Long rows: each value of the table is scaled and rounded once a row. */
+/* Computes long rows: the result is computed once per row for each value of the table, and then looked up. */
 static void fast(const qv_elementwise *kernels, const qv_tensor *x, const qv_tensor *y, const uint8_t *from, int64_t rows, int64_t depth,
                  float scale, const float *table, uint8_t *to) {
   uint8_t codes[256], flip = x->dtype == QV_S8 ? 128 : 0;

@@ -1,4 +1,4 @@
-/* y = fl32(e_j / sum e), e_j = exp64(x_j - max), sum sequential in float64. */
+/* y = fl32(e_j / sum e), e_j = exp64(x_j - max), with a sequential float64 sum. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 

@@ -1,4 +1,4 @@
-/* y[i] = x[i mod the dims of x], x with leading dims of 1 up to the rank of y. */
+/* y[i] = x[i mod the dims of x]; x gets leading dims of 1 if its rank is less than that of y. */
 #include "op.h"
 
 static qv_status tile_check(qv_model *m, qv_node *n) {
@@ -13,7 +13,8 @@ static qv_status tile_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* Fills the block of y's dims from `dim` on, which begins at `to`, from x's block that begins at `from`; returns its bytes. */
+/* Fills the block of y at `to`, which has y's dims from `dim` on, from the block of x at `from`. Returns its
+   size in bytes. */
 static size_t fill(const qv_tensor *x, const qv_tensor *y, int dim, const uint8_t *from, uint8_t *to) {
   size_t size = qv_dtype_size(y->dtype), done = 0;
   if (dim == y->rank) {

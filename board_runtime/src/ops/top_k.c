@@ -1,4 +1,5 @@
-/* The largest or smallest elements along axis, in order, and their indices; of equal ones the first comes first. */
+/* y, indices = the largest or smallest elements along axis in order, and their indices; equal elements keep
+   their order. */
 #include "op.h"
 
 static qv_status top_k_check(qv_model *m, qv_node *n) {
@@ -16,15 +17,15 @@ static qv_status top_k_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* One line along axis, and the indices of its best elements so far: a heap, the last of them in order on top. */
+/* One line along axis, and the indices of its best elements so far: a heap with the worst of these on top. */
 typedef struct {
   const void *from;
-  int64_t first, inner, *index; /* both from and index go in steps of inner */
+  int64_t first, inner, *index; /* inner: step between consecutive elements of from and index */
   int32_t dtype;
   int largest;
 } line;
 
-/* Whether the value of a comes before that of b: not where they are equal; NaN comes after every number. */
+/* Returns whether the value of element a comes before that of b; 0 if they are equal. NaN comes after every number. */
 static int better(const line *l, int64_t a, int64_t b) {
   a = l->first + a * l->inner, b = l->first + b * l->inner;
   if (l->dtype == QV_F32) {
@@ -38,7 +39,8 @@ static int better(const line *l, int64_t a, int64_t b) {
 
 static int before(const line *l, int64_t a, int64_t b) { return better(l, a, b) || (a < b && !better(l, b, a)); }
 
-/* Puts `value` in the heap of `count` indices: at `at`, or below it where it comes before those there. */
+/* Writes `value` to the heap of `count` indices, at position `at` or, while it comes before a child there,
+   further down. */
 static void sink(const line *l, int64_t count, int64_t at, int64_t value) {
   for (int64_t child; (child = 2 * at + 1) < count; at = child) {
     if (child + 1 < count && before(l, l->index[child * l->inner], l->index[(child + 1) * l->inner])) child++;

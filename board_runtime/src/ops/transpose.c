@@ -1,4 +1,4 @@
-/* y[i_perm] = x[i]. */
+/* y[i_perm] = x[i]: dim k of y is dim word k of x. */
 #include "op.h"
 
 static qv_status transpose_check(qv_model *m, qv_node *n) {

@@ -1,4 +1,4 @@
-/* y = x on one side of a diagonal of its last two dims, 0 on the other. */
+/* y = x on and to one side of a diagonal of the last two dims, 0 on the other side. */
 #include "op.h"
 
 static qv_status trilu_check(qv_model *m, qv_node *n) {
@@ -17,7 +17,7 @@ static qv_status trilu_run(const qv_session *s, const qv_node *n) {
   const uint8_t *from = qv_data(s, x);
   uint8_t *to = qv_data(s, y);
   for (int64_t i = 0; i < x->elements; i++, from += size, to += size) {
-    int64_t right = i % columns - i / columns % rows; /* of the main diagonal */
+    int64_t right = i % columns - i / columns % rows; /* columns to the right of the main diagonal */
     if (qv_word(n, 1) ? right >= qv_word(n, 0) : right <= qv_word(n, 0)) memcpy(to, from, size);
     else memset(to, 0, size);
   }

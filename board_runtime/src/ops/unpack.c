@@ -6,7 +6,8 @@ typedef struct {
   int shift;
 } channel;
 
-/* Words after the first: every channel's offset, then every row, column, shift. */
+/* Reads the words of channel c. After the first word come the offsets of all channels, then all row strides, column
+   strides and shifts. */
 static channel channel_of(const qv_node *n, int c, int channels) {
   channel one = {qv_word(n, 1 + c), qv_word(n, 1 + channels + c), qv_word(n, 1 + 2 * channels + c), qv_word(n, 1 + 3 * channels + c)};
   return one;

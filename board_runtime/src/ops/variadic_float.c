@@ -1,9 +1,10 @@
-/* y = sum, mean, max or min of any number of tensors, in float64 in their order, rounded once; numpy broadcasting. */
+/* y = sum, mean, max or min of any number of tensors, computed in float64 in their order and rounded once, with numpy's
+   broadcasting. */
 #include "op.h"
 
 enum { SUM, MEAN, MAX, MIN, FUNCTIONS };
 
-/* 1 where `x` broadcasts to `y`. */
+/* Returns whether `x` is float32 and broadcasts to `y`. */
 static int broadcasts(const qv_tensor *x, const qv_tensor *y) {
   if (!x || x->dtype != QV_F32 || x->rank > y->rank) return 0;
   for (int k = 0; k < x->rank; k++)
@@ -11,7 +12,7 @@ static int broadcasts(const qv_tensor *x, const qv_tensor *y) {
   return 1;
 }
 
-/* 1 where some input has the size of y's dim `k`. */
+/* Returns whether an input has the size of dim `k` of y. */
 static int has_dim(const qv_model *m, const qv_node *n, int k) {
   const qv_tensor *y = qv_out(m, n, 0);
   for (int i = 0; i < n->n_inputs; i++) {
@@ -41,9 +42,10 @@ static double combined(int function, double a, double b) {
   return (function == MAX ? b > a : b < a) ? b : a;
 }
 
-enum { CHUNK = 256 }; /* elements whose float64 totals are kept at once */
+enum { CHUNK = 256 }; /* elements whose float64 results are computed at once */
 
-/* Combines `count` elements of input `i`, from the output's `index` on along its last dim, into `total`. */
+/* Combines `count` elements of input `i` with `total`; they correspond to the output's elements from `index` on along
+   its last dim. */
 static void take(const qv_session *s, const qv_node *n, int i, const int64_t index[QV_MAX_RANK], int count, double total[CHUNK]) {
   const qv_tensor *x = qv_in(s->model, n, i), *y = qv_out(s->model, n, 0);
   const float *from = qv_data(s, x);

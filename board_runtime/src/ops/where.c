@@ -1,4 +1,4 @@
-/* y = cond ? a : b, each requantized to y where its scale or zero point differs. */
+/* y = cond ? a : b; an operand whose scale or zero point differs from y's is dequantized and quantized again. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 

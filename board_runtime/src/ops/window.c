@@ -1,4 +1,4 @@
-/* Windows of conv and pool ops over planes. */
+/* The windows of convolutions and pools over planes. */
 #include "window.h"
 
 void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w) {
@@ -32,7 +32,7 @@ qv_taps_of_axis qv_taps_between(int64_t start, int64_t kernel, int64_t dilation,
   return taps;
 }
 
-enum { MARGIN = 16 }; /* positions outside the image that are walked like those in it */
+enum { MARGIN = 16 }; /* positions next to the image that are walked like those in it */
 
 qv_taps_of_axis qv_taps_walked(int64_t start, int64_t kernel, int64_t dilation, int64_t size) {
   qv_taps_of_axis taps = {0, kernel};

@@ -1,4 +1,4 @@
-/* Windows of conv and pool ops over planes; rank 3 (N,C,W) counts as H = 1. */
+/* The windows of convolutions and pools over planes; tensors of rank 3 (N,C,W) have H = 1. */
 #ifndef QV_WINDOW_H
 #define QV_WINDOW_H
 #include "op.h"
@@ -8,17 +8,19 @@ typedef struct {
   int64_t batch, channels, in_h, in_w, out_channels, out_h, out_w;
 } qv_window;
 
-/* Reads 8 words (and 2 dilations when `dilated`) and the shapes; checks ranges and that every tap index fits. */
+/* Checks the 8 words of a window (and 2 of dilations if `dilated` is 1), the ranks of x and y, and that every window
+   starts within the padded input (unless `transposed` is 1). */
 qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transposed);
 void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w);
 
-/* Taps first .. end - 1 of one axis. */
+/* The taps first .. end - 1 of a window along one axis. */
 typedef struct {
   int64_t first, end;
 } qv_taps_of_axis;
-/* The taps of a window from position `start` that lie at low .. high - 1; first = end where none does. */
+/* Returns the taps of a window from position `start` on that lie in low .. high - 1; first = end if none does. */
 qv_taps_of_axis qv_taps_between(int64_t start, int64_t kernel, int64_t dilation, int64_t low, int64_t high);
-/* Those that a kernel walks over an image of `size`: all that lie in it, and few that do not, which the kernel skips. So the
-   time of a window has a limit that its image and not its kernel sets; an ordinary window is walked whole. */
+/* Returns the taps that a kernel must walk over an image of `size` positions: all that lie in it, and few that do not,
+   which the kernel skips. So the time of a window is bounded by the size of the image, however large the window is; the
+   taps of an ordinary window are all walked. */
 qv_taps_of_axis qv_taps_walked(int64_t start, int64_t kernel, int64_t dilation, int64_t size);
 #endif

@@ -219,7 +219,7 @@ def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, captur
 
 
 def test_a_full_disk_costs_the_capture_not_the_verdict(captured, tmp_path, monkeypatch, capsys):
-    real = PartWriter._write
+    real = PartWriter._write_next
     written = []
 
     def full(self: PartWriter) -> None:
@@ -229,7 +229,7 @@ def test_a_full_disk_costs_the_capture_not_the_verdict(captured, tmp_path, monke
             raise OSError(28, "No space left on device")
         real(self)
 
-    monkeypatch.setattr(PartWriter, "_write", full)
+    monkeypatch.setattr(PartWriter, "_write_next", full)
     assert captured() == 0
     assert "is incomplete: it could not be written: No space left on device" in capsys.readouterr().out
     monkeypatch.undo()

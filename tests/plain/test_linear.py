@@ -21,12 +21,16 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.onnx_model.graph_view import GraphView
+from qverify.onnx_model.load import load
 from qverify.renderers import terminal
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify.sides.reference import Reference
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
+
+from tests.ops.qdq import Qdq
+from tests.plain.test_shapes_of_data import group_norms
 
 OURS = os.path.dirname(qverify.__file__)
 SMALL, LARGE = 100, 400
@@ -85,6 +89,21 @@ def sources() -> dict[int, bytes]:
 @pytest.mark.parametrize("options", [CompilerOptions(), CompilerOptions(fuse=False, strip_io_quant=True)])
 def test_compiling(options: CompilerOptions, sources: dict[int, bytes]):
     at_most_linear(lambda count: lambda: encode(compile_model(sources[count], "c.onnx", options).graph))
+
+
+def test_shapes_that_follow_from_shapes():
+    """However many Reshapes take their dims from the tensor before, one run of the model finds all shapes."""
+
+    def work(count: int) -> Callable[[], object]:
+        m = Qdq()
+        group_norms(m, count // 4)
+        source = m.model().SerializeToString()
+        model = load(source, "g.onnx")
+        assert not [n for n in model.graph.node if n.op_type == "Shape"]
+        assert len(model.graph.value_info) + 1 == sum(len(n.output) for n in model.graph.node)
+        return lambda: load(source, "g.onnx")
+
+    at_most_linear(work)
 
 
 def test_the_main_job(sources: dict[int, bytes], tmp_path: Path):

@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto
 from qverify.compiler.step_over_movements import check_same_bits
 from qverify.errors import InternalError
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 from tests.ops.qdq import Qdq
 from tests.plain.verified_model import passes, small
@@ -122,6 +124,44 @@ def test_bits_stay(build: Callable[[Qdq], None], act: str, tmp_path: Path):
     graph = passes(m.model(), tmp_path)
     assert not [n for n in graph.nodes if not n.integer_reference]
     assert {n.op for n in graph.nodes} - {"reshape", "transpose", "slice", "gather", "quantize", "dequantize"}
+
+
+def hand_quantized(m: Qdq, source: str, kind: str) -> str:
+    """QuantizeLinear to a type of which numpy has no ranges, and DequantizeLinear."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind))
+    scale, zero = m.constant("scale", np.float32(0.02)), m.constant("zero", np.zeros((), dtype))
+    return m.op("DequantizeLinear", [m.op("QuantizeLinear", [source, scale, zero]), scale, zero])
+
+
+def squeezed_after_an_rnn(m: Qdq, kind: str) -> None:
+    w, r = (m.constant(n, m.rng.normal(0, 0.3, (1, 8, 8)).astype(np.float32)) for n in ("w", "r"))
+    rows = m.op("RNN", [m.input((5, 1, 8)), w, r], hidden_size=8)
+    m.output(hand_quantized(m, m.op("Squeeze", [rows, m.constant("axis", np.array([1]))]), kind))
+
+
+def moved_before_a_matmul(m: Qdq, kind: str) -> None:
+    x, w = hand_quantized(m, m.input((7, 3)), kind), m.weight((7, 5))
+    m.output(m.quantize(m.op("MatMul", [m.op("Transpose", [x], perm=[1, 0]), w])))
+
+
+def joined_before_a_matmul(m: Qdq, kind: str) -> None:
+    parts, w = [hand_quantized(m, m.input((3, 7)), kind) for _ in range(2)], m.weight((7, 5))
+    m.output(m.quantize(m.op("MatMul", [m.op("Concat", parts, axis=0), w])))
+
+
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "UINT4"])
+@pytest.mark.parametrize("build", [squeezed_after_an_rnn, moved_before_a_matmul, joined_before_a_matmul])
+def test_float8_and_4_bits_are_moved_as_floats(build: Callable[[Qdq, str], None], kind: str, tmp_path: Path):
+    """onnxruntime cannot move elements of these types; the host quantizes to them."""
+    m = Qdq(seed=8, opset=21 if "INT" in kind else 19)
+    build(m, kind)
+    model = m.model()
+    model.ir_version = 10
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    report = verify(Request([str(path)], "local")).report
+    assert report.verdict == "PASSED" and report.on_host
+    assert {node["op"] for node in report.on_host} == {"QuantizeLinear", "DequantizeLinear"}
 
 
 def test_a_reshape_that_mixes_channels_is_not_stepped_over():

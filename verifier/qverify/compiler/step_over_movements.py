@@ -27,6 +27,9 @@ from qverify.onnx_model.open_exposed import open_exposed
 
 COPIES = {"Identity", "Dropout"}
 MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *(EIGHT_BIT_FROM.keys() - {"Clip"})}
+MOVED_TYPES = {
+    getattr(onnx.TensorProto, name) for name in ("UINT8", "INT8", "UINT16", "INT16", "INT32")
+}  # onnxruntime moves no float8 and no 4 bits in most of these operators
 IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # functions that one lookup table can contain, together with reshapes
 Dims = tuple[int, ...]
 
@@ -267,9 +270,9 @@ class _Places:
 
     def _integer(self, real: str, like: str) -> str:
         """Declares a new integer tensor with the shape of `real` and the type of `like`, and returns its name; "" if
-        the shape or the type is unknown."""
+        the shape is unknown or the type is none that onnxruntime moves."""
         dims, name, kind = self._dims(real), f"{real}/quantized", self._kind(like)
-        if dims is None or not kind:
+        if dims is None or kind not in MOVED_TYPES:
             return ""
         while name in self._taken:
             name += "~"

@@ -141,7 +141,7 @@ def _computable(graph: onnx.GraphProto, types: Types, bytes_left: int) -> tuple[
     available = set(constants)  # constants and the results of DequantizeLinear on constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if reason_it_draws(node, values) or not _depends_on(node, constants if _stays(node) else available):
+        if reason_it_draws(node, values) or not depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
         if _stays(node):
@@ -176,7 +176,7 @@ def _leading_to(nodes: list[onnx.NodeProto], wanted: list[str]) -> list[onnx.Nod
     return kept[::-1]
 
 
-def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
+def depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
     """Returns whether the node is a function of these tensors alone."""
     inputs = [i for i in node.input if i]
     has_graphs = any(a.HasField("g") or a.graphs for a in node.attribute)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import onnx
 
+from qverify.onnx_model.fold_constants import depends_on
 from qverify.onnx_model.infer_types import Types
+from qverify.onnx_model.random_operators import reason_it_draws
 
 # operators to the numbers of the inputs whose values determine the output's shape
 SHAPED_BY = {
@@ -23,14 +25,27 @@ def find_value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True)
     """Returns the tensors whose shape may depend on the values of the inputs, and all tensors computed from them,
     except those whose shape is known.
 
-    Nodes must be in running order. types: the known types. graphs: whether outputs of nodes with subgraphs count
-    too."""
-    constants = {i.name for i in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
+    What is computed from other tensors' shapes has one value for all inputs, however many such steps follow each other,
+    and so do the shapes that it determines. Nodes must be in running order. types: the known types. graphs: whether
+    outputs of nodes with subgraphs count too; if not, their shapes are not taken to be settled either."""
+    constants = {i.name: i for i in graph.initializer}
+    settled = {*constants, *(n.output[0] for n in graph.node if n.op_type == "Constant")}  # they have one value
     varying: set[str] = set()
     for node in graph.node:
         shaping = [node.input[at] for at in SHAPED_BY.get(node.op_type, ()) if at < len(node.input)]
-        by_values = any(n and n not in constants for n in shaping)
+        by_values = any(n and n not in settled for n in shaping)
         inner = graphs and any(a.HasField("g") or a.graphs for a in node.attribute)
         if by_values or inner or varying.intersection(node.input):
             varying.update(o for o in node.output if o not in types)
+        elif graphs and _is_settled(node, settled, varying) and not reason_it_draws(node, constants):
+            settled.update(node.output)
     return varying
+
+
+def _is_settled(node: onnx.NodeProto, settled: set[str], varying: set[str]) -> bool:
+    """Returns whether the node computes the same values for all inputs: a fixed shape, or a function of such values.
+
+    settled: the tensors that have the same values for all inputs. varying: those whose shape is not fixed."""
+    if node.op_type in ("Shape", "Size") and node.domain in ("", "ai.onnx"):
+        return varying.isdisjoint(node.input)
+    return depends_on(node, settled)

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from qverify.compiler.compile_model import compile_model
-from qverify.errors import QVerifyError
+from qverify.errors import InternalError, QVerifyError
+from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.load import load
 
 from tests.ops.qdq import Qdq
 from tests.plain.test_decompositions import fused, normal
@@ -105,6 +109,49 @@ def crops(m: Qdq) -> None:
     m.output(m.op("CenterCropPad", [x, two], axes=[-2, 3]))
 
 
+def spectra(m: Qdq) -> None:
+    """Real and complex, whole, cut and padded, half spectra, along each axis, there and back."""
+    real, two = m.op("Tanh", [m.input((2, 8, 3, 1))]), m.op("Tanh", [m.input((2, 8, 3, 2))])
+    shorter, longer = m.constant("shorter", np.int64(5)), m.constant("longer", np.int64(12))
+    for x in (real, two):
+        for length in ("", shorter, longer):
+            m.output(m.op("DFT", [x, length]))
+            m.output(m.op("DFT", [x, length], axis=-2, inverse=1))
+    m.output(m.op("DFT", [real], axis=0, onesided=1))
+    m.output(m.op("DFT", [real, longer], onesided=1))
+    m.output(m.quantize(m.op("DFT", [real, shorter], onesided=1)))
+
+
+def long_spectra(m: Qdq) -> None:
+    """Of lengths at which onnxruntime's float32 kernel is off by more than 2^-12."""
+    x, length = m.op("Tanh", [m.input((2, 8, 1))]), m.constant("length", np.int64(3001))
+    m.output(m.op("DFT", [x, length]))
+    m.output(m.op("DFT", [x, length], inverse=1))
+
+
+def spectra_along_an_input(m: Qdq) -> None:
+    """The axis as an input; to a real signal of even and odd length."""
+    real, two, flat = (m.op("Tanh", [m.input(shape)]) for shape in ((2, 8, 3, 1), (2, 8, 3, 2), (7, 1)))
+    first, length = m.constant("first", np.int64(1)), m.constant("length", np.int64(15))
+    m.output(m.op("DFT", [flat]))
+    m.output(m.op("DFT", [real, "", first], onesided=1))
+    m.output(m.op("DFT", [two, "", first], inverse=1, onesided=1))
+    m.output(m.quantize(m.op("DFT", [two, length, first], inverse=1, onesided=1)))
+
+
+def spectrograms(m: Qdq) -> None:
+    """Real and complex signals, half and whole spectra, of even and odd length; without a window, with
+    one that is constant, with one that is not."""
+    real, two = m.op("Tanh", [m.input((2, 20, 1))]), m.op("Tanh", [m.input((2, 20, 2))])
+    step, window = m.constant("step", np.int64(4)), m.constant("window", np.hanning(7).astype(np.float32))
+    lengths = [m.constant(f"length{n}", np.int64(n)) for n in (6, 7)]
+    for x in (real, two):
+        m.output(m.op("STFT", [x, step, "", lengths[0]], onesided=1))
+        m.output(m.op("STFT", [x, step, window], onesided=0))
+    m.output(m.quantize(m.op("STFT", [real, step, window, lengths[1]], onesided=1)))
+    m.output(m.op("STFT", [real, step, m.op("Tanh", [m.input((7,))])], onesided=1))
+
+
 CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "rotations": (rotations, 23),
     "rotations_of_onnxruntime": (rotations_of_onnxruntime, 17),
@@ -116,6 +163,10 @@ CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "grids": (grids, 20),
     "crops": (crops, 18),
     "norm_pools": (norm_pools, 18),
+    "spectra": (spectra, 17),
+    "long_spectra": (long_spectra, 17),
+    "spectra_along_an_input": (spectra_along_an_input, 20),
+    "spectrograms": (spectrograms, 17),
 }
 
 
@@ -144,3 +195,56 @@ def test_a_mode_that_is_no_text_is_refused() -> None:
     next(n for n in model.graph.node if n.op_type == "GridSample").attribute.add(name="mode", s=b"\xff\xfe", type=3)
     with pytest.raises(QVerifyError):
         compile_model(model.SerializeToString(), "q.onnx")
+
+
+@pytest.mark.parametrize("build", [spectra, long_spectra, spectrograms])
+def test_a_wrong_spectrum_is_a_bug(build: Callable[[Qdq], None]) -> None:
+    m = Qdq(seed=6)
+    build(m)
+    done = decompose(load(m.model().SerializeToString(), "q.onnx"), "q.onnx", {})
+    check_same_values(done)
+    matrix = next(i for i in done.rounds[-1].after.graph.initializer if i.name.endswith("/matrix"))
+    matrix.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(matrix) * np.float32(1.001), matrix.name))
+    with pytest.raises(InternalError, match="FT out changed it"):
+        check_same_values(done)
+
+
+def spectrum(m: Qdq, kind: str, shape: tuple[int, ...], *numbers: object, **attributes: object) -> None:
+    """A node whose further inputs are these; None: a number that is computed at run time."""
+    x, inputs = m.op("Tanh", [m.input(shape)]), list[str]()
+    for at, number in enumerate(numbers):
+        name = "" if number == "" else m.constant(f"number{at}", np.asarray(4 if number is None else number))
+        if number is None:
+            zero = m.op("Cast", [m.op("ReduceMax", [x], keepdims=0)], to=onnx.TensorProto.INT64)
+            name = m.op("Add", [zero, name])
+        inputs.append(name)
+    y = m.op(kind, [x, *inputs], **attributes)
+    m.kinds[y] = (1, 4, 2)
+    m.output(y)
+
+
+REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "moving length": (lambda m: spectrum(m, "DFT", (1, 8, 1), None), "its dft_length is computed at run time"),
+    "no length": (lambda m: spectrum(m, "DFT", (1, 8, 1), 0), "dft_length=0 is not supported"),
+    "to more": (
+        lambda m: spectrum(m, "DFT", (1, 8, 2), 5, inverse=1, onesided=1),
+        "onesided from 8 values to 5 is not supported; from 3 it is",
+    ),
+    "to none": (lambda m: spectrum(m, "DFT", (1, 1, 2), inverse=1, onesided=1), "from 1 values to 0"),
+    "three parts": (lambda m: spectrum(m, "DFT", (1, 8, 3)), "wanted float32 whose last dim is 1 or 2"),
+    "large": (lambda m: spectrum(m, "DFT", (1, 8, 1), 1 << 40), "its matrix or its frames would have"),
+    "moving step": (lambda m: spectrum(m, "STFT", (1, 8, 1), None, "", 4), "its frame_step is computed at run time"),
+    "no step": (lambda m: spectrum(m, "STFT", (1, 8, 1), 0, "", 4), "frame_step=0 is not supported"),
+    "moving frames": (lambda m: spectrum(m, "STFT", (1, 8, 1), 2, "", None), "its frame_length is computed at"),
+    "long frames": (lambda m: spectrum(m, "STFT", (1, 8, 1), 2, "", 9), "frame_length=9 does not fit the signal"),
+    "many frames": (lambda m: spectrum(m, "STFT", (1, 1 << 17, 1), 1, "", 400), "its matrix or its frames would"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_spectrum_refused_by_name(name: str) -> None:
+    m = Qdq(opset=17)
+    build, said = REFUSED[name]
+    build(m)
+    with pytest.raises(QVerifyError, match=rf"FT\): .*{said}"):
+        compile_model(m.model().SerializeToString(), "q.onnx")

@@ -51,19 +51,19 @@ def _check_node(view: GraphView, node: Any, needed: bool) -> None:
     node."""
     pages = lowerings()
     read = pages.read.get(node.op_type)
-    for name, value in attributes(node).items():
-        if read is None and needed:
+    if read is None:
+        if needed and node.attribute:
             raise UnsupportedError(
-                f"{node.name} ({node.op_type}): this operator and its attribute {name} are not supported. {next_step(view, node)}"
+                f"{node.name} ({node.op_type}): this operator is not supported. {next_step(view, node)}"
             )
-        if read is None:
-            continue
+        return
+    for name, value in attributes(node).items():
         if name not in read or ((allowed := read[name]) is not None and value not in allowed):
             shown = value.decode(errors="replace") if isinstance(value, bytes) else value
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): {name}={shown} is not supported; export without it, or cut the model before it"
             )
-    if read is not None and len(node.output) > 1 and node.op_type not in pages.several_outputs:
+    if len(node.output) > 1 and node.op_type not in pages.several_outputs:
         _keep_first_output(view, node)
 
 

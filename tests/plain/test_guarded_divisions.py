@@ -145,3 +145,15 @@ def test_the_main_job_ends_with_a_verdict(named: str, tmp_path: Path) -> None:
     words = ["-m", tmp_path / "m.onnx", "-i", tmp_path / "i.npz", "-r", "True"]
     done = subprocess.run([sys.executable, "-m", "qverify", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+
+
+@pytest.mark.parametrize("at", ["frame_step", "frame_length"])
+def test_frames_of_length_0(at: str, tmp_path: Path) -> None:
+    """STFT divides by both; a model may compute them."""
+    others = {"frame_step": "frame_length", "frame_length": "frame_step"}
+    text = f"""<ir_version: 8, opset_import: ["":17]>
+g (float[1,20,1] x, int64 {at}) => (float[] y) <int64 {others[at]} = {{4}}> {{ y = STFT(x, frame_step, "", frame_length) }}"""
+    (tmp_path / "stft.onnx").write_bytes(parser.parse_model(text).SerializeToString())
+    np.savez(tmp_path / "feed.npz", **{"x": np.ones((1, 20, 1), np.float32), at: np.array(0, np.int64)})
+    done = subprocess.run([sys.executable, "-c", RUN, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.count("stft all: [[") == 1, done.stderr

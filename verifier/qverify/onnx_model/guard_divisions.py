@@ -1,7 +1,7 @@
 """Rewrites integer divisions so that they cannot make onnxruntime end this process.
 
-Dividing the lowest int32 or int64 by -1 traps on x86. Every model is rewritten before it is run, also inside If, Loop
-and Scan."""
+Dividing the lowest int32 or int64 by -1 traps on x86, and so does STFT with a frame length or step of 0. Every model is
+rewritten before it is run, also inside If, Loop and Scan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, sort_nodes
 
 WIDE: dict[int, type] = {TensorProto.INT32: np.int32, TensorProto.INT64: np.int64}
-KINDS = ("Div", "Mod")
+KINDS = ("Div", "Mod", "STFT")
+FRAME_INPUTS = (1, 3)  # of STFT: frame_step and frame_length
 OPSET = 7  # the first opset with numpy's broadcasting
 Types = Mapping[str, int]
 Constants = Mapping[str, onnx.TensorProto]
@@ -30,7 +31,8 @@ def guard_divisions(model: bytes) -> bytes:
 
     Every Div and Mod of int32 or int64 whose divisor may be -1 divides by 1 in that case, and the sign of Div's result
     is changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer
-    and Mod 0. A division whose type ONNX's inference does not find is left as it is."""
+    and Mod 0. A frame length or step of STFT below 1 becomes 1. A division whose type ONNX's inference does not find is left
+    as it is."""
     if not any(kind.encode() in model for kind in KINDS):
         return model
     try:
@@ -53,9 +55,12 @@ def _all_nodes(owner: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.NodePro
 
 
 def _divides(node: onnx.NodeProto) -> bool:
-    """Returns whether the node may be an integer division."""
-    plain = node.op_type in KINDS and node.domain in ("", "ai.onnx") and len(node.input) == 2
-    return plain and not any(a.name == "fmod" and a.i for a in node.attribute)
+    """Returns whether the node may divide integers."""
+    if node.op_type not in KINDS or node.domain not in ("", "ai.onnx"):
+        return False
+    return node.op_type == "STFT" or (
+        len(node.input) == 2 and not any(a.name == "fmod" and a.i for a in node.attribute)
+    )
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.GraphProto:
@@ -79,7 +84,13 @@ def _guard(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Types, cons
         for inner, inferred_inner in zip(graphs_of(node), graphs_of(inferred_node), strict=True):
             guarded |= _guard(inner, inferred_inner, types, constants)
         copy = onnx.NodeProto.FromString(node.SerializeToString())
-        if _divides(node) and types.get(node.input[1]) in WIDE and _may_be_minus_one(node.input[1], constants, makers):
+        if not _divides(node):
+            nodes.append(copy)
+        elif node.op_type == "STFT":
+            limits = _guard_frames(copy, types, constants)
+            nodes += [*limits, copy]
+            guarded |= bool(limits)
+        elif types.get(node.input[1]) in WIDE and _may_be_minus_one(node.input[1], constants, makers):
             nodes += _guard_division(copy, types[node.input[1]])
             guarded = True
         else:
@@ -125,6 +136,24 @@ def _contains(constant: onnx.TensorProto, value: int) -> bool:
         return bool((numpy_helper.to_array(constant) == value).any())
     except Exception:  # the helper's errors for damaged data
         return True
+
+
+def _guard_frames(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """Returns nodes that keep the frame length and step of an STFT at 1 or more, unless they are constants that are;
+    changes its inputs in place."""
+    nodes = list[onnx.NodeProto]()
+    for at in FRAME_INPUTS:
+        size = node.input[at] if len(node.input) > at else ""
+        if types.get(size) not in WIDE or (size in constants and not _contains(constants[size], 0)):
+            continue
+        one, positive = f"{node.output[0]}/guarded/one_{at}", f"{node.output[0]}/guarded/frame_{at}"
+        value = numpy_helper.from_array(np.array(1, WIDE[types[size]]))
+        nodes += [
+            helper.make_node("Constant", [], [one], value=value),
+            helper.make_node("Max", [size, one], [positive]),
+        ]
+        node.input[at] = positive
+    return nodes
 
 
 def _guard_division(node: onnx.NodeProto, kind: int) -> list[onnx.NodeProto]:

@@ -79,6 +79,8 @@ def test_every_side_lies_within_the_bound(name: str, act: str) -> None:
             if isinstance(holds, Whole) and holds.ours is not None:  # the simulator's sums are exact
                 assert outside(Whole(*holds.ours), made[1]) == 0, (unit.op, output)
                 assert ((holds.ours[1] - holds.ours[0]) <= 1).all()
+            if isinstance(holds, Real) and holds.ours is not None and not is_stepwise(unit):
+                assert outside(Real(holds.value, holds.ours), made[1]) == 0, (unit.op, output)
             if isinstance(holds, Whole) and holds.error is not None and "16" not in act:
                 assert float(np.median(holds.error)) < 0.01, (unit.op, output)
 
@@ -113,6 +115,7 @@ def test_float_functions_over_wide_ranges(kind: str) -> None:
     for _, output, holds, sides in exact_and_made(built, 5):
         assert isinstance(holds, Real)
         assert [outside(holds, side) for side in sides] == [0, 0], output
+        assert holds.ours is None or outside(Real(holds.value, holds.ours), sides[1]) == 0, output
         off = np.abs(sides[0].astype(np.float64) - holds.value) / np.maximum(holds.error, 2.0**-126)
         worst = max(worst, float(off[np.isfinite(off)].max(initial=0.0)))
     assert worst > 0.001

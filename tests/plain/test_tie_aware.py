@@ -204,25 +204,25 @@ def test_what_fails_within_the_reach_of_a_tie_has_the_derived_limit(dtype: str, 
     assert (far.verdict, far.limit) == ("FAILED", LIMIT_OF_INTEGERS)
 
 
-def sums_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
-    """y = the sums of rows of which the first is lost; their sums in float32; the error of the second."""
+def products_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
+    """y = the products of rows of which the first is lost; their products in float32; the error of the second."""
+    given = np.asarray(x, np.float32)
     graph = Graph(
-        [Node("y", "reduce_float", ("x",), ("y",), (0, 2), (), False)],
-        {"x": TensorSpec("x", "float32", (2, 2)), "y": TensorSpec("y", "float32", (2,))},
+        [Node("y", "reduce_float", ("x",), ("y",), (3, 2), (), False)],
+        {"x": TensorSpec("x", "float32", given.shape), "y": TensorSpec("y", "float32", (2,))},
         {},
         ("x",),
         ("y",),
     )
     (unit,) = units(graph)
-    given = np.asarray(x, np.float32)
     ((_, value),) = evaluate_unit(unit, "y", graph, {"x": given}, np.arange(2))
     assert isinstance(value, Real) and value.lost is not None and value.lost.tolist() == [True, False] and value.mixed
-    return ExactUnit(unit, "y", graph, {"x": given}), given.sum(1), float(value.error[1])
+    return ExactUnit(unit, "y", graph, {"x": given}), given.prod(1), float(value.error[1])
 
 
 def test_beside_what_is_lost_both_sides_share_the_error() -> None:
-    """Of a float sum that has no smaller error of our own: the board may be as far off as the reference, on the other side."""
-    exact, made, error = sums_of_rows([[1e38, 1.5e38], [2.0**20, 1.0 - 2.0**20]])
+    """Of a float product, which has no smaller error of our own: the board may be as far off as the reference, on the other side."""
+    exact, made, error = products_of_rows([[1.2, 1.5e38] + [1.0] * 200, [1.5, 1.25] + [1.0] * 200])
     share = Limit(0, 1.0, "a share")
     for by, holds in ((1.9, True), (2.1, False)):
         recorded = made.copy()
@@ -233,17 +233,24 @@ def test_beside_what_is_lost_both_sides_share_the_error() -> None:
 
 
 def mean_of_two(scale: float, dtype: str = "int16") -> Graph:
-    """y = quantize(mean of two floats): a million and what is left of it, so that the order of a sum shows."""
-    tensors = {n: TensorSpec(n, "float32", s, interior=n == "m") for n, s in (("x", (1, 2)), ("m", (1, 1)))}
+    """y = quantize(mean of two float sums x + 0): a million and what is left of it, so that the order of a sum shows. The sums are inexact,
+    so that the mean has no smaller error of our own."""
+    shapes = (("x", (1, 2)), ("sum", (1, 2)), ("m", (1, 1)), ("k", (1,)))
+    tensors = {n: TensorSpec(n, "float32", s, interior=n in ("sum", "m")) for n, s in shapes}
     tensors["y"] = TensorSpec("y", dtype, (1, 1), scale=(scale,), zero_point=(0,))
-    nodes = [Node("m", "reduce_mean", ("x",), ("m",), (2, 0, 0), (), False), Node("y", "quantize", ("m",), ("y",))]
-    return Graph(nodes, tensors, {}, ("x",), ("y",))
+    nodes = [
+        Node("sum", "elementwise_float", ("x", "k"), ("sum",), WORDS["add"], (), False),
+        Node("m", "reduce_mean", ("sum",), ("m",), (2, 0, 0), (), False),
+        Node("y", "quantize", ("m",), ("y",)),
+    ]
+    return Graph(nodes, tensors, {"k": np.zeros(1, np.float32)}, ("x",), ("y",))
 
 
 def test_sixteen_bits_may_be_apart_by_twice_the_error_and_no_more() -> None:
     x, scale = [[2.0**20, -(2.0**20) + 8]], 0.125  # mean 4: 32 LSB
-    error = (g(4) * (2.0**20 - 4) + FLUSHED) / scale
-    error += U * (32 + error) + FLUSHED  # 2.0 LSB
+    moved = (rounded(2.0**20, 0.0) + rounded(2.0**20 - 8, 0.0)) / 2
+    error = (moved + g(4) * (2.0**20 - 4 + moved) + FLUSHED) / scale
+    error += U * (32 + error) + FLUSHED  # 2.5 LSB
     far = int(np.floor(error + 0.5))
     for one, other, holds in ((32 + far, 32 - far, True), (32 + far + 1, 32, False), (32, 32 - far - 1, False)):
         found = bound(mean_of_two(scale), [[one]], [[other]], x)

@@ -38,6 +38,7 @@ PAGES: dict[str, BoundFunction] = {
     "average_pool_float": rows.average_pool_float,
     "reduce_float": reductions.reduce_float,
     "variadic_float": reductions.variadic_float,
+    "cum_sum": reductions.cum_sum,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
     "resize_weighted": rows.resize_weighted,

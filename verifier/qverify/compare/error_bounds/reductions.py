@@ -1,5 +1,5 @@
 """Error bounds of reductions of float tensors: sums, products, norms and extrema over some axes, or over several
-tensors (NUMERICS.md section 4).
+tensors, and running sums (NUMERICS.md section 4).
 
 Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
 It raises NoBound if there is no bound."""
@@ -7,6 +7,7 @@ It raises NoBound if there is no bound."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from qverify.compare.error_bounds.bounded_values import (
     BoundedValue,
     NoBound,
     Real,
+    Reals,
     gamma,
     require_real,
 )
+from qverify.compare.error_bounds.own_sums import add_own_error_of_sum
 from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
 
@@ -28,14 +31,14 @@ from qverify.model_bin.graph import Graph, Node
 def _sum(x: Real) -> Real:
     moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
     y = Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
-    return y.mark_lost_if_large(size + moved)
+    return add_own_error_of_sum(y, x, size, x.value.shape[-1]).mark_lost_if_large(size + moved)
 
 
 def _squares(x: Real) -> Real:
     moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
     value = (x.value**2).sum(-1)
     y = Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
-    return y.mark_lost_if_large(value + moved)
+    return add_own_error_of_sum(y, x, value, x.value.shape[-1] + 1).mark_lost_if_large(value + moved)
 
 
 def _largest(x: Real) -> Real:
@@ -72,6 +75,12 @@ def _log(x: Real) -> Real:
     return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved), None, x.lost)
 
 
+def _apply_to_sum(function: Callable[[Real], Real], x: Real) -> Real:
+    """Returns the function of a sum, with the smaller error of qverify's own sides if the sum has one."""
+    y = function(x)
+    return y if x.ours is None else replace(y, ours=function(Real(x.value, x.ours)).error)
+
+
 def _log_sum_exp(x: Real) -> Real:
     """Returns max + log(sum exp(x - max)). The logarithm of every term has its own error, that of rounding the
     difference, and that of the exponential."""
@@ -90,9 +99,9 @@ REDUCED: dict[str, Callable[[Real], Real]] = {
     "min": _smallest,
     "prod": _product,
     "l1": lambda x: _sum(Real(np.abs(x.value), x.error)),
-    "l2": lambda x: _root(_squares(x)),
+    "l2": lambda x: _apply_to_sum(_root, _squares(x)),
     "sum_square": _squares,
-    "log_sum": lambda x: _log(_sum(x)),
+    "log_sum": lambda x: _apply_to_sum(_log, _sum(x)),
     "log_sum_exp": _log_sum_exp,
 }
 
@@ -117,5 +126,25 @@ def variadic_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) 
         for of in ([p.value for p in parts], [p.error for p in parts])
     )
     name = VARIADIC[function]
-    y = REDUCED["sum" if name == "mean" else name](Real(values, errors))
-    return [Real(y.value / len(parts), y.error / len(parts), None, y.lost).rounded(2) if name == "mean" else y]
+    terms = Real(values, errors)
+    y = REDUCED["sum" if name == "mean" else name](terms)
+    if name != "mean":
+        return [y]
+    mean = Real(y.value / len(parts), y.error / len(parts), None, y.lost).rounded(2)
+    return [add_own_error_of_sum(mean, terms, np.abs(values).mean(-1), len(parts))]
+
+
+def cum_sum(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the running sums. A kernel may compute each of them anew, in any order."""
+    x, (axis, exclusive, reverse) = require_real(inputs[0]), node.words
+
+    def run(of: Reals) -> Reals:
+        lines = np.flip(of, axis) if reverse else of
+        sums = np.cumsum(lines, axis)
+        if exclusive:
+            sums = np.delete(np.insert(sums, 0, 0.0, axis), -1, axis)
+        return np.flip(sums, axis) if reverse else sums
+
+    moved, size, count = run(x.error), run(np.abs(x.value)), x.value.shape[axis]
+    y = Real(run(x.value), moved + gamma(count + 1) * (size + moved) + TINY)
+    return [add_own_error_of_sum(y, x, size, count).mark_lost_if_large(size + moved)]

@@ -31,6 +31,7 @@ from qverify.compare.error_bounds.bounded_values import (
     round_interval,
 )
 from qverify.compare.error_bounds.own_norms import add_own_error
+from qverify.compare.error_bounds.own_sums import add_own_error_of_sum, add_own_relative_error
 from qverify.model_bin.graph import Graph, Node
 
 EXPONENTIAL = 4.0  # relative error of a float32 library's exp, in roundoffs
@@ -114,7 +115,7 @@ def rms_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> lis
     if inputs[1] is not None:
         factor = require_real(inputs[1]).value.reshape(-1)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
-    return [y.shaped(x.value.shape)]
+    return [add_own_relative_error(y, inputs, depth).shaped(x.value.shape)]
 
 
 def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
@@ -160,8 +161,8 @@ def softmax_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -
     with np.errstate(over="ignore", invalid="ignore"):
         share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
         apart = np.where(e > 0, y * share, _masked(below, logs) / least)
-    shape = graph.spec(node.outputs[0]).shape
-    return [Real(y.reshape(shape), (apart + node.words[1] * TINY).reshape(shape))]
+    bounded = add_own_relative_error(Real(y, apart + node.words[1] * TINY), inputs, node.words[1])
+    return [bounded.shaped(graph.spec(node.outputs[0]).shape)]
 
 
 def log_softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
@@ -201,6 +202,7 @@ def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
     y = np.where(norm > 0, value / norm, 0.0)
     moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
     normalized = Real(y, moved).rounded(2).mark_lost(lost, large >= OVERFLOW)
+    normalized = add_own_relative_error(normalized, inputs, node.words[1])
     return [normalized.shaped(graph.spec(node.outputs[0]).shape)]
 
 
@@ -226,7 +228,8 @@ def reduce_mean(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> 
     count = prod(x.value.shape[i] for i in axes)
     moved = x.error.mean(axes)
     size = np.abs(x.value).mean(axes) + moved
-    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).mark_lost_if_large(count * size)
+    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY)
+    y = add_own_error_of_sum(y, x, size, count).mark_lost_if_large(count * size)
     return [y.shaped(graph.spec(node.outputs[0]).shape)]
 
 
@@ -242,6 +245,7 @@ def average_pool_float(node: Node, inputs: list[BoundedValue | None], graph: Gra
     moved = mean(x.error)
     size = mean(np.abs(x.value)) + moved
     pooled = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
+    pooled = add_own_error_of_sum(pooled, x, size, prod(window.kernel))
     return [pooled.mark_lost_if_large(prod(window.kernel) * size)]
 
 

@@ -187,3 +187,17 @@ def test_what_cannot_be_unpacked_is_refused_by_name():
     m.output(n_bits(m, x, 64, 24, 4))
     m.nodes[-1].input[2] = "scales"
     refused(m, "'scales' is computed at run time")
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_a_float_weight_that_the_model_quantizes_to_4_bits_behind_a_pool_with_ceil_mode(kind: str, tmp_path: Path):
+    """AIMET's form. The pool's shape is found by a run, which cannot return 4-bit tensors; inference finds theirs."""
+    m = plain(seed=3)
+    pooled = m.op(kind, [m.input((1, 4, 7, 7))], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    dtype = helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
+    scale = [m.constant("s", np.full(5, 0.11, np.float32)), m.constant("z", np.zeros(5, dtype))]
+    weight = m.constant("w", m.rng.uniform(-0.8, 0.8, (5, 4, 3, 3)).astype(np.float32))
+    stored = m.op("QuantizeLinear", [weight, *scale], axis=0)
+    x = m.quantize(pooled)
+    m.output(m.quantize(m.op("Conv", [x, m.op("DequantizeLinear", [stored, *scale], axis=0)])))
+    passes(m.model(), tmp_path)

@@ -14,13 +14,14 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError
-from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
+FLOAT8 = tuple(number for name, number in onnx.TensorProto.DataType.items() if name.startswith("FLOAT8E"))
 MAX_BYTES = 1 << 31  # of all folded tensors together: the largest size of a model
 MAX_ROUNDS = 32  # each round can fold what depends on shapes that the round before made constant
 STANDARD = ("", "ai.onnx", "com.microsoft")
@@ -113,9 +114,17 @@ def _fold_nodes(model: onnx.ModelProto, types: Types, bytes_left: int) -> int | 
         return None  # the nodes stay; those that cannot be compiled are refused by name later
     values = {n: results[o] for n, o in zip(wanted, fetched, strict=True)}
     values |= {n: values[n].astype(helper.tensor_dtype_to_np_dtype(types[n][0])) for n in small}
-    _replace(graph, [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in values.items()])
+    _replace(graph, [_tensor(n, v, types[n][0]) for n, v in values.items()])
     _drop_unread(graph, {o for node in nodes for o in node.output})
     return sum(v.nbytes for v in values.values())
+
+
+def _tensor(name: str, value: Array, kind: int) -> onnx.TensorProto:
+    """Returns the value as a tensor of this type; onnxruntime returns float8 as the uint8 numbers of its bytes."""
+    tensor = numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+    if kind in FLOAT8 and value.dtype == np.uint8:
+        tensor.data_type = kind
+    return tensor
 
 
 def _drop_unread(graph: onnx.GraphProto, computed: set[str]) -> None:

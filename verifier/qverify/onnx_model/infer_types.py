@@ -10,7 +10,9 @@ from onnx import shape_inference
 
 CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
 RESIZES = ("Resize", "Upsample")
-BY_A_RUN = "inferred.by.a.run"  # made-up domain for nodes that inference must not handle, so that a run decides
+# Made-up domain for nodes that inference must not handle, so that a run decides. Of a domain that is not imported,
+# inference would give up the whole model.
+BY_A_RUN = "inferred.by.a.run"
 LARGE = 1024  # bytes; a larger constant cannot be a shape, so only its type is used
 Types = dict[str, tuple[int, tuple[int, ...]]]  # tensor name to ONNX's number of the element type, and dims
 
@@ -51,7 +53,7 @@ def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     Nodes for which ONNX's inference differs from onnxruntime are changed so that it finds the same shape as
     onnxruntime, or none."""
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
-    skeleton.opset_import.extend(model.opset_import)
+    skeleton.opset_import.extend([*model.opset_import, onnx.helper.make_opsetid(BY_A_RUN, 1)])
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}
     graph.name = "types"
     graph.node.extend(model.graph.node)

@@ -216,3 +216,14 @@ def test_other_bits_are_a_bug_that_is_said():
     with pytest.raises(InternalError, match="changed it"):
         check_same_bits(one, other)
     check_same_bits(one, onnx.ModelProto.FromString(one.SerializeToString()))
+
+
+def test_rows_of_a_small_table_are_chosen_by_an_input(tmp_path: Path):
+    """Token types of a BERT have two rows; other indices would end the check's run."""
+    m = Qdq(seed=1)
+    table = m.weight((2, 6))
+    rows = m.op("Gather", [table, m.integers((1, 40))])
+    m.output(m.quantize(rows))
+    turned = m.op("Transpose", [m.input((1, 4, 6, 5))], perm=[0, 1, 3, 2])  # stepped over, so that the check runs
+    m.output(m.quantize(m.op("Conv", [turned, m.weight((3, 4, 1, 1))])))
+    passes(m.model(), tmp_path)

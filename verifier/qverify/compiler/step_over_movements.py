@@ -290,14 +290,21 @@ def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     finals = {o.name for o in before.graph.output}
     names = [name for name, kind in common if kind != makers[name] or name in finals]
     random = np.random.Generator(np.random.PCG64(0))
-    feed = {
-        i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))
-        for i in before.graph.input
-    }
+    feed = {i.name: _random_value(random, i) for i in before.graph.input}
     mine, theirs = (open_exposed(m, names).run(feed, names) for m in (after, before))
     for name in names:
         if mine[name].tobytes() != theirs[name].tobytes():
             raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")
+
+
+def _random_value(random: np.random.Generator, value: onnx.ValueInfoProto) -> np.ndarray[Any, Any]:
+    """Returns random values for a graph input: floats around 0, 8-bit integers of the whole range, and 0 or 1 for larger
+    integers, which may be indices of tables."""
+    shape, kind = [d.dim_value for d in value.type.tensor_type.shape.dim], numpy_type(value)
+    if kind.kind in "iu" and kind.itemsize == 1:
+        limits = np.iinfo(kind)
+        return random.integers(limits.min, limits.max, shape, dtype=np.int64, endpoint=True).astype(kind)
+    return np.asarray(random.normal(size=shape) * 2 if kind.kind == "f" else random.integers(0, 2, shape)).astype(kind)
 
 
 def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:

@@ -55,7 +55,7 @@ def ran(
             tries = [*result.get("spoiled", ()), None]
             for number, spoiled in enumerate(tries, 1):
                 ended = (
-                    {"ending": "lost", "why": spoiled}
+                    {"ending": "finished", "verdict": "INCONCLUSIVE", "why": spoiled}
                     if spoiled
                     else {"ending": "finished", "verdict": result.get("verdict")}
                 )
@@ -223,3 +223,14 @@ def test_the_page_needs_no_script_and_nothing_from_elsewhere(farm: Database) -> 
     page = renderer("html")(report(farm, ran(farm, [P, F], firmware="1.2")))
     assert "<script" not in page and "http" not in page.replace("http-equiv", "") and "default-src 'none'" in page
     assert all(word in page for word in ("m1 desk", "FAILED", "board at conv1", "1.2", "<h2>Boards</h2>"))
+
+
+def test_an_attempt_whose_worker_died_does_not_make_a_board_flaky(farm: Database) -> None:
+    run = ran(farm, [P] * 3)
+    with farm.write() as session:
+        job = jobs_of(session, run)[0]
+        session.add(
+            Attempt(job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="lost", why="its worker died")
+        )
+    (board,) = report(farm, run).boards
+    assert (board.attempts, board.inconclusive, board.flaky, board.why) == (3, 0, False, "")

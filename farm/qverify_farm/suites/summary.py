@@ -148,16 +148,17 @@ def _result(job: PastJob) -> str:
 
 
 def board_rows(attempts: Iterable[Attempt], jobs: Mapping[str, Job]) -> list[BoardRow]:
-    """Returns a row for each board that took part in these attempts."""
+    """Returns a row for each board that took part in these attempts. Attempts whose worker or dispatcher died are left
+    out: the board did not cause that."""
     by_board: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
-        if attempt.ending in ("finished", "lost"):
+        if attempt.ending == "finished":
             by_board[attempt.board].append(attempt)
     return [_board_row(board, its_attempts, jobs) for board, its_attempts in sorted(by_board.items())]
 
 
 def _board_row(board: str, attempts: Sequence[Attempt], jobs: Mapping[str, Job]) -> BoardRow:
-    spoiled = [attempt for attempt in attempts if attempt.ending == "lost" or attempt.verdict == INCONCLUSIVE]
+    spoiled = [attempt for attempt in attempts if attempt.verdict == INCONCLUSIVE]
     only_here = [attempt for attempt in spoiled if jobs[attempt.job].verdict in (PASSED, FAILED)]
     often = len(attempts) >= FEW_ATTEMPTS and len(spoiled) >= FLAKY_FRACTION * len(attempts)
     board_seconds = sum(job.board_seconds for job in jobs.values() if job.board == board)

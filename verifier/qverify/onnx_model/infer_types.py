@@ -10,6 +10,7 @@ from onnx import shape_inference
 
 CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
 RESIZES = ("Resize", "Upsample")
+IGNORES_PADS = (b"VALID", b"SAME_UPPER", b"SAME_LOWER")  # values of auto_pad
 # Made-up domain for nodes that inference must not handle, so that a run decides. Of a domain that is not imported,
 # inference would give up the whole model.
 BY_A_RUN = "inferred.by.a.run"
@@ -66,7 +67,7 @@ def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
             node.domain = BY_A_RUN  # onnxruntime multiplies in float32, ONNX in float64: 10 * 0.7 is 7 or less
         if node.op_type == "PRelu" and node.domain in ("", "ai.onnx") and broadcasts:
             node.op_type = "Pow"  # onnxruntime broadcasts both ways, ONNX gives the shape of the first input
-        if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # onnxruntime ignores pads then
+        if any(a.name == "auto_pad" and a.s in IGNORES_PADS for a in node.attribute):  # in onnxruntime
             kept = [a for a in node.attribute if a.name != "pads"]
             del node.attribute[:]
             node.attribute.extend(kept)

@@ -132,3 +132,14 @@ def wait_for_agent(folder: Path) -> None:
     while not any("qvrt" in line for line in processes_of(f"QVERIFY_TEST_MARK={folder}")):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_an_interrupt_in_a_callback_prints_nothing() -> None:
+    """Python reports what a destructor raises and goes on; the interrupt is raised again a second later."""
+    code = (
+        "from qverify.cli.interrupts import Interrupts\n"
+        "class Ends:\n    def __init__(self, error): self.error = error\n    def __del__(self): raise self.error\n"
+        "with Interrupts():\n    Ends(KeyboardInterrupt())\n    Ends(ValueError('shown'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "KeyboardInterrupt" not in done.stderr and done.stderr.count("ValueError: shown") == 1

@@ -4,10 +4,14 @@ while a C extension is imported, but after it, and it is raised again if some co
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from importlib.machinery import ExtensionFileLoader
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 POLL_S = 0.02  # after which it is checked whether the import of a C extension has ended
 REPEAT_S = 1.0  # after which KeyboardInterrupt is raised again; longer than our cleaning up takes
@@ -21,13 +25,21 @@ class Interrupts:
     def __init__(self) -> None:
         self.first_signal = 0
         self._handlers_before: dict[int, Any] = {}
+        self._hook_before = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in ENDING_SIGNALS | {getattr(signal, "SIGALRM", signal.SIGINT)}:
                 if number != HANG_UP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it: run on
                     self._handlers_before[number] = signal.signal(number, self._handle)
+            self._hook_before, sys.unraisablehook = sys.unraisablehook, self._report_unraisable
         return self
+
+    def _report_unraisable(self, unraisable: UnraisableHookArgs) -> None:
+        """Reports an exception that Python cannot raise, such as one in a destructor or a callback of the import system.
+        KeyboardInterrupt is left out: it is raised again."""
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self._hook_before(unraisable)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.first_signal and number in ENDING_SIGNALS:
@@ -47,6 +59,7 @@ class Interrupts:
     ) -> None:
         if self._handlers_before:
             _set_alarm(0)
+            sys.unraisablehook = self._hook_before
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
 

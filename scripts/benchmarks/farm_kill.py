@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -193,11 +194,9 @@ def below(pid: int, word: str) -> list[int]:
 
 
 def _children(pid: int) -> Iterator[int]:
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
+    with contextlib.suppress(OSError):  # the process, or a thread of it, has just ended
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
             yield from map(int, path.read_text().split())
-        except OSError:
-            return
 
 
 def _command(pid: int) -> str:

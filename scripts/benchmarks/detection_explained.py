@@ -16,7 +16,7 @@ SEARCH_S = 20.0  # limit of one search
 
 @dataclass(frozen=True, slots=True)
 class BlameExplanation:
-    """What triage concludes about the blamed node alone; other failing nodes may have a fault of their own.
+    """The conclusion of triage about the blamed node alone; other failing nodes may have a fault of their own.
 
     Attributes:
         families: families of the causes that experiments on the board confirmed; causes that belong to one answer are

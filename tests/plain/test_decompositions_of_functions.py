@@ -123,7 +123,7 @@ def spectra(m: Qdq) -> None:
 
 
 def long_spectra(m: Qdq) -> None:
-    """Of lengths at which onnxruntime's float32 kernel is off by more than 2^-12."""
+    """Adds transforms of lengths at which onnxruntime's float32 kernel is off by more than 2^-12."""
     x, length = m.op("Tanh", [m.input((2, 8, 1))]), m.constant("length", np.int64(3001))
     m.output(m.op("DFT", [x, length]))
     m.output(m.op("DFT", [x, length], inverse=1))

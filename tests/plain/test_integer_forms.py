@@ -1,4 +1,4 @@
-"""What the integer ONNX must have for each node by itself: a bias that two nodes read, a Clip before opset 12, a sum that no
+"""Tests of forms that the integer ONNX needs for each node by itself: a bias that two nodes read, a Clip before opset 12, a sum that no
 integer kernel can compute."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_limits_of_opset_10_are_attributes() -> None:
 
 
 def test_a_sum_with_a_mask_of_the_lowest_float_is_a_float_sum(tmp_path: Path) -> None:
-    """Of an attention mask with scale 1.2e36 and scores with scale 1e-9, the ratio of the scales is below float32."""
+    """For an attention mask with scale 1.2e36 and scores with scale 1e-9, the ratio of the scales is below float32."""
     m = Qdq(seed=1)
     scores, mask = m.input((1, 4, 8, 8), -1e-7, 1e-7), m.input((1, 1, 1, 8), -3e38, 0)
     m.constants |= {"in0_scale": np.float32(1e-9), "in0_zp": np.uint8(111)}

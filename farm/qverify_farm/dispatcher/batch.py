@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What follows from a batch that has been written.
+    """The consequences of a batch that has been written.
 
     Attributes:
         tasks: Tasks to start now.

@@ -51,7 +51,7 @@ class LabBoard:
 
     @property
     def reason(self) -> str:
-        """Why the board gets no jobs, or ""."""
+        """Returns the reason why the board gets no jobs, or ""."""
         if self.drained:
             return "drained"
         if not self.reached:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from qverify.compare.drawings.add_drawings import ORDER
 from qverify.compare.forced import Located
@@ -18,7 +19,7 @@ from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.weakenings import list_weakenings
 from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, RungGate
 from qverify.triage.neighbourhood import MAX_DRAWN, neighbourhoods, numbers
@@ -220,20 +221,21 @@ def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) 
 
 def dump_as_side(path: str, graph: Graph) -> Recording:
     """Returns the arrays of another runtime's dump as a side. Stored integers get the graph's scales. A final output
-    that is present only as the integers before its dequantize node is dequantized from them. Raises UsageError if no
-    array has the name of a tensor."""
+    that is present only as the integers before its dequantize node is dequantized from them. An array of another shape
+    than the model's tensor is not read here. Raises UsageError if no array has the name of a tensor."""
     dump = add_scales(open_array_dump(path, "dump"), graph)
-    tensors = {n: dump.tensors[n] for n in dump.tensors if n in graph.tensors}
-    specs = {n: dump.specs[n] for n in tensors}
+    specs = {n: spec for n, spec in dump.specs.items() if n in graph.tensors}
+    if not specs:
+        raise UsageError(f"{path}: none of its arrays has the name of a tensor of the model")
+    fitting = {n: dump.tensors[n] for n, spec in specs.items() if spec.shape == graph.spec(n).shape}
     makers = graph.producers()
     for name in graph.outputs:
         maker = makers.get(name)
-        if name in tensors or maker is None or maker.op != "dequantize" or maker.inputs[0] not in tensors:
+        if name in specs or maker is None or maker.op != "dequantize" or maker.inputs[0] not in fitting:
             continue
         source = str(maker.inputs[0])
-        tensors[name] = specs[source].dequantized(tensors[source]).astype("float32")
+        fitting[name] = specs[source].dequantized(fitting[source]).astype("float32")
         specs[name] = graph.spec(name)
         dump.notes.append(f"{name} of the dump is dequantized from its {source}")
-    if not tensors:
-        raise UsageError(f"{path}: none of its arrays has the name of a tensor of the model")
-    return replace(dump, tensors=tensors, specs=specs, finals=graph.outputs)
+    loaders = {n: partial(fitting.__getitem__ if n in fitting else dump.tensors.__getitem__, n) for n in specs}
+    return replace(dump, tensors=Tensors(loaders), specs=specs, finals=graph.outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +89,9 @@ def draw_values(points: Sequence[Mapping[str, Any]], label: str) -> Chart | None
 
 
 def _points_of_one_pair(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the points of one pair of sides: the first pair with the board, otherwise the first pair."""
-    pairs = list(dict.fromkeys(str(point["pair"]) for point in points))
-    chosen_pair = next((pair for pair in pairs if "board" in pair), pairs[0] if pairs else "")
+    """Returns the points of one pair of sides: the pair with the board in the most jobs, otherwise the pair in the most jobs."""
+    pairs = Counter(str(point["pair"]) for point in points)
+    chosen_pair = max(pairs, key=lambda pair: ("board" in pair, pairs[pair]), default="")
     return [point for point in points if point["pair"] == chosen_pair]
 
 

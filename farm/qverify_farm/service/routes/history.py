@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from sqlalchemy import delete, select
@@ -14,6 +13,7 @@ from qverify_farm.errors import ArtifactError
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.farm import add_audit
+from qverify_farm.service.node_points import node_points
 from qverify_farm.service.routes.runs import find_run
 from qverify_farm.service.schemas.runs import (
     BaselineOf,
@@ -34,7 +34,6 @@ router = APIRouter(tags=["history"], responses=error_responses())
 MAX_REPORTS = 50  # number of reports that are read for one reply about a node
 MAX_REPORT_BYTES = 32 << 20
 MAX_TOTAL_BYTES = 256 << 20  # total size of these reports
-METRICS = ("max_lsb", "max_abs", "cosine", "rmse", "sqnr_db", "mismatched", "elements")
 MAX_SCANNED_ROWS = 20_000  # number of jobs that are searched for a node
 
 
@@ -119,7 +118,8 @@ def get_node_history(
     job: TitleQuery = "",
     limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = 20,
 ) -> NodeHistory:
-    """The metrics of a node or tensor in the reports of the last jobs, oldest first, for a chart over firmware versions."""
+    """The metrics of a node or tensor in the reports of the last jobs, oldest first, for a chart over firmware versions. Where a
+    report shows only that the bytes are equal, the errors are 0."""
     points, bytes_read = list[NodePoint](), 0
     for done_job, run in _rows(scope, model, board, suite, job, "", limit):
         size = scope.farm.artifacts.size_of(done_job.report) if done_job.report else None
@@ -128,39 +128,10 @@ def get_node_history(
         bytes_read += size
         try:
             document = json.loads(scope.farm.artifacts.read(done_job.report, MAX_REPORT_BYTES))
-        except (ValueError, ArtifactError):
+        except (ValueError, RecursionError, ArtifactError):
             continue
-        points += [_point(done_job, run, pair, row) for pair, row in _rows_of_node(document, node)]
+        points += node_points(document, node, done_job, run)
     return NodeHistory(points=points[::-1])
-
-
-def _rows_of_node(document: Any, node: str) -> list[tuple[str, dict[str, Any]]]:
-    pairs = document.get("pairs", []) if isinstance(document, dict) else []
-    rows = []
-    for pair in pairs:
-        name = " ~ ".join(str(pair.get(side, "")) for side in ("a", "b"))
-        for row in pair.get("tensors", []):
-            if node in (row.get("node"), row.get("name")):
-                rows.append((name, row))
-    return rows
-
-
-def _point(job: Job, run: SuiteRun, pair: str, row: dict[str, Any]) -> NodePoint:
-    metrics = {name: _finite(row[name]) for name in METRICS if name in row}
-    return NodePoint(
-        job=job.id,
-        run=run.id,
-        board=job.board,
-        labels=dict(run.labels or {}),
-        ended=job.ended,
-        pair=pair,
-        verdict=str(row.get("verdict", "")),
-        metrics=metrics,
-    )
-
-
-def _finite(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 @router.get("/baselines", summary="The expected verdicts of a suite's jobs")

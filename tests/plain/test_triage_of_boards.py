@@ -16,6 +16,7 @@ from qverify.report.document import Report
 from qverify.report.schema import triage_schema
 from qverify.report.triage_document import Rung
 from qverify.session.triage.device_rungs import DeviceRungs
+from qverify.sides.dumps import array_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import parse_gate
@@ -286,7 +287,8 @@ def rung_of(report: Report, gate: str) -> Rung:
     return rungs.rungs()[("reference", "board")]
 
 
-def test_an_array_of_another_shape_is_refused_before_it_is_unpacked(digits, tmp_path, capsys) -> None:
+def test_an_array_of_another_shape_is_refused_before_it_is_unpacked(digits, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(array_dump, "MAX_UNPACKED_BYTES", 0)
     dump = tmp_path / "d.npz"
     np.savez(dump, prob=np.zeros((10_000, 10), np.float32))
     data = bytearray(dump.read_bytes())

@@ -20,7 +20,7 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.engines import dask_versions, dask_worker
 from qverify_farm.engines.dask import DaskEngine
-from qverify_farm.engines.dask_address import TlsFiles, import_distributed
+from qverify_farm.engines.dask_address import TlsFiles, import_distributed, security_of
 from qverify_farm.engines.open_engine import open_engine
 from qverify_farm.engines.scheduler_process import SchedulerProcess
 from qverify_farm.work.job_task import JobResult, JobTask
@@ -221,6 +221,21 @@ def test_tls(tmp_path: Path) -> None:
         assert ended.get(timeout=WAIT_S).ending == "busy"
         worker.terminate()
         worker.communicate(timeout=WAIT_S)
+
+
+def test_a_refused_certificate_is_named(tmp_path: Path) -> None:
+    ours, theirs = certificates.make(tmp_path / "ours", "ours"), certificates.make(tmp_path / "theirs", "theirs")
+
+    async def ask(tls: TlsFiles) -> None:
+        security = security_of(ours)
+        scheduler = import_distributed().Scheduler(host="tls://127.0.0.1:0", security=security, dashboard=False)
+        async with scheduler:
+            await dask_worker._check_versions(scheduler.address, tls)
+
+    with pytest.raises(UsageError, match="its certificate is not signed by the authority of --tls-ca"):
+        asyncio.run(ask(theirs))
+    with pytest.raises(UsageError, match=r"it refuses this host.s certificate, --tls-cert \(unknown ca\)"):
+        asyncio.run(ask(TlsFiles(ours.ca, theirs.cert, theirs.key)))
 
 
 def _words(files: TlsFiles) -> list[str]:

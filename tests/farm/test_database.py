@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
 from qverify_farm.store.database import SCHEMA_REVISION, Database, default_url, open_database, revision_of
-from qverify_farm.store.tables import Base, Project
+from qverify_farm.store.tables import Attempt, Base, Project
 
 from tests.farm import postgres
 
@@ -96,6 +96,7 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
         assert session.execute(sqlalchemy.text("SELECT name, verdict FROM jobs")).all() == [
             ("digits on desk", "PASSED")
         ]
+        assert all(attempt.of_board for attempt in session.scalars(sqlalchemy.select(Attempt)))
     assert revision_of(opened._read_engine) == SCHEMA_REVISION
     opened.close()
 

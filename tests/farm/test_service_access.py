@@ -25,12 +25,6 @@ def test_without_any_token_this_host_is_administrator(service: Service) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1:9999"},
-        {"Origin": "https://127.0.0.1:8787"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
         {"Host": "evil.example:8787"},  # a name of the attacker's that leads to this host
         {"Host": "127.0.0.1.evil.example"},
         {"Host": "localhost@evil.example"},
@@ -44,9 +38,26 @@ def test_without_any_token_this_host_is_administrator(service: Service) -> None:
         {"Cookie": "qverify_session=qs_" + "A" * 43},
     ],
 )
-def test_a_foreign_page_or_a_wrong_token_is_not_this_host(service: Service, headers: dict[str, str]) -> None:
+def test_another_host_name_or_a_wrong_token_is_not_this_host(service: Service, headers: dict[str, str]) -> None:
     reply = service.client.get(WHOAMI, headers=headers)
     assert "no token" in error_of(reply, 401)["what"] and reply.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "https://127.0.0.1:8787"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_page_of_another_site_is_refused(service: Service, headers: dict[str, str]) -> None:
+    assert "another site" in error_of(service.client.get(WHOAMI, headers=headers), 403)["what"]
+    service.bearer()  # once there is a token, it is needed in any case
+    error_of(service.client.get(WHOAMI, headers=headers), 401)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +225,8 @@ def test_the_cookie_is_sent_by_own_pages_only(service: Service) -> None:
     jar = {"Cookie": f"qverify_session={reply.cookies['qverify_session']}"}
     assert service.client.get(WHOAMI, headers=jar).status_code == 200
     assert service.client.post("/api/v1/retention", headers=jar).status_code == 200
-    error_of(service.client.post("/api/v1/retention", headers={**jar, "Origin": "http://evil.example"}), 401)
-    error_of(service.client.post("/api/v1/retention", headers={**jar, "Sec-Fetch-Site": "cross-site"}), 401)
+    error_of(service.client.post("/api/v1/retention", headers={**jar, "Origin": "http://evil.example"}), 403)
+    error_of(service.client.post("/api/v1/retention", headers={**jar, "Sec-Fetch-Site": "cross-site"}), 403)
 
 
 def test_too_many_requests_or_wrong_tokens_get_retry_after(tmp_path: Path) -> None:
@@ -234,13 +245,13 @@ def test_too_many_requests_or_wrong_tokens_get_retry_after(tmp_path: Path) -> No
 def test_requests_without_a_token_do_not_count_as_wrong_tokens(tmp_path: Path) -> None:
     with serving(str(tmp_path / "farm.db"), tmp_path) as service:
         foreign = {"Origin": "http://evil.example"}
-        assert {service.client.get(WHOAMI, headers=foreign).status_code for _ in range(40)} == {401}
+        assert {service.client.get(WHOAMI, headers=foreign).status_code for _ in range(40)} == {403}
 
 
 def test_too_many_requests_without_a_token_lock_nobody_else_out(tmp_path: Path) -> None:
     with serving(str(tmp_path / "farm.db"), tmp_path, requests_per_s=0.5, burst=3) as service:
         foreign = {"Origin": "http://evil.example"}
-        assert [service.client.get(WHOAMI, headers=foreign).status_code for _ in range(4)] == [401, 401, 401, 429]
+        assert [service.client.get(WHOAMI, headers=foreign).status_code for _ in range(4)] == [403, 403, 403, 429]
         assert service.client.get(WHOAMI).status_code == 200  # the administrator of this host
 
 

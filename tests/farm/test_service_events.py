@@ -272,17 +272,28 @@ def test_webhooks_are_called_only_for_a_changed_verdict(tmp_path: Path, receiver
         made = client.post("/api/v1/webhooks", json={"url": receiver.url, "suite": "nightly"})
         assert made.status_code == 201 and made.json()["secret"] not in client.get("/api/v1/webhooks").text
         engine = service.farm.engine._engine  # type: ignore[attr-defined]
-        for verdict in ("PASSED", "PASSED", "FAILED", "FAILED"):
+        for verdict in ("PASSED", "PASSED", "FAILED", "FAILED", "PASSED"):
             engine._act = lambda task, verdict=verdict: passed(task, verdict=verdict)
             service.ended(service.submit(name="nightly"))
             service.ended(service.submit(name="other"))
         _wait(lambda: len(receiver.got) == 2)
         told = [json.loads(body) for _, body in receiver.got]
-        assert [(one["before"], one["verdict"]) for one in told] == [(None, "PASSED"), ("PASSED", "FAILED")]
+        assert [(one["before"], one["verdict"]) for one in told] == [("PASSED", "FAILED"), ("FAILED", "PASSED")]
         assert {one["suite"] for one in told} == {"nightly"}
         _wait(lambda: client.get("/api/v1/webhooks").json()["webhooks"][0]["last_status"] == "delivered")
         assert client.delete(f"/api/v1/webhooks/{made.json()['id']}").status_code == 200
         assert client.get("/api/v1/webhooks").json() == {"webhooks": []}
+
+
+def test_a_webhook_is_called_for_a_first_run_that_fails(tmp_path: Path, receiver: Receiver) -> None:
+    with serving(str(tmp_path / "farm.db"), tmp_path, private_webhooks=True) as service:
+        service.client.post("/api/v1/webhooks", json={"url": receiver.url})
+        engine = service.farm.engine._engine  # type: ignore[attr-defined]
+        engine._act = lambda task: passed(task, verdict="FAILED")
+        service.ended(service.submit(name="nightly"))
+        _wait(lambda: len(receiver.got) == 1)
+        told = json.loads(receiver.got[0][1])
+        assert (told["before"], told["verdict"]) == (None, "FAILED")
 
 
 def test_a_failed_delivery_is_retried(service: Service, receiver: Receiver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,8 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     assert [one["run"] for one in of_node] == [after]
     found = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()
     assert (found["same"], [(d["before"], d["after"]) for d in found["different"]]) == (0, [("PASSED", "FAILED")])
+    (change,) = found["different"]
+    assert change["after_board"] == job["board"] and change["before_board"] in ("j5-0", "j5-1", "rv-0")
     assert client.put("/api/v1/baselines", json={"run": before}).json()["jobs"] == 1
     assert client.get("/api/v1/history").json()["jobs"][0]["baseline"] == "PASSED"
     assert client.put("/api/v1/baselines", json={"run": after}).json()["jobs"] == 1
@@ -186,7 +189,15 @@ def test_queued_jobs_count_against_a_quota(service: Service) -> None:
     service.client.patch("/api/v1/projects/default", json={"quota_jobs": 1})
     body = service.verification(boards=["j5-0", "j5-1"])
     reply = service.client.post("/api/v1/verifications", json=body)
-    assert "quota of 1 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
+    error = error_of(reply, 422)  # trying again later would not help
+    assert error["what"] == "2 jobs at once" and error["wanted"] == "at most 1, the project's quota of queued jobs"
+    service.client.patch("/api/v1/projects/default", json={"quota_jobs": 2})
+    may_end = threading.Event()
+    service.farm.engine._engine._act = lambda task: passed(task) if may_end.wait(30) else None  # type: ignore[attr-defined]
+    assert service.client.post("/api/v1/verifications", json=body).status_code == 201
+    reply = service.client.post("/api/v1/verifications", json=body)
+    may_end.set()
+    assert "quota of 2 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
 
 
 def test_a_triage_lane_is_not_shown_as_a_board(service: Service) -> None:

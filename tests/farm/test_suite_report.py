@@ -173,6 +173,11 @@ def test_a_run_that_has_not_ended_is_inconclusive(farm: Database) -> None:
     found = report(farm, run)
     assert (found.state, found.verdict, found.counts["queued"]) == ("running", "INCONCLUSIVE", 1)
     assert "<error" in renderer("junit")(found)
+    assert as_text(found).splitlines()[-1].startswith("not finished: nightly: 2 jobs, 1 PASSED, 1 queued")
+    assert ">not finished</span>: nightly" in renderer("html")(found)
+    assert (
+        as_text(report(farm, ran(farm, [F, {"state": "queued"}]))).splitlines()[-1].startswith("not finished, FAILED: ")
+    )
 
 
 def hostile(farm: Database) -> SuiteReport:
@@ -234,3 +239,13 @@ def test_an_attempt_whose_worker_died_does_not_make_a_board_flaky(farm: Database
         )
     (board,) = report(farm, run).boards
     assert (board.attempts, board.inconclusive, board.flaky, board.why) == (3, 0, False, "")
+
+
+def test_an_attempt_that_failed_for_the_store_does_not_make_a_board_flaky(farm: Database) -> None:
+    run = ran(farm, [P] * 3)
+    with farm.write() as session:
+        job = jobs_of(session, run)[0]
+        why = {"verdict": "INCONCLUSIVE", "why": "the artifact store cannot be reached", "of_board": False}
+        session.add(Attempt(job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="finished", **why))
+    (board,) = report(farm, run).boards
+    assert (board.attempts, board.inconclusive, board.flaky, board.why) == (4, 0, False, "")

@@ -9,6 +9,7 @@ from qverify.plural import count
 from qverify_farm.service.backup import Counts, read_backup, write_backup
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import missing_file, open_database
+from qverify_farm.store.database_artifacts import default_artifacts, open_database_artifacts
 
 
 def back_up(file: str, database: str, artifacts: str, with_artifacts: bool) -> int:
@@ -21,7 +22,7 @@ def back_up(file: str, database: str, artifacts: str, with_artifacts: bool) -> i
         )
     opened = open_database(database)
     try:
-        store = open_artifacts(artifacts) if with_artifacts else None
+        store = open_artifacts(artifacts or default_artifacts(opened)) if with_artifacts else None
         counts = write_backup(opened, store, file)
     finally:
         opened.close()
@@ -32,8 +33,9 @@ def restore(file: str, database: str, artifacts: str) -> int:
     """Restores a backup. Returns 0, or 1 if bytes of artifacts are neither in the backup nor in the store."""
     opened = open_database(database, "qverify serve restore")
     try:
-        store = open_artifacts(artifacts)
+        store = open_artifacts(artifacts or default_artifacts(opened))
         counts = read_backup(opened, store, file)
+        open_database_artifacts(opened, artifacts)
     finally:
         opened.close()
     return _report(opened.url, counts, store.url)

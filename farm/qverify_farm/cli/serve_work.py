@@ -20,9 +20,8 @@ from qverify_farm.service.server import check_tls, open_socket, server_of
 from qverify_farm.service.settings import MB, ServiceSettings
 from qverify_farm.service.tokens import has_tokens, usable_tokens
 from qverify_farm.service.triage_engine import TriageEngine
-from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import Database, open_database
-from qverify_farm.store.runs import ensure_project
+from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.ui.routes import add_pages
 
 OWNER = "qverify serve"
@@ -100,9 +99,7 @@ def check_exposure(database: Database, options: ServeOptions) -> None:
 
 def _open_farm(database: Database, options: ServeOptions, settings: ServiceSettings) -> Farm:
     try:
-        artifacts = open_artifacts(options.artifacts)
-        with database.write() as session:
-            ensure_project(session)
+        artifacts = open_database_artifacts(database, options.artifacts)
         tls = (options.workers_tls_ca, options.workers_tls_cert, options.workers_tls_key)
         engine = open_engine(options.workers, tls, addresses=options.addresses)
         lanes = TriageEngine(engine, artifacts, cache_folder() / "triages", settings.triages)

@@ -128,7 +128,7 @@ def report(id: str, outputs: SuiteOutputs, database: str) -> int:
 
 
 def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
-    from qverify_farm.cli.suite_work import opened_database, report_of
+    from qverify_farm.cli.suite_work import opened_database, report_of, say_unfinished
     from qverify_farm.store.runs import find_run
 
     with opened_database(database) as farm:
@@ -137,6 +137,8 @@ def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
         report = report_of(farm, suite_run.id)
     outputs.save(report)
     outputs.show(report)
+    if report.state == "running":
+        say_unfinished(report)
     return EXIT_STATUS[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3
 
 

@@ -92,7 +92,10 @@ def database_option(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def artifacts_option(command: Callable[..., int]) -> Callable[..., int]:
-    text = "folder or URL of files and reports  [default: $QVERIFY_ARTIFACTS, ~/.local/state/qverify/artifacts]"
+    text = (
+        "folder or URL of files and reports  [default: $QVERIFY_ARTIFACTS, the folder artifacts beside an SQLite database, "
+        "~/.local/state/qverify/artifacts]"
+    )
     return click.option("--artifacts", default="", envvar="QVERIFY_ARTIFACTS", metavar="URL", help=text)(command)
 
 

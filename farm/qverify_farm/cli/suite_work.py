@@ -21,8 +21,9 @@ from qverify_farm.engines.group import engine_here
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.artifact_rows import keep_artifact
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database, open_database
+from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.store.jobs import jobs_of as rows_of
 from qverify_farm.store.jobs import requeue_abandoned
 from qverify_farm.store.runs import NewRun, counts_of, ensure_project, find_run, reopen_run, submit_run
@@ -56,7 +57,7 @@ def run_suite(
     try:
         suite, _, boards = read_here(path) if engine is None else read_with_workers(path, engine)
         with opened_database(database_url, "qverify suite run") as database:
-            artifacts = open_artifacts(artifacts_url)
+            artifacts = open_database_artifacts(database, artifacts_url)
             digests = store_files(suite, artifacts)
             jobs = jobs_of(suite, {name: board.tags for name, board in boards.items()}, digests)
             with database.write() as session:
@@ -85,7 +86,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
     engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
         with opened_database(database_url, "qverify suite resume") as database:
-            artifacts = open_artifacts(artifacts_url)
+            artifacts = open_database_artifacts(database, artifacts_url)
             with database.write() as session:
                 requeue_abandoned(session, time.time())
                 run = find_run(session, text)
@@ -175,6 +176,11 @@ def report_of(database: Database, run: str) -> SuiteReport:
     """Returns the report of the run with this id."""
     with database.read() as session:
         return summarize(session, session.get_one(SuiteRun, run))
+
+
+def say_unfinished(report: SuiteReport) -> None:
+    """Prints how to continue a run that has not ended."""
+    click.echo(f"qverify: if nothing works on it any more: qverify suite resume {report.id[:12]}", err=True)
 
 
 def say_interrupted(report: SuiteReport) -> None:

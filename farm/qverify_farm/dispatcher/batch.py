@@ -121,6 +121,7 @@ def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float
     finished = result.ending == "finished"
     row: dict[str, Any] = {"ending": result.ending, "verdict": result.verdict if finished else None, "ended": now}
     row |= {"why": result.why[:1000], "seconds": result.seconds, "worker": result.worker[:200]}
+    row["of_board"] = result.of_board
     if not end_attempt(session, job.id, job.attempt, row):
         return
     values: dict[str, Any] = {"state": outcome.state, "retries_left": outcome.retries_left, "lost": outcome.lost}

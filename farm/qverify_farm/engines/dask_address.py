@@ -6,6 +6,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +82,33 @@ def security_of(tls: TlsFiles | None) -> Any:
         f"tls_{end}_{part}": getattr(tls, part) for end in ("scheduler", "worker", "client") for part in ("cert", "key")
     }
     return security(tls_ca_file=tls.ca, require_encryption=True, **ends)
+
+
+def describe_tls_failure(error: BaseException) -> str:
+    """Returns why a TLS connection failed, if a certificate was refused, or ""."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not signed by the authority of --tls-ca ({cause.verify_message})"
+        if alert := re.search(r"ALERT_([A-Z_]+)", str(cause)):
+            why = alert[1].replace("_", " ").lower()
+            return (
+                f"it refuses this host's certificate, --tls-cert ({why}); its own --workers-tls-ca must have signed it"
+            )
+    return ""
+
+
+def describe_failure(error: BaseException) -> str:
+    """Returns why a connection failed, as one line, from the first cause that the operating system gave, if any."""
+    causes = list(_causes(error))
+    text = next((cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror), "")
+    text = text or next((str(cause) for cause in causes if str(cause)), type(error).__name__)
+    return " ".join(text.split())[:200]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def import_distributed() -> Any:

@@ -18,7 +18,16 @@ from typing import Any
 from qverify.errors import QVerifyError, UsageError
 from qverify_agents.errors import LinkError
 
-from qverify_farm.engines.dask_address import LOOPBACK, TlsFiles, import_distributed, is_loopback, parts_of, security_of
+from qverify_farm.engines.dask_address import (
+    LOOPBACK,
+    TlsFiles,
+    describe_failure,
+    describe_tls_failure,
+    import_distributed,
+    is_loopback,
+    parts_of,
+    security_of,
+)
 from qverify_farm.engines.dask_scheduler import end_with_input, exit_at_once
 from qverify_farm.engines.dask_tasks import INFORMATION, resource_of, set_worker
 from qverify_farm.engines.dask_versions import describe_difference, own_versions
@@ -89,7 +98,8 @@ async def run_worker(settings: WorkerSettings, boards: Mapping[str, ReachedBoard
 
 
 async def _check_versions(address: str, tls: TlsFiles | None) -> None:
-    """Waits for the scheduler. Raises UsageError if it does not belong to qverify or has other versions."""
+    """Waits for the scheduler. Raises UsageError if it does not belong to qverify or has other versions, and if one end refuses
+    the other's certificate."""
     rpc = import_distributed().rpc
     waited = False
     while True:
@@ -98,17 +108,15 @@ async def _check_versions(address: str, tls: TlsFiles | None) -> None:
                 theirs = await asyncio.wait_for(scheduler.qverify_versions(), ANSWER_S)
             break
         except (OSError, TimeoutError) as error:
+            if why := describe_tls_failure(error):
+                raise UsageError(f"{address}: {why}") from error
             if not waited:
-                print(
-                    f"qverify worker: waiting for {address}: {' '.join(str(error).split())[:200]}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                print(f"qverify worker: waiting for {address}: {describe_failure(error)}", file=sys.stderr, flush=True)
             waited = True
             print("alive", flush=True)
             await asyncio.sleep(RETRY_PAUSE_S)
         except Exception as error:
-            raise UsageError(f"{address}: no scheduler of qverify: {' '.join(str(error).split())[:200]}") from error
+            raise UsageError(f"{address}: no scheduler of qverify: {describe_failure(error)}") from error
     if not isinstance(theirs, dict) or "qverify" not in theirs:
         raise UsageError(f"{address}: no scheduler of qverify")
     if why := describe_difference(theirs, f"the scheduler at {address}"):

@@ -47,20 +47,27 @@ async def caller_from(
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None,
     cookie: Annotated[str | None, Depends(_cookie)] = None,
 ) -> Caller:
-    """Returns the caller. Raises ApiError 401 without a valid token or session, and 429 above the limits."""
+    """Returns the caller. Raises ApiError 401 without a valid token or session, 403 if a page of another site uses the access of
+    this host or of a browser's session, and 429 above the limits."""
     farm = farm_of(request)
-    secret = bearer.credentials if bearer is not None else _session_of_own_page(request, cookie)
-    caller = None
+    secret = bearer.credentials if bearer is not None else cookie or ""
+    is_foreign = (
+        bearer is None and request.method not in READ_ONLY_METHODS and not same_origin(request) and bool(cookie)
+    )
+    secret, caller = "" if is_foreign else secret, None
     if secret:
         if (SECRET if bearer is not None else SESSION_ID).fullmatch(secret):
             caller = farm.known_callers.recall(secret) or await run_in_threadpool(farm.known_callers.find, secret)
     elif "authorization" not in request.headers and _is_local(request, farm):
-        caller = None if await run_in_threadpool(farm.known_callers.any_tokens) else LOCAL_ADMIN
-    return admit(request, caller, secret)
+        if not await run_in_threadpool(farm.known_callers.any_tokens):
+            is_foreign = not same_origin(request)
+            caller = None if is_foreign else LOCAL_ADMIN
+    return admit(request, caller, secret, is_foreign)
 
 
-def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
-    """Returns the caller, who was found by the secret. Raises ApiError 401 if it is None, and 429 above the limits."""
+def admit(request: Request, caller: Caller | None, secret: str, is_foreign: bool = False) -> Caller:
+    """Returns the caller, who was found by the secret. Raises ApiError 401 if it is None (403 if a page of another site sent the
+    request), and 429 above the limits."""
     farm, now = farm_of(request), time.monotonic()
     address = request.client.host if request.client else "unknown"
     if caller is None:
@@ -68,6 +75,11 @@ def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
             raise too_busy("too many wrong tokens came from this address", wait)
         if not secret and (wait := farm.requests.wait_s(f"no token, {address}", now)):
             raise too_busy("too many requests without a token came from this address", wait)
+        if is_foreign:
+            origin = request.headers.get("origin", "another site")
+            raise ApiError(
+                403, "a page of another site sent the request", got=origin, next="open this service's own page"
+            )
         raise ApiError(
             401,
             "no token, or one that is unknown, expired or revoked",
@@ -81,19 +93,12 @@ def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
     return caller
 
 
-def _session_of_own_page(request: Request, cookie: str | None) -> str:
-    """Returns the session of the cookie, or "" if the page of another site may have caused the request."""
-    if not cookie or (request.method not in READ_ONLY_METHODS and not same_origin(request)):
-        return ""
-    return cookie
-
-
 def _is_local(request: Request, farm: Farm) -> bool:
-    """Returns whether a request without a token may count as the administrator's while no token exists: it comes from this
-    host, its Host header names this host (against DNS rebinding), and no page of another site sent it."""
+    """Returns whether a request without a token may count as the administrator's while no token exists, unless a page of another
+    site sent it: it comes from this host, and its Host header names this host (against DNS rebinding)."""
     if farm.settings.behind_proxy or request.client is None or not is_loopback(request.client.host):
         return False
-    if not is_loopback(_host_name(request.headers.get("host", ""))) or not same_origin(request):
+    if not is_loopback(_host_name(request.headers.get("host", ""))):
         return False
     return not any(name in request.headers for name in ("forwarded", "x-forwarded-for", "via"))
 

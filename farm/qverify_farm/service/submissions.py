@@ -207,6 +207,14 @@ def submit(
     )
     with scope.farm.database.write() as session:
         project = session.get_one(Project, scope.project, with_for_update=True)
+        if len(jobs) > project.quota_jobs:
+            raise ApiError(
+                422,
+                f"{count(len(jobs), 'job')} at once",
+                where="jobs",
+                wanted=f"at most {project.quota_jobs}, the project's quota of queued jobs",
+                next="submit fewer at a time, or ask the administrator for a larger quota",
+            )
         waiting = queued_jobs(session, scope.project)
         if waiting + len(jobs) > project.quota_jobs:
             raise too_busy(f"the project's quota of {project.quota_jobs} queued jobs is full: {waiting} wait", 60)

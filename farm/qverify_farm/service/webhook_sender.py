@@ -25,7 +25,7 @@ from sqlalchemy import select
 from qverify_farm.service.event_feed import FeedEvent
 from qverify_farm.service.json_log import log
 from qverify_farm.store.database import Database
-from qverify_farm.store.states import CANCELLED
+from qverify_farm.store.states import CANCELLED, PASSED
 from qverify_farm.store.tables import SuiteRun, Webhook
 
 DEADLINE_S = 10.0  # for one delivery
@@ -167,7 +167,8 @@ class WebhookSender:
         self._thread.start()
 
     def take_events(self, events: list[FeedEvent]) -> None:
-        """Queues deliveries for runs that ended with another verdict than the previous run of the same suite."""
+        """Queues deliveries for runs that ended with another verdict than the previous run of the same suite, and for first runs
+        that did not pass."""
         for event in events:
             if event.kind == "run" and event.run and event.content.get("verdict") is not None:
                 for delivery in self._deliveries_for(event.run):
@@ -203,7 +204,7 @@ class WebhookSender:
                 .order_by(SuiteRun.created.desc())
                 .limit(1)
             )
-            if previous_verdict == run.verdict:
+            if run.verdict == (previous_verdict or PASSED):
                 return []
             hooks = session.scalars(
                 select(Webhook).where(Webhook.project == run.project, Webhook.suite.in_(("", run.name)))

@@ -52,7 +52,8 @@ class FolderBackend:
     def __init__(self, root: Path):
         self._root = root
         self._parts = root / "parts"
-        self._parts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._parts.mkdir(exist_ok=True, mode=0o700)
         _remove_old_parts(self._parts)
 
     def path_of(self, key: str) -> Path | None:

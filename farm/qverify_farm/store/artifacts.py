@@ -19,6 +19,7 @@ from qverify_farm.errors import ArtifactError, StoreFullError
 from qverify_farm.store.artifact_backends import Backend, FolderBackend, backend_for_url
 
 PIECE_BYTES = 1 << 20  # bytes read or written at a time
+MAX_NOTE_BYTES = 4096
 KEEP_FREE_BYTES = 64 << 20  # bytes of a local disk that stay free, since the database may be on the same disk
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -111,6 +112,25 @@ class Artifacts:
         """Stores the bytes of a file, which is read once, and returns their digest and size."""
         with open(path, "rb") as file:
             return self.put_stream(iter(lambda: file.read(PIECE_BYTES), b""), limit)
+
+    def write_note(self, name: str, text: bytes) -> None:
+        """Writes a small file beside the artifacts, completely or not at all. name: not a path."""
+        handle, part = tempfile.mkstemp(dir=self._backend.scratch(), prefix="part-")
+        try:
+            with _raise_store_full():
+                with os.fdopen(handle, "wb") as file:
+                    file.write(text)
+                self._backend.place(Path(part), name)
+        finally:
+            Path(part).unlink(missing_ok=True)
+
+    def read_note(self, name: str) -> bytes | None:
+        """Returns the first bytes of a file of write_note(), at most MAX_NOTE_BYTES, or None if there is none."""
+        try:
+            with self._backend.open(name) as file:
+                return file.read(MAX_NOTE_BYTES)
+        except FileNotFoundError:
+            return None
 
     def exists(self, sha256: str) -> bool:
         return self._backend.size_of(key_of(sha256)) is not None

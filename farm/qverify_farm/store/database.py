@@ -22,7 +22,7 @@ from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, url_with
 if TYPE_CHECKING:
     from alembic.config import Config
 
-SCHEMA_REVISION = "0002"  # the newest revision of migrations/versions
+SCHEMA_REVISION = "0003"  # the newest revision of migrations/versions
 MIGRATION_OWNER = "a migration of the schema"
 MIGRATION_WAIT_S = 10.0  # longest wait for a migration by another process
 BUSY_TIMEOUT_S = 30.0  # longest wait of a connection for another one's transaction
@@ -36,6 +36,7 @@ class Database:
         self._write_engine = engine.execution_options(qverify_writes=True)
         self.url = url_without_password(engine.url)
         self.dialect = engine.dialect.name  # sqlite or postgresql
+        self.folder = Path(engine.url.database or "").parent if self.dialect == "sqlite" else None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:

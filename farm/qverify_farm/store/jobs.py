@@ -76,7 +76,7 @@ def begin_attempt(session: Session, attempt: NewAttempt, now: float) -> bool:
 
 
 def end_attempt(session: Session, job: str, attempt: int, values: Mapping[str, Any]) -> bool:
-    """Writes the end of an attempt (ending, verdict, why, seconds, worker, ended). Returns False if its end was written before,
+    """Writes the end of an attempt (ending, verdict, why, seconds, worker, of_board, ended). Returns False if its end was written before,
     since only the first result counts."""
     return _has_changed_one(session.execute(_END, {"_job": job, "_attempt": attempt, **values}))
 

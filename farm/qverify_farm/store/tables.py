@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, String, Text, UniqueConstraint, true
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ID = String(32)  # uuid4().hex
@@ -146,7 +146,7 @@ class Job(Base):
 
 
 class Attempt(Base):
-    """An attempt to run a job on a board. ending: None while it runs."""
+    """An attempt to run a job on a board. ending: None while it runs. of_board: whether the board caused an INCONCLUSIVE."""
 
     __tablename__ = "attempts"
     job: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
@@ -159,6 +159,7 @@ class Attempt(Base):
     verdict: Mapped[str | None] = mapped_column(String(16))
     why: Mapped[str] = mapped_column(Text, default="")
     seconds: Mapped[float] = mapped_column(default=0.0)
+    of_board: Mapped[bool] = mapped_column(default=True, server_default=true())
 
 
 class Board(Base):

@@ -51,9 +51,9 @@ class FlakyNode:
 @dataclass(frozen=True, slots=True)
 class BoardRow:
     """A board in this run. attempts: the number of attempts that ended by themselves; those whose worker or dispatcher died
-    are left out. inconclusive: the number of these without a verdict. flaky: an attempt was INCONCLUSIVE although another
-    attempt of the same job had a verdict, or this happened in a tenth of at least ten attempts. why: the reason of the last
-    such attempt."""
+    are left out. inconclusive: the number of these that the board left without a verdict. flaky: this happened although
+    another attempt of the same job had a verdict, or in a tenth of at least ten attempts. why: the reason of the last such
+    attempt."""
 
     board: str
     attempts: int

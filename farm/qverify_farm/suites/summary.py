@@ -158,7 +158,7 @@ def board_rows(attempts: Iterable[Attempt], jobs: Mapping[str, Job]) -> list[Boa
 
 
 def _board_row(board: str, attempts: Sequence[Attempt], jobs: Mapping[str, Job]) -> BoardRow:
-    spoiled = [attempt for attempt in attempts if attempt.verdict == INCONCLUSIVE]
+    spoiled = [attempt for attempt in attempts if attempt.verdict == INCONCLUSIVE and attempt.of_board]
     only_here = [attempt for attempt in spoiled if jobs[attempt.job].verdict in (PASSED, FAILED)]
     often = len(attempts) >= FEW_ATTEMPTS and len(spoiled) >= FLAKY_FRACTION * len(attempts)
     board_seconds = sum(job.board_seconds for job in jobs.values() if job.board == board)

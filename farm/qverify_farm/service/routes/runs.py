@@ -155,13 +155,13 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
         if old and new and (old.verdict, old.blame_node) == (new.verdict, new.blame_node):
             same += 1
             continue
-        present = new or old
         different.append(
             Difference(
                 name=name,
-                board=present.board if present else None,
                 before=old.verdict if old else None,
                 after=new.verdict if new else None,
+                before_board=old.board if old else None,
+                after_board=new.board if new else None,
                 before_blame=old.blame_node if old else "",
                 after_blame=new.blame_node if new else "",
                 before_report=old.report if old else "",

@@ -241,9 +241,10 @@ class Difference(BaseModel):
     """A job with different results in two runs, or that only one of the runs has."""
 
     name: str
-    board: str | None
     before: str | None
     after: str | None
+    before_board: str | None = None
+    after_board: str | None = None
     before_blame: str = ""
     after_blame: str = ""
     before_report: str = ""

@@ -14,6 +14,7 @@ from qverify_farm.suites.formats.report_lines import (
     headline,
     reason,
     trend_lines,
+    verdict_so_far,
     verdict_words,
     worst_first,
 )
@@ -50,7 +51,7 @@ def render(report: SuiteReport) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<style>{STYLE}</style></head><body><main>"
-        f'<h1><span class="{report.verdict}">{report.verdict}</span>{escape(headline(report)[len(report.verdict) :])}</h1>'
+        f'<h1><span class="{report.verdict}">{verdict_so_far(report)}</span>{escape(headline(report).removeprefix(verdict_so_far(report)))}</h1>'
         f"{''.join(parts)}</main></body></html>\n"
     )
 

@@ -12,13 +12,20 @@ RANK = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
 
 
 def headline(report: SuiteReport) -> str:
-    """Returns one line with the verdict and the numbers of jobs."""
+    """Returns one line with the verdict, or the verdict so far, and the numbers of jobs."""
     counts = report.counts
     parts = [count(len(report.jobs), "job")]
     parts += [f"{counts[name]} {name}" for name in ("PASSED", "FAILED", "INCONCLUSIVE") if counts[name]]
     parts += [f"{counts[name]} {name}" for name in ("running", "queued", "cancelled") if counts[name]]
     why = f"; {report.why}" if report.why else ""
-    return f"{report.verdict}: {report.name}: {', '.join(parts)}{why}"
+    return f"{verdict_so_far(report)}: {report.name}: {', '.join(parts)}{why}"
+
+
+def verdict_so_far(report: SuiteReport) -> str:
+    """Returns the verdict; of a run that has not ended, that it has not, and FAILED if a job has FAILED."""
+    if report.state != "running":
+        return report.verdict
+    return "not finished, FAILED" if report.verdict == "FAILED" else "not finished"
 
 
 def worst_first(report: SuiteReport) -> list[JobRow]:

@@ -16,7 +16,7 @@ import pytest
 from qverify_agents import this_user
 from qverify_agents.emulation.image import KINDS, RECIPE
 
-from tests.needs import QUICK, arrange, has_no_quick_test, units_of_work
+from tests.needs import QUICK, arrange, has_no_quick_test, leave_out_repeats, units_of_work
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -113,6 +113,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--op"):
         _keep_tests_of(config.getoption("--op"), config, items)
+    if repeats := leave_out_repeats(items):
+        config.hook.pytest_deselected(items=repeats)
     arrange(items)
 
 

@@ -68,6 +68,28 @@ def has_no_quick_test(path: Path) -> bool:
     return path.suffix == ".py" and bool(needs_of(_file_of(path)))
 
 
+def leave_out_repeats(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Removes, and returns, the tests that the mark `thorough_at(PLACE, ..., elsewhere=PARAMETER)` leaves out: at other kinds
+    of board than these (not at boards that the tester names), a test runs with one of its parameters only."""
+    from tests.board_kinds import NAMES
+
+    kept, repeats = dict[tuple[str, str], list[pytest.Item]](), list[pytest.Item]()
+    for item in items:
+        mark = item.get_closest_marker("thorough_at")
+        if mark is not None and isinstance(item, pytest.Function):
+            where, parameters = item.callspec.params["where"], item.callspec.params.values()
+            same = kept.setdefault((item.originalname, where), [])
+            is_repeat = where in NAMES and where not in mark.args and mark.kwargs["elsewhere"] not in parameters
+            (repeats if is_repeat else same).append(item)
+    if lost := [key for key, tests in kept.items() if not tests]:
+        raise pytest.UsageError(
+            f"{lost[0][0]}: thorough_at leaves no test at {lost[0][1]}; `elsewhere` is no parameter"
+        )
+    left_out = set(repeats)
+    items[:] = [item for item in items if item not in left_out]
+    return repeats
+
+
 def arrange(items: list[pytest.Item]) -> None:
     """Marks each test with its needs and its shared place; puts shared places first, then emulators, then what is
     long, so that no worker begins with that when the others are done."""

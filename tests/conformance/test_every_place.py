@@ -81,6 +81,7 @@ def test_a_unit_alone_on_injected_tensors(where: Place, kept: bool) -> None:
         there.close()
 
 
+@pytest.mark.thorough_at("local", "openssh", "pty", elsewhere="flip")
 @pytest.mark.parametrize("kind", ["none", "drop", "flip", "insert", "duplicate", "reorder"])
 def test_contents_arrive_whole_over_a_bad_link(where: Place, kind: str) -> None:
     size = 9_001 if where.slow or "qemu-" in where.name else 200_007  # an emulated processor encrypts slowly
@@ -91,6 +92,7 @@ def test_contents_arrive_whole_over_a_bad_link(where: Place, kind: str) -> None:
         assert agent.have([sha256, "0" * 64]) == {sha256: len(data), "0" * 64: 0}
 
 
+@pytest.mark.thorough_at("local", "openssh", "pty", elsewhere="disconnect")
 @pytest.mark.parametrize("kind", ["stall", "half-close", "disconnect"])
 def test_a_link_that_ends_is_said_in_time(where: Place, kind: str) -> None:
     sha256, data = content(60_000, 8)
@@ -120,6 +122,7 @@ def test_a_content_under_a_wrong_hash_is_never_used(where: Place) -> None:
         agent.ping()
 
 
+@pytest.mark.thorough_at("local", "openssh", "pty", elsewhere="die")
 @pytest.mark.parametrize(("kind", "state"), [("bitflip", "complete"), ("die", "partial"), ("garbage", "partial")])
 def test_a_faulty_runtime_is_found_out(where: Place, kind: str, state: str) -> None:
     there, good = board(where.faulty(f"{kind}@u")), Simulator(graph()).run(prepared()).digests

@@ -80,6 +80,7 @@ def test_a_command_runs_and_its_files_come(where: Place) -> None:
         assert runs_left(where) == ""
 
 
+@pytest.mark.thorough_at("local", "openssh", "dropbear", elsewhere="sleep MARK & sleep MARK")
 @pytest.mark.parametrize(
     "line",
     [

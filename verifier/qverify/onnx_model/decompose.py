@@ -14,10 +14,11 @@ from onnx import helper
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
+from qverify.onnx_model.float16_ends import FLOAT, float16_ends, restore_ends, set_ends
 from qverify.onnx_model.node_order import sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter
-from qverify.onnx_model.widen_float16 import check_ends, has_float16, widen, widen_constants_of_float16
+from qverify.onnx_model.widen_float16 import has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages
 
 FOLDER = "qverify.onnx_model.decompositions"
@@ -71,12 +72,16 @@ def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ..
 
     model: a model returned by `load`. shapes: dims of dynamic inputs."""
     done = DecomposedModel(model, [], [])
+    refused: list[tuple[onnx.NodeProto, UnsupportedError]] = []
     if has_float16(model):
-        check_ends(model, name)
-        _rewrite(done, name, shapes, widen)
+        if _rewrite(done, name, shapes, widen) and (ends := float16_ends(model)):
+            done.model = restore_ends(done.model, ends)
+        refused = done.refused
     for _ in range(MAX_ROUNDS):
         if not _decompose_once(done, name, shapes):
             break
+    if refused is not done.refused:
+        done.refused += refused
     return done
 
 
@@ -121,6 +126,7 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
         model.graph.initializer.extend(new_constants)
         if write is widen:
             widen_constants_of_float16(model)
+            set_ends(model, float16_ends(model), FLOAT)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
         done.rounds.append(DecompositionRound(done.model, model, replaced))

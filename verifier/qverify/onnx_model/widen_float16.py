@@ -1,6 +1,7 @@
 """Rewrites float16 nodes in float32, with each result rounded to float16.
 
-The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16."""
+The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16. Inputs
+and outputs of the graph become float32, too; float16_ends.py makes them float16 again."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.errors import UnsupportedError
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -30,18 +30,6 @@ def has_float16(model: onnx.ModelProto) -> bool:
     return any(i.data_type == FLOAT16 for i in graph.initializer) or any(
         v.type.tensor_type.elem_type == FLOAT16 for v in infos
     )
-
-
-def check_ends(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError if an input or output of the graph is float16, which model.bin cannot contain."""
-    for end, values in (("input", model.graph.input), ("output", model.graph.output)):
-        for value in values:
-            if value.type.tensor_type.elem_type == FLOAT16:
-                cast = "from float32 behind it" if end == "input" else "to float32 before it"
-                raise UnsupportedError(
-                    f"{name}: {end} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
-                    f"at its ends. Add a Cast {cast} (convert_float_to_float16 with keep_io_types=True adds most of them)"
-                )
 
 
 def widen_constants_of_float16(model: onnx.ModelProto) -> None:

@@ -82,25 +82,6 @@ def test_only_what_computes_is_rounded() -> None:
     assert not [i.name for i in after.graph.initializer if i.data_type == FLOAT16]
 
 
-def small(source: int, target: int) -> onnx.ModelProto:
-    """x -> Cast -> Exp -> y in one type, beside a quantized tensor."""
-    m = Qdq()
-    m.output(m.op("Relu", [m.input((2, 3))]))
-    model = m.model()
-    model.graph.input.append(helper.make_tensor_value_info("x", source, (2, 3)))
-    model.graph.node.append(helper.make_node("Exp", ["x"], ["y"], "exp"))
-    model.graph.output.append(helper.make_tensor_value_info("y", target, (2, 3)))
-    return model
-
-
-def test_ends_of_float16_are_refused() -> None:
-    with pytest.raises(
-        UnsupportedError,
-        match=r"input 'x' is float16; float16 is supported inside a model .* not at its ends.* keep_io_types",
-    ):
-        compile_model(small(FLOAT16, FLOAT16).SerializeToString(), "unit.onnx")
-
-
 def foreign(zero: np.ndarray, opset: int) -> onnx.ModelProto:
     """x -> Q -> DQ -> y by a zero point of another type."""
     nodes = [

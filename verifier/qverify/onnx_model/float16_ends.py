@@ -48,7 +48,7 @@ class _Ends:
 
     def __init__(self, model: onnx.ModelProto):
         self._graph, self._names = model.graph, Rewriter(model)
-        self._infos = {v.name: v for v in [*model.graph.value_info, *model.graph.input, *model.graph.output]}
+        self._infos = {v.name: v for v in [*model.graph.value_info, *model.graph.output, *model.graph.input]}
         self._nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in model.graph.node]
         self._declared: list[onnx.ValueInfoProto] = []
 

@@ -1,0 +1,138 @@
+"""Small networks with float16 inputs and outputs, in the styles of the tools that write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tests.ops.qdq import Qdq
+
+FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def half_input(m: Qdq, *shape: int) -> str:
+    name = f"in{len(m.inputs)}"
+    m.inputs.append(helper.make_tensor_value_info(name, FLOAT16, shape))
+    m.feed[name] = m.rng.uniform(-2, 3, shape).astype(np.float16)
+    return name
+
+
+def halves(m: Qdq, *shape: int) -> str:
+    return m.constant(f"c{len(m.constants)}", m.rng.normal(size=shape).astype(np.float16))
+
+
+def by_half(m: Qdq, source: str, scale: float) -> str:
+    """Q and DQ by a scale of float16."""
+    return m.pair(source, np.float16(scale), np.array(100, "uint8"))
+
+
+def half_weight(m: Qdq, *shape: int) -> str:
+    """An int8 constant with a float16 scale for each row."""
+    name = m.constant(f"w{len(m.constants)}", m.rng.integers(-127, 128, shape).astype(np.int8))
+    scale = m.constant(f"{name}_s", m.rng.uniform(0.01, 0.02, shape[0]).astype(np.float16))
+    zero = m.constant(f"{name}_z", np.zeros(shape[0], np.int8))
+    return m.op("DequantizeLinear", [name, scale, zero], axis=0)
+
+
+def quantized_by_halves(m: Qdq) -> None:
+    """The input and the output are quantized by float16 scales."""
+    x = by_half(m, half_input(m, 1, 3, 6, 5), 0.02)
+    y = m.op("Conv", [x, half_weight(m, 4, 3, 3, 3), halves(m, 4)], pads=[1, 1, 1, 1])
+    m.output(by_half(m, m.op("Relu", [y]), 0.05))
+
+
+def cast_at_the_end(m: Qdq) -> None:
+    """A float32 network, of which only the output is float16."""
+    x = m.input((1, 3, 7, 5))
+    y = m.quantize(m.op("Conv", [x, m.weight((2, 3, 3, 3), axis=0)]))
+    m.output(m.op("Cast", [y], to=FLOAT16))
+
+
+def cast_behind_the_input(m: Qdq) -> None:
+    """A float32 network, of which only the input is float16."""
+    x = m.op("Cast", [half_input(m, 1, 3, 7, 5)], to=FLOAT)
+    x = m.pair(x, *m.parameters(-2, 3, "uint8"))
+    m.output(m.quantize(m.op("Conv", [x, m.weight((2, 3, 3, 3), axis=0)])))
+
+
+def in_blocks(m: Qdq) -> None:
+    """A MatMulNBits of float16."""
+    depth, rows = 32, 5
+    x = m.op("Mul", [half_input(m, 3, depth), m.constant("twice", np.float16(2))])
+    packed = m.constant("packed", m.rng.integers(0, 256, (rows, depth // 16, 8)).astype(np.uint8))
+    scales = m.constant("scales", m.rng.uniform(0.01, 0.03, rows * depth // 16).astype(np.float16))
+    attrs = {"K": depth, "N": rows, "bits": 4, "block_size": 16}
+    m.output(m.op("MatMulNBits", [x, packed, scales], domain="com.microsoft", **attrs))
+
+
+def an_island_of_float16(m: Qdq) -> None:
+    """A LayerNormalization of float16 behind quantized tensors."""
+    x = m.op("Cast", [m.input((2, 5, 8))], to=FLOAT16)
+    m.output(m.op("LayerNormalization", [x, halves(m, 8), halves(m, 8)]))
+
+
+def a_sum_as_both(m: Qdq) -> None:
+    """A float32 sum that is an output, and an output as float16."""
+    x, w = m.input((3, 11)), m.weight((4, 11), axis=0)
+    y = m.op("Gemm", [x, w, m.constant("b", m.rng.normal(size=4).astype(np.float32))], transB=1)
+    m.output(y)
+    m.output(m.op("Cast", [y], to=FLOAT16))
+
+
+def read_by_many(m: Qdq) -> None:
+    """An input and an output that several nodes read; further outputs: a copy of the input, indices, float32."""
+    x = half_input(m, 2, 6)
+    plain = m.op("Cast", [x], to=FLOAT)
+    y = m.op("Add", [by_half(m, x, 0.02), x])
+    for name in (y, m.op("Identity", [x]), m.op("ArgMax", [y], axis=1), m.op("Sigmoid", [plain]), m.op("Tanh", [y])):
+        m.output(name)
+
+
+def moved_at_both_ends(m: Qdq) -> None:
+    """Movements behind the input and before the output."""
+    x = m.op("Transpose", [half_input(m, 2, 3, 4)], perm=[0, 2, 1])
+    y = by_half(m, m.op("Softmax", [by_half(m, x, 0.02)]), 0.004)
+    m.output(m.op("Transpose", [m.op("Reshape", [y, m.constant("dims", np.array([4, 6]))])]))
+
+
+def quantized_at_run_time(m: Qdq) -> None:
+    """DynamicQuantizeLinear and MatMulInteger between casts."""
+    parts = m.op("DynamicQuantizeLinear", [m.op("Cast", [half_input(m, 3, 9)], to=FLOAT)], 3)
+    w = m.constant("w", m.rng.integers(-127, 128, (9, 4)).astype(np.int8))
+    y = m.op("Cast", [m.op("MatMulInteger", [parts, w, f"{parts}_2"])], to=FLOAT)
+    y = m.op("Mul", [y, m.op("Mul", [f"{parts}_1", m.constant("ws", np.float32(0.01))])])
+    m.output(m.op("Cast", [m.op("Relu", [y])], to=FLOAT16))
+
+
+def beyond_float16(m: Qdq) -> None:
+    """An input that is subnormal, and an output that is subnormal and large; scales of float32."""
+    x = m.op("Cast", [half_input(m, 4, 5)], to=FLOAT)
+    x = m.pair(x, np.float32(2e-7), np.array(128, "uint8"))
+    m.output(m.op("Cast", [x], to=FLOAT16))
+    m.output(m.op("Cast", [m.op("Mul", [x, m.constant("large", np.float32(2.4e9))])], to=FLOAT16))
+
+
+NETWORKS = (
+    quantized_by_halves,
+    cast_at_the_end,
+    cast_behind_the_input,
+    in_blocks,
+    an_island_of_float16,
+    a_sum_as_both,
+    read_by_many,
+    moved_at_both_ends,
+    quantized_at_run_time,
+    beyond_float16,
+)
+
+
+def built(build: object, seed: int = 5) -> onnx.ModelProto:
+    """Returns the network; its outputs behind operators of com.microsoft are float16."""
+    m = Qdq(seed=seed, opset=19)
+    build(m)  # type: ignore[operator]
+    model = m.model()
+    for output in model.graph.output:
+        if build is in_blocks:
+            output.type.tensor_type.elem_type = FLOAT16
+    return model

@@ -14,7 +14,7 @@ from onnx import helper
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
-from qverify.onnx_model.float16_ends import FLOAT, float16_ends, restore_ends, set_ends
+from qverify.onnx_model.float16_ends import FLOAT, FLOAT16, float16_ends, restore_ends, set_ends
 from qverify.onnx_model.node_order import sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter
@@ -230,12 +230,24 @@ def is_close(mine: Array, theirs: Array) -> bool:
     return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * largest, equal_nan=True))
 
 
+def _widened(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """Returns the declaration of a float16 tensor as float32, any other as it is."""
+    if value.type.tensor_type.elem_type != FLOAT16:
+        return value
+    wide = onnx.ValueInfoProto.FromString(value.SerializeToString())
+    wide.type.tensor_type.elem_type = FLOAT
+    return wide
+
+
 def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.ModelProto, list[str]]:
     """Returns the replacing nodes as a model of their own, and the outputs of the replaced node that they compute."""
     graph, nodes = each.before.graph, replaced.nodes
     constants = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
+    later = {v.name for v in [*each.after.graph.value_info, *each.after.graph.input, *each.after.graph.output]}
     graphs = (graph, each.after.graph)  # where both declare a tensor, the type in the later one counts
     infos = {v.name: v for g in graphs for v in [*g.value_info, *g.input, *g.output]}
+    if each.before is not each.after:  # a constant that widening folded away is declared before it only
+        infos = {n: infos[n] if n in later else _widened(infos[n]) for n in infos}
     computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
     outputs = [o for o in replaced.outputs if o in computed]
     fragment = helper.make_graph(

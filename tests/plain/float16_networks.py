@@ -113,6 +113,23 @@ def beyond_float16(m: Qdq) -> None:
     m.output(m.op("Cast", [m.op("Mul", [x, m.constant("large", np.float32(2.4e9))])], to=FLOAT16))
 
 
+def a_choice(m: Qdq) -> None:
+    """An If whose branches read a float16 tensor and a float16 constant of the graph around it; an output of its own."""
+    y = by_half(m, half_input(m, 2, 6), 0.02)
+    k = halves(m, 6)
+    branches = {"then_branch": ("Mul", "t", [y, k]), "else_branch": ("Add", "e", [k, y])}
+    graphs = {
+        branch: helper.make_graph(
+            [helper.make_node(kind, read, [made])], made, [], [helper.make_tensor_value_info(made, FLOAT16, (2, 6))]
+        )
+        for branch, (kind, made, read) in branches.items()
+    }
+    large = m.op("Greater", [m.op("ReduceMax", [y], keepdims=0), m.constant("zero", np.float16(0))])
+    chosen = m.op("If", [large], **graphs)
+    m.output(chosen)
+    m.output(by_half(m, m.op("Sigmoid", [chosen]), 0.004))
+
+
 NETWORKS = (
     quantized_by_halves,
     cast_at_the_end,

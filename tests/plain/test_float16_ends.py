@@ -39,6 +39,14 @@ def test_verified(build: Build, tmp_path: Path) -> None:
     assert compiled == stated and FLOAT16 in stated.values()
 
 
+def test_around_subgraphs(tmp_path: Path) -> None:
+    path = tmp_path / "q.onnx"
+    path.write_bytes(built(networks.a_choice).SerializeToString())
+    report = verify(Request([str(path)], "local")).report
+    assert report.verdict == "PASSED" and report.on_host
+    assert all(o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
+
+
 def test_one_cast_at_each_end() -> None:
     m = Qdq(opset=19)
     networks.read_by_many(m)

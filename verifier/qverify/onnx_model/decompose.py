@@ -15,7 +15,7 @@ from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
 from qverify.onnx_model.float16_ends import FLOAT, FLOAT16, float16_ends, restore_ends, set_ends
-from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.node_order import outer_reads, sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter
 from qverify.onnx_model.widen_float16 import has_float16, widen, widen_constants_of_float16
@@ -136,7 +136,7 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
 
 def _replaced_node(node: onnx.NodeProto, rewriter: Rewriter) -> ReplacedNode:
     activations = rewriter.absorbed
-    inputs = [*node.input, *(i for act in activations for i in act.input[1:])]
+    inputs = [*sorted(outer_reads(node)), *(i for act in activations for i in act.input[1:])]
     outputs = activations[-1].output if activations else node.output
     return ReplacedNode(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
 
@@ -185,7 +185,7 @@ def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: di
     for node in reversed(each.before.graph.node):
         if needed.difference(replaced.inputs).intersection(node.output):
             nodes.insert(0, node)
-            needed.update(node.input)
+            needed.update(outer_reads(node))
     before = DecompositionRound(each.before, each.before, [])
     fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
     if replaced.kind in IN_FLOAT64:
@@ -248,7 +248,7 @@ def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.Mo
     infos = {v.name: v for g in graphs for v in [*g.value_info, *g.input, *g.output]}
     if each.before is not each.after:  # a constant that widening folded away is declared before it only
         infos = {n: infos[n] if n in later else _widened(infos[n]) for n in infos}
-    computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
+    computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in outer_reads(n)}
     outputs = [o for o in replaced.outputs if o in computed]
     fragment = helper.make_graph(
         nodes,

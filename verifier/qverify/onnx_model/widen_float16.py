@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -46,12 +47,12 @@ def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
     """Writes the node in float32 with rounded results; returns False if it has no float16 tensor.
 
-    r: the Rewriter of the model before widening. Raises UnsupportedError for operators with subgraphs."""
-    kinds = [r.kind(n) for n in (*node.input, *node.output) if n]
-    if FLOAT16 not in kinds:
+    r: the Rewriter of the model before widening. A node with subgraphs stays as it is, between casts."""
+    if FLOAT16 not in [r.kind(n) for n in (*outer_reads(node), *node.output) if n]:
         return False
-    if any(a.HasField("g") or a.graphs for a in node.attribute):
-        raise r.refusal("float16 around an operator with graphs inside is not supported")
+    if graphs_of(node):
+        _keep(r, node)
+        return True
     narrow = [o for o in node.output if o and r.kind(o) == FLOAT16]
     if node.op_type in ("Cast", "CastLike"):
         _cast(r, node, bool(narrow))
@@ -68,6 +69,19 @@ def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
         if before != after:
             _round(r, before, after)
     return True
+
+
+def _keep(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Writes the node itself between casts of the tensors outside of it that are float16."""
+    kept = onnx.NodeProto.FromString(node.SerializeToString())
+    to = {n: r.fresh_of(n, "float16") for n in sorted(outer_reads(node)) if r.kind(n) == FLOAT16}
+    back = {o: r.fresh_of(o, "float16") for o in node.output if r.kind(o) == FLOAT16}
+    kept.output[:] = [back.get(o, o) for o in kept.output]
+    for inner in inner_nodes(kept):
+        inner.input[:] = [to.get(n, n) for n in inner.input]
+    r.nodes += [helper.make_node("Cast", [n], [half], f"{half}/Cast", to=FLOAT16) for n, half in to.items()]
+    r.nodes.append(kept)
+    r.nodes += [helper.make_node("Cast", [half], [o], f"{half}/Cast", to=FLOAT) for o, half in back.items()]
 
 
 def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:

@@ -21,12 +21,11 @@ from qverify.onnx_model.load import load
 from qverify.session.job import verify
 from qverify.session.request import Request
 
-from tests.ops.qdq import Qdq
+from tests.ops.qdq import Build, Qdq
 from tests.plain import float16_networks as networks
 from tests.plain.float16_networks import FLOAT, FLOAT16, NETWORKS, built, half_input
 from tests.plain.verified_model import verified
 
-Build = Callable[[Qdq], None]
 OUTPUT = "relu4_dq"  # of quantized_by_halves, which computes it at this node
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -44,6 +45,17 @@ def test_around_subgraphs(tmp_path: Path) -> None:
     report = verify(Request([str(path)], "local")).report
     assert report.verdict == "PASSED" and report.on_host
     assert all(o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
+
+
+def test_beside_float8(tmp_path: Path) -> None:
+    m = Qdq(opset=19)
+    parameters = [m.constant("s8", np.float16(0.1)), m.constant("z8", np.zeros((), ml_dtypes.float8_e4m3fn))]
+    stored = m.op("QuantizeLinear", [half_input(m, 2, 6), *parameters])
+    m.output(m.op("Exp", [networks.by_half(m, m.op("DequantizeLinear", [stored, *parameters]), 0.02)]))
+    path = tmp_path / "q.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    report = verify(Request([str(path)], "local")).report
+    assert report.verdict == "PASSED" and len(report.on_host) == 2
 
 
 def test_one_cast_at_each_end() -> None:

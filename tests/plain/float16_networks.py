@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.ops.qdq import Build, Qdq
 
@@ -130,6 +130,31 @@ def a_choice(m: Qdq) -> None:
     m.output(by_half(m, m.op("Sigmoid", [chosen]), 0.004))
 
 
+def a_loop(m: Qdq) -> None:
+    """A Loop that carries a float16 tensor from step to step. ONNX does not infer the type of its result."""
+    state, following = (helper.make_tensor_value_info(n, FLOAT16, (2, 6)) for n in ("state", "next"))
+    go, done = (helper.make_tensor_value_info(n, TensorProto.BOOL, ()) for n in ("go", "done"))
+    step = helper.make_tensor_value_info("step", TensorProto.INT64, ())
+    nodes = [helper.make_node("Identity", ["go"], ["done"]), helper.make_node("Mul", ["state", "half"], ["next"])]
+    factor = numpy_helper.from_array(np.array(0.5, np.float16), "half")
+    body = helper.make_graph(nodes, "body", [step, go, state], [done, following], [factor])
+    x = by_half(m, half_input(m, 2, 6), 0.02)
+    y = m.op("Loop", [m.constant("steps", np.array(3)), m.constant("always", np.array(True)), x], body=body)
+    m.output(by_half(m, y, 0.01))
+    m.output(m.op("Exp", [x]))
+
+
+def chosen_rows(m: Qdq) -> None:
+    """Rows that depend on the values, whose number is not known, times a float16 constant."""
+    x = by_half(m, half_input(m, 5, 6), 0.02)
+    first = m.op("Gather", [x, m.constant("column", np.array(0))], axis=1)
+    at = m.op("Squeeze", [m.op("NonZero", [m.op("Relu", [first])]), m.constant("axis", np.array([0]))])
+    rows = m.op("Mul", [m.op("Gather", [x, at]), halves(m, 6)])
+    m.output(m.op("ReduceSum", [rows, m.constant("rows", np.array([0]))]))
+    m.output(m.op("Exp", [x]))
+
+
+AROUND_HOST = (a_choice, a_loop, chosen_rows)  # a part of each is computed on the host
 NETWORKS = (
     quantized_by_halves,
     cast_at_the_end,

@@ -24,7 +24,7 @@ from qverify.session.request import Request
 
 from tests.ops.qdq import Build, Qdq
 from tests.plain import float16_networks as networks
-from tests.plain.float16_networks import FLOAT, FLOAT16, NETWORKS, built, half_input
+from tests.plain.float16_networks import AROUND_HOST, FLOAT, FLOAT16, NETWORKS, built, half_input
 from tests.plain.verified_model import verified
 
 OUTPUT = "relu4_dq"  # of quantized_by_halves, which computes it at this node
@@ -39,9 +39,10 @@ def test_verified(build: Build, tmp_path: Path) -> None:
     assert compiled == stated and FLOAT16 in stated.values()
 
 
-def test_around_subgraphs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("build", AROUND_HOST, ids=lambda b: b.__name__)
+def test_around_the_host(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "q.onnx"
-    path.write_bytes(built(networks.a_choice).SerializeToString())
+    path.write_bytes(built(build).SerializeToString())
     report = verify(Request([str(path)], "local")).report
     assert report.verdict == "PASSED" and report.on_host
     assert all(o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])

@@ -47,12 +47,16 @@ def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
     """Writes the node in float32 with rounded results; returns False if it has no float16 tensor.
 
-    r: the Rewriter of the model before widening. A node with subgraphs stays as it is, between casts."""
-    if FLOAT16 not in [r.kind(n) for n in (*outer_reads(node), *node.output) if n]:
+    r: the Rewriter of the model before widening. A node with subgraphs stays as it is, between casts. Raises
+    UnsupportedError for a node with a tensor of unknown type."""
+    kinds = {n: _kind(r, node, n) for n in (*sorted(outer_reads(node)), *node.output) if n}
+    if FLOAT16 not in kinds.values():
         return False
     if graphs_of(node):
-        _keep(r, node)
+        _keep(r, node, kinds)
         return True
+    if unknown := next((n for n, kind in kinds.items() if not kind), ""):
+        raise r.refusal(f"the type of {unknown!r} beside float16 is only known when the model runs")
     narrow = [o for o in node.output if o and r.kind(o) == FLOAT16]
     if node.op_type in ("Cast", "CastLike"):
         _cast(r, node, bool(narrow))
@@ -71,17 +75,29 @@ def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _keep(r: Rewriter, node: onnx.NodeProto) -> None:
+def _kind(r: Rewriter, node: onnx.NodeProto, name: str) -> int:
+    """Returns ONNX's number of the element type of a tensor that the node reads or computes, 0 if it is unknown. The
+    type of a result may be known from a subgraph alone."""
+    kind, graphs = r.kind(name), graphs_of(node)
+    if kind or not graphs or name not in node.output:
+        return kind
+    results = graphs[0].output[1:] if node.op_type == "Loop" else graphs[0].output  # a Loop's first is its condition
+    at = list(node.output).index(name)
+    return int(results[at].type.tensor_type.elem_type) if at < len(results) else 0
+
+
+def _keep(r: Rewriter, node: onnx.NodeProto, kinds: dict[str, int]) -> None:
     """Writes the node itself between casts of the tensors outside of it that are float16."""
     kept = onnx.NodeProto.FromString(node.SerializeToString())
-    to = {n: r.fresh_of(n, "float16") for n in sorted(outer_reads(node)) if r.kind(n) == FLOAT16}
-    back = {o: r.fresh_of(o, "float16") for o in node.output if r.kind(o) == FLOAT16}
-    kept.output[:] = [back.get(o, o) for o in kept.output]
+    halves = {n: r.fresh_of(n, "float16") for n, kind in kinds.items() if kind == FLOAT16}
+    computed = [o for o in node.output if o in halves]
+    kept.output[:] = [halves.get(o, o) for o in kept.output]
     for inner in inner_nodes(kept):
-        inner.input[:] = [to.get(n, n) for n in inner.input]
-    r.nodes += [helper.make_node("Cast", [n], [half], f"{half}/Cast", to=FLOAT16) for n, half in to.items()]
-    r.nodes.append(kept)
-    r.nodes += [helper.make_node("Cast", [half], [o], f"{half}/Cast", to=FLOAT) for o, half in back.items()]
+        inner.input[:] = [halves.get(n, n) for n in inner.input]
+    casts = {n: helper.make_node("Cast", [n], [half], f"{half}/Cast", to=FLOAT16) for n, half in halves.items()}
+    for n in computed:
+        casts[n] = helper.make_node("Cast", [halves[n]], [n], f"{halves[n]}/Cast", to=FLOAT)
+    r.nodes += [*(cast for n, cast in casts.items() if n not in computed), kept, *(casts[n] for n in computed)]
 
 
 def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:

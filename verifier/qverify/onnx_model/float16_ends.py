@@ -11,7 +11,6 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from qverify.onnx_model.node_order import graphs_of
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -55,7 +54,7 @@ class _Ends:
     def restore_output(self, name: str) -> None:
         """Makes a node compute the output as float16, unless it is an input or a constant."""
         maker = next((n for n in self._nodes if name in n.output), None)
-        if maker is None or graphs_of(maker):
+        if maker is None:
             return
         wide, narrow = self._wide(name), self._rounding_before(maker)
         self._rename(name, wide)
@@ -69,7 +68,7 @@ class _Ends:
     def restore_input(self, name: str) -> None:
         """Makes the nodes read the input as float32 behind one Cast. An Identity of the input, which was a Cast to
         float32, becomes this Cast."""
-        readers = [n for n in self._nodes if name in n.input and not graphs_of(n)]
+        readers = [n for n in self._nodes if name in n.input]
         if not readers:
             return
         before = next((n for n in readers if n.op_type == "Identity"), None)

@@ -25,7 +25,7 @@ typedef enum {
 } qv_status;
 const char *qv_status_phrase(qv_status s);
 
-typedef enum { QV_F32 = 1, QV_U8, QV_S8, QV_U16, QV_S16, QV_I32, QV_I64, QV_F64, QV_BOOL } qv_dtype;
+typedef enum { QV_F32 = 1, QV_U8, QV_S8, QV_U16, QV_S16, QV_I32, QV_I64, QV_F64, QV_BOOL, QV_F16 } qv_dtype;
 enum { QV_CONSTANT = 1, QV_INPUT = 2, QV_OUTPUT = 4, QV_INTERIOR = 8, QV_NO_INTEGER_REFERENCE = 16 };
 typedef enum {
   QV_REF_EXACT = 0,

@@ -54,6 +54,22 @@ static qv_status check_interior(qv_model *m) {
   return QV_OK;
 }
 
+/* Checks that float16 is only at the ends of the graph, where half_float alone reads and computes it: no other op has
+   to refuse it. */
+static qv_status check_float16(qv_model *m) {
+  for (int i = 0; i < m->n_tensors; i++)
+    if (m->tensors[i].dtype == QV_F16 && !(m->tensors[i].flags & (QV_INPUT | QV_OUTPUT)))
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: float16, and no input or output of the graph", m->tensors[i].name);
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    int found = 0;
+    for (int i = 0; i < n->n_inputs; i++) found |= n->inputs[i] >= 0 && m->tensors[n->inputs[i]].dtype == QV_F16;
+    for (int i = 0; i < n->n_outputs; i++) found |= qv_out(m, n, i)->dtype == QV_F16;
+    if (found && strcmp(n->op_name, "half_float") != 0) return qv_fail(m, n, QV_E_FORMAT, "a float16 operand, which half_float alone has");
+  }
+  return QV_OK;
+}
+
 /* Checks that each tensor is a constant, a graph input, or computed by exactly one node before it is read. arena_offset
    is used as a mark: 0 as soon as the tensor has a value. */
 static qv_status check_order(qv_model *m) {
@@ -91,5 +107,6 @@ static qv_status check_order(qv_model *m) {
 qv_status qv_check_graph(qv_model *m) {
   qv_status status = check_order(m);
   if (status == QV_OK) status = check_flags(m);
+  if (status == QV_OK) status = check_float16(m);
   return status == QV_OK ? check_interior(m) : status;
 }

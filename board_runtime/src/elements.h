@@ -18,7 +18,8 @@ static inline size_t qv_dtype_size(int32_t dtype) {
     case QV_S8:
     case QV_BOOL: return 1;
     case QV_U16:
-    case QV_S16: return 2;
+    case QV_S16:
+    case QV_F16: return 2;
     case QV_I64:
     case QV_F64: return 8;
     default: return 4;
@@ -34,7 +35,8 @@ static inline int32_t qv_load(const void *data, int32_t dtype, int64_t i) {
     case QV_U8: return ((const uint8_t *)data)[i];
     case QV_BOOL: return ((const uint8_t *)data)[i] != 0;
     case QV_S8: return ((const int8_t *)data)[i];
-    case QV_U16: return ((const uint16_t *)data)[i];
+    case QV_U16:
+    case QV_F16: return ((const uint16_t *)data)[i]; /* float16: its bits */
     case QV_S16: return ((const int16_t *)data)[i];
     default: return ((const int32_t *)data)[i];
   }
@@ -44,7 +46,8 @@ static inline void qv_store(void *data, int32_t dtype, int64_t i, int32_t v) {
     case QV_U8:
     case QV_BOOL: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case QV_S8: ((int8_t *)data)[i] = (int8_t)v; break;
-    case QV_U16: ((uint16_t *)data)[i] = (uint16_t)v; break;
+    case QV_U16:
+    case QV_F16: ((uint16_t *)data)[i] = (uint16_t)v; break;
     case QV_S16: ((int16_t *)data)[i] = (int16_t)v; break;
     default: ((int32_t *)data)[i] = v; break;
   }
@@ -57,6 +60,17 @@ static inline int64_t qv_load64(const void *data, int32_t dtype, int64_t i) {
 static inline void qv_store64(void *data, int32_t dtype, int64_t i, int64_t v) {
   if (dtype == QV_I64) ((int64_t *)data)[i] = v;
   else qv_store(data, dtype, i, (int32_t)(uint32_t)(uint64_t)v);
+}
+/* Returns the value of a float16. A NaN keeps its bits, and so is quiet or signalling as before. */
+static inline float qv_load_f16(const void *data, int64_t i) {
+  uint32_t half = ((const uint16_t *)data)[i], sign = (half & 0x8000u) << 16, size = half & 0x7FFFu, bits;
+  float small = (float)size / 16777216.0f, value; /* below 2^-14: multiples of 2^-24 */
+  memcpy(&bits, &small, 4);
+  if (size >= 0x7C00u) bits = 0x7F800000u | (size & 0x3FFu) << 13;
+  else if (size >= 0x400u) bits = (size << 13) + 0x38000000u;
+  bits |= sign;
+  memcpy(&value, &bits, 4);
+  return value;
 }
 /* Returns the result of arithmetic modulo 2^64 as int64_t, in two's complement. */
 static inline int64_t qv_wrapped(uint64_t v) {

@@ -42,7 +42,7 @@ static void add(line *to, const char *format, ...) {
 }
 
 static void add_tensor(line *to, const qv_tensor *t) {
-  static const char *const DTYPE[] = {"?", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool"};
+  static const char *const DTYPE[] = {"?", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16"};
   if (!t) {
     add(to, "absent");
     return;

@@ -129,7 +129,7 @@ static qv_status load_quantization(qv_model *m, const sections *s, const uint8_t
   if (scales) {
     t->zero_point = word_run(s, u32(r + 40), scales);
     if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 ||
-        t->dtype == QV_BOOL)
+        t->dtype == QV_BOOL || t->dtype == QV_F16)
       return qv_refuse(m, QV_E_FORMAT,
                        "tensor %.100s: %u scales at %u of %lu, zero points at %u of %lu, dtype %d; wanted within, and integers", t->name,
                        (unsigned)scales, (unsigned)u32(r + 36), (unsigned long)s->size[SCAL] / 4, (unsigned)u32(r + 40),
@@ -177,10 +177,10 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   t->flags = u32(r + 8);
   uint32_t rank = u32(r + 12);
   if (!t->name || !t->name[0]) return qv_refuse(m, QV_E_FORMAT, "tensor %d: its name is empty, or lies outside STRS", index);
-  if (t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
+  if (t->dtype < QV_F32 || t->dtype > QV_F16 || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
     return qv_refuse(m, QV_E_FORMAT,
                      "tensor %.100s: dtype %d, flags %u, rank %u, layout %u, reserved %u; wanted 1 to %d, at most 31, %d, 4, 0", t->name,
-                     t->dtype, (unsigned)t->flags, (unsigned)rank, (unsigned)u32(r + 56), (unsigned)u32(r + 60), QV_BOOL, QV_MAX_RANK);
+                     t->dtype, (unsigned)t->flags, (unsigned)rank, (unsigned)u32(r + 56), (unsigned)u32(r + 60), QV_F16, QV_MAX_RANK);
   t->rank = (int32_t)rank;
   t->layout = (int32_t)u32(r + 56);
   t->arena_offset = -1;

@@ -50,8 +50,11 @@ def style_of(seed: int) -> str:
 
 
 def _input(graph: RandomGraph, shape: tuple[int, ...]) -> None:
-    name = graph.input(graph.rng.uniform(-2, 3, shape).astype(np.float32))
-    if graph.style.real == "float16":
+    value = graph.rng.uniform(-2, 3, shape).astype(np.float32)
+    narrow = graph.style.real == "float16"
+    at_the_end = narrow and graph.chance(0.7)
+    name = graph.input(value.astype(np.float16) if at_the_end else value)
+    if narrow and not at_the_end:
         name = graph.add("Cast", [name], to=10)[0]
     graph.quantize(name, graph.style.activations)
 

@@ -117,7 +117,10 @@ def chain(count: int) -> Change:
         (of_tensor("x", scale=(0.5, 0.5)), "2 scales and 1 zero points"),
         (of_tensor("w", channel_axis=-1), r"2 scales for axis -1 of \[2, 3\]"),
         (of_tensor("w", channel_axis=1), r"2 scales for axis 1 of \[2, 3\]"),
-        *[(scaled(0, dtype=d), f"a scale for {d}; only integers have scales") for d in ("float32", "float64", "bool")],
+        *[
+            (scaled(0, dtype=d), f"a scale for {d}; only integers have scales")
+            for d in ("float32", "float64", "float16", "bool")
+        ],
         (scaled(128), "a zero point is outside int8"),
         (scaled(-129), "a zero point is outside int8"),
         (scaled(-1, dtype="uint8"), "a zero point is outside uint8"),

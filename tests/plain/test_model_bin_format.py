@@ -153,7 +153,7 @@ TNSR = [
     ("x", 0, 0, RECORD),
     ("x", 0, 10**6, "tensor 0: string offset"),
     ("x", 1, 0, RECORD),
-    ("x", 1, 10, RECORD),
+    ("x", 1, 11, RECORD),
     ("x", 2, 0, "its input or output flag disagrees"),
     ("x", 2, 6, "its input or output flag disagrees"),
     ("x", 2, 31, "is not within DATA"),  # every flag that there is: a constant as well

@@ -11,7 +11,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.supported_types import QUANTIZED, supported_types
 from qverify.errors import UnsupportedError
 
-FLOAT = "wanted float32 (float16 inside a model is computed in it), "
+FLOAT = "wanted float32 (float16 is computed in it), "
 INTEGERS = "int32, int64, uint8, int8, "
 
 

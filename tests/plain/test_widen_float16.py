@@ -64,7 +64,38 @@ def turned_and_multiplied(m: Qdq) -> None:
     m.output(m.op("Cast", [m.op("Sigmoid", [m.op("MatMul", [x, halves(m, 3, 3)])])], to=FLOAT))
 
 
-@pytest.mark.parametrize("build", [quantized_by_halves, mixed_types, a_chain, turned_and_multiplied])
+def weights_of_float16(m: Qdq) -> None:
+    """Quantized weights alone: a cast makes them float16, so that they are a constant of it."""
+    stored = m.constant("w", m.rng.integers(-127, 128, (4, 3)).astype(np.int8))
+    scale, zero = m.constant("ws", np.float32(0.01)), m.constant("wz", np.array(0, np.int8))
+    w = m.op("Cast", [m.op("DequantizeLinear", [stored, scale, zero])], to=FLOAT16)
+    m.inputs.append(helper.make_tensor_value_info("x", FLOAT, (2, 4)))
+    m.feed["x"] = m.rng.normal(size=(2, 4)).astype(np.float32)
+    m.output(m.op("Cast", [m.op("MatMul", [m.op("Cast", ["x"], to=FLOAT16), w])], to=FLOAT))
+
+
+def a_constant_that_is_quantized_twice(m: Qdq) -> None:
+    """A movement is between; all of it depends on constants only."""
+    m.opset = 19
+    stored = m.constant("g", m.rng.integers(0, 255, 4).astype(np.uint8))
+    scale, zero = m.constant("gs", np.float16(0.01)), m.constant("gz", np.array(3, np.uint8))
+    gamma = m.op("DequantizeLinear", [stored, scale, zero])
+    x = m.op("Cast", [m.input((2, 4))], to=FLOAT16)
+    y = m.op("Mul", [x, pair(m, m.op("Identity", [gamma]), 0.01)])
+    m.output(m.op("Cast", [m.op("Add", [y, gamma])], to=FLOAT))
+
+
+BUILDS = [
+    quantized_by_halves,
+    mixed_types,
+    a_chain,
+    turned_and_multiplied,
+    weights_of_float16,
+    a_constant_that_is_quantized_twice,
+]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=lambda b: b.__name__)
 def test_verified(build: Callable[[Qdq], None], tmp_path: Path) -> None:
     m = Qdq(seed=5)
     build(m)
@@ -80,25 +111,6 @@ def test_only_what_computes_is_rounded() -> None:
     kinds = {o: n.op_type for n in model.graph.node for o in n.output}
     assert sorted(kinds[n] for n in rounded) == ["Add", "Cast", "Cast", "Mul", "Sigmoid"]
     assert not [i.name for i in after.graph.initializer if i.data_type == FLOAT16]
-
-
-def small(source: int, target: int) -> onnx.ModelProto:
-    """x -> Cast -> Exp -> y in one type, beside a quantized tensor."""
-    m = Qdq()
-    m.output(m.op("Relu", [m.input((2, 3))]))
-    model = m.model()
-    model.graph.input.append(helper.make_tensor_value_info("x", source, (2, 3)))
-    model.graph.node.append(helper.make_node("Exp", ["x"], ["y"], "exp"))
-    model.graph.output.append(helper.make_tensor_value_info("y", target, (2, 3)))
-    return model
-
-
-def test_ends_of_float16_are_refused() -> None:
-    with pytest.raises(
-        UnsupportedError,
-        match=r"input 'x' is float16; float16 is supported inside a model .* not at its ends.* keep_io_types",
-    ):
-        compile_model(small(FLOAT16, FLOAT16).SerializeToString(), "unit.onnx")
 
 
 def foreign(zero: np.ndarray, opset: int) -> onnx.ModelProto:

@@ -47,6 +47,7 @@ static qv_status dump_text(const qv_dumping *d, const char *path, const qv_tenso
   for (int64_t i = 0; i < count; i++) {
     char end = (i + 1) % line == 0 || i + 1 == count ? '\n' : ' ';
     if (t->dtype == QV_F32) fprintf(file, "%.*f%c", d->precision, (double)((const float *)(const void *)data)[i], end);
+    else if (t->dtype == QV_F16) fprintf(file, "%.*f%c", d->precision, (double)qv_load_f16(data, i), end);
     else if (d->real && t->n_scales) fprintf(file, "%.*f%c", d->precision, real_value(t, data, i), end);
     else if (t->dtype == QV_I64) fprintf(file, "%ld%c", (long)((const int64_t *)(const void *)data)[i], end);
     else fprintf(file, "%d%c", qv_load(data, t->dtype, i), end);

@@ -5,7 +5,7 @@
 #include "../loaded.h"
 #include "options.h"
 
-static const char *const DTYPE[] = {"", "F32", "U8", "S8", "U16", "S16", "S32", "S64", "F64", "BOOL"};
+static const char *const DTYPE[] = {"", "F32", "U8", "S8", "U16", "S16", "S32", "S64", "F64", "BOOL", "F16"};
 static const char *const LAYOUT[] = {"NONE", "NCHW", "NHWC", "NCW", "NC"};
 
 static void dims(const char *label, const int32_t *shape, int rank) {

@@ -43,19 +43,21 @@ qv_why qv_output_byte_order(const qv_output_fault *f) {
   return NULL;
 }
 
+static int is_float(const qv_tensor *t) { return t->dtype == QV_F32 || t->dtype == QV_F16; }
+
 qv_why qv_output_nan_scrub(const qv_output_fault *f) {
-  if (f->y->dtype != QV_F32) return "it needs a float tensor";
+  if (!is_float(f->y)) return "it needs a float tensor";
   for (int64_t i = 0; i < f->elements; i++) {
-    float v;
-    memcpy(&v, f->data + i * 4, 4);
-    if (v != v) memset(f->data + i * 4, 0, 4);
+    float v = f->size == 2 ? qv_load_f16(f->data, i) : 0.0f;
+    if (f->size == 4) memcpy(&v, f->data + i * 4, 4);
+    if (v != v) memset(f->data + (size_t)i * f->size, 0, f->size);
   }
   return NULL;
 }
 
 qv_why qv_output_nan(const qv_output_fault *f) {
-  if (f->y->dtype != QV_F32) return "it needs a float tensor";
-  memset(f->data, 0xff, (size_t)f->elements * 4);
+  if (!is_float(f->y)) return "it needs a float tensor";
+  memset(f->data, 0xff, (size_t)f->elements * f->size);
   return NULL;
 }
 

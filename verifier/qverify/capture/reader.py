@@ -32,7 +32,7 @@ MAP, MAP_ENDING = (
     ".map.json",
 )  # kind and ending of the map of tensors, ONNX to .tflite, beside the quantized ONNX
 STATES = ("complete", "partial", "did not run")
-DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
+DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 
 
 @dataclass(slots=True)

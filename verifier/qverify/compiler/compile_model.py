@@ -36,6 +36,7 @@ from qverify.onnx_model.decompose import check_same_values, decompose
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
+from qverify.onnx_model.widen_float16 import has_float16
 from qverify.tensors.spec import TensorSpec
 
 STORED_OPTIONS = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")
@@ -152,7 +153,7 @@ def compile_model(
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
     model = load(parsed, name, options.folder, options.shapes)
-    if not is_quantized(model) and not (in_blocks and quantized):
+    if not is_quantized(model) and not (quantized and (in_blocks or has_float16(model))):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )

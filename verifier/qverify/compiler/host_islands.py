@@ -20,7 +20,14 @@ from qverify.onnx_model.graph_view import ELEMENT, GraphView
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, reads, sort_nodes
 from qverify.plural import count
 
-CONVERSIONS = {"quantize", "dequantize", "reshape", "transpose", "cast"}  # ops that leave nothing to verify
+CONVERSIONS = {
+    "quantize",
+    "dequantize",
+    "reshape",
+    "transpose",
+    "cast",
+    "half_float",
+}  # ops that leave nothing to verify
 
 
 class HostNodes:

@@ -19,6 +19,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
 OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
+OTHER_FORMAT = "Give another format, or mean and scale"
 
 
 def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
@@ -95,8 +96,10 @@ class _InputNodes:
         current = raw
         steps = [("unpack", stored, unpack_words(wanted)), *self._resize(stored), *self._arithmetic()]
         if steps[-1][1] != self._spec.dtype:
+            half = self._spec.dtype == "float16"
+            advice = "Leave --input out, and describe the bytes with --description" if half else OTHER_FORMAT
             raise UnsupportedError(
-                f"input {name!r} is {self._spec.dtype}; {wanted.format} makes {steps[-1][1]} of it. Give another format, or mean and scale"
+                f"input {name!r} is {self._spec.dtype}; {wanted.format} makes {steps[-1][1]} of it. {advice}"
             )
         for number, (op, dtype, words) in enumerate(steps):
             last = number == len(steps) - 1

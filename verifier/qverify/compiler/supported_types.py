@@ -19,7 +19,7 @@ def supported_types(kind: str) -> str:
     """Returns the types that a float ONNX operator may have, as text for messages."""
     page = lowerings().lower_float.get(kind)
     integers = getattr(page, "INTEGERS_TOO", {}).get(kind, ())
-    ways = ["float32 (float16 inside a model is computed in it)", *integers]
+    ways = ["float32 (float16 is computed in it)", *integers]
     ways += [QUANTIZED, *([OF_8_BITS[kind]] if kind in OF_8_BITS else [])]
     return f"{', '.join(ways[:-1])}, or {ways[-1]}"
 

@@ -35,7 +35,7 @@ def draft_description(name: str, spec: TensorSpec, quantized: TensorSpec | None)
     of 1 or 3 channels or has a type that no format has. quantized: the tensor to which a float input is quantized, or
     None if it is not known."""
     layout, whole = layout_of(spec), spec if spec.quantized and len(spec.scale) == 1 else quantized
-    if not layout or spec.dtype not in ("float32", "uint8", *(("int8", "int16") if spec.quantized else ())):
+    if not layout or spec.dtype not in ("float32", "float16", "uint8", *(("int8", "int16") if spec.quantized else ())):
         return ""
     height, width = spec.shape[2:] if layout == "NCHW" else spec.shape[1:3]
     if min(height, width) == 1:  # a signal

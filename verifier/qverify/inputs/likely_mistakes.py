@@ -52,7 +52,7 @@ def _find_wrong_range(graph: Graph, prepared_input: PreparedInput) -> LikelyMist
     """Returns a mistake if many values lie outside of the range to which the input is quantized, else None."""
     spec = prepared_input.spec
     name = spec.name
-    quantized = quantization_of(graph, name) if spec.dtype == "float32" else None
+    quantized = quantization_of(graph, name) if spec.dtype in ("float32", "float16") else None
     if quantized is None:
         return None
     low, high = covered_range(quantized)
@@ -73,7 +73,7 @@ def _find_wrong_layout(prepared_input: PreparedInput) -> LikelyMistake | None:
     """Returns a mistake if the bytes are much smoother in the layout that is not the input's, else None."""
     spec = prepared_input.spec
     layout = layout_of(spec) or _find_layout_of_four_channels(spec)
-    if not layout or spec.dtype not in ("float32", "int8", "uint8"):
+    if not layout or spec.dtype not in ("float32", "float16", "int8", "uint8"):
         return None
     channels, height, width = spec.shape[1:] if layout == "NCHW" else (spec.shape[3], *spec.shape[1:3])
     if channels < 3 or min(height, width) < MIN_SIDE:

@@ -13,18 +13,19 @@ from qverify.tensors.spec import TensorSpec
 
 INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # ops whose output has the same indices
 PICKING = ("gather", "gather_elements", "gather_nd")  # ops whose output has some of the first input's indices
+LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
 INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # ops that use the second input as indices
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """Returns the integer tensor to which a quantize node quantizes this float graph input, directly or after reshapes,
-    or None if there is no such node or it does not quantize per tensor."""
+    """Returns the integer tensor to which a quantize node quantizes this float graph input, directly or after reshapes
+    and casts from float16, or None if there is no such node or it does not quantize per tensor."""
     for node in graph.nodes:  # they are in running order, so one pass is enough to follow reshapes
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
             if node.op == "quantize":
                 return quantized if len(quantized.scale) == 1 and quantized.numpy_dtype.kind in "iu" else None
-            if node.op == "reshape":
+            if node.op in ("reshape", "half_float"):
                 name = node.outputs[0]
     return None
 
@@ -71,13 +72,8 @@ def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     """Returns random values for an input, uniformly distributed: floats over the range to which the input is quantized,
     or over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range()."""
-    if spec.dtype == "float32":
-        quantized = quantization_of(graph, spec.name)
-        if quantized is None:
-            return np.asarray(generator.uniform(-1, 1, spec.shape), np.float32)
-        limits = np.iinfo(quantized.dtype)
-        whole = np.asarray(generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True))
-        return np.asarray((whole - quantized.zero_point[0]).astype(np.float32) * np.float32(quantized.scale[0]))
+    if spec.dtype in ("float32", "float16"):
+        return _random_floats(graph, spec, generator)
     if spec.dtype == "bool":
         return generator.integers(0, 2, spec.shape).astype(bool)
     if spec.dtype == "float64":
@@ -88,6 +84,17 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
     return generator.integers(
         limits.min if spec.quantized else low, high, spec.shape, dtype=np.int64, endpoint=True
     ).astype(spec.dtype)
+
+
+def _random_floats(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    """Returns random values for a float input. Those beyond the range of float16 become its largest value."""
+    quantized = quantization_of(graph, spec.name)
+    if quantized is None:
+        return np.asarray(generator.uniform(-1, 1, spec.shape), spec.dtype)
+    limits = np.iinfo(quantized.dtype)
+    whole = np.asarray(generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True))
+    real = (whole - quantized.zero_point[0]).astype(np.float32) * np.float32(quantized.scale[0])
+    return np.asarray(real if spec.dtype == "float32" else real.clip(-LARGEST_FLOAT16, LARGEST_FLOAT16), spec.dtype)
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:

@@ -201,7 +201,13 @@ class InputRequirement:
             array = elements.reshape(self.spec.shape)
         elif len(values) == 1 and self.description.layout != (layout := layout_of(self.spec)) and layout:
             array = np.moveaxis(elements, -1, 0)[None] if layout == "NCHW" else np.moveaxis(elements, 0, -1)[None]
-        return self.spec.aligned_bytes(_check_array(self.spec, array, path))
+        return self.spec.aligned_bytes(_check_array(self.spec, _narrow(array, self.spec), path))
+
+
+def _narrow(array: Array, spec: TensorSpec) -> Array:
+    """Returns float32 values that a description made as the input's float16; others as they are."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16) if array.dtype == np.float32 and spec.dtype == "float16" else array
 
 
 def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequirement]:
@@ -316,7 +322,7 @@ def _read_picture(spec: TensorSpec, path: str) -> Array:
     """Returns the pixels of a picture that has exactly the input's size, 0..255 in NCHW, without resize or
     normalization. Raises UndescribedError for a picture of another size, and if the input does not take such pixels."""
     layout = layout_of(spec)
-    if spec.dtype not in ("uint8", "float32") or layout != "NCHW":
+    if spec.dtype not in ("uint8", "float32", "float16") or layout != "NCHW":
         more = "--description FILE, .npy or .bin" if layout else ".npy or .bin"
         raise UndescribedError(
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give {more}"

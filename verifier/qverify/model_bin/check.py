@@ -17,6 +17,7 @@ MAX_NAME_BYTES = 1023  # limit of a text in PROTOCOL.md
 MAX_COUNT = 65536  # tensors, nodes, graph inputs, graph outputs
 MAX_LIST, MAX_COVERS = 64, 4096  # inputs, outputs or words of a node; ONNX nodes that a node covers
 MAX_SCALES = 1 << 20  # of a tensor
+HALF_FLOAT = "half_float"  # the op that alone reads and computes float16
 
 
 def check_graph(graph: Graph) -> None:
@@ -38,6 +39,7 @@ def check_graph(graph: Graph) -> None:
                 f"constant {name!r}: {array.dtype}{list(array.shape)}, its record says {spec.dtype}{list(spec.shape)}"
             )
     _check_order(graph)
+    _check_float16(graph)
     if hidden := {n for n, spec in graph.tensors.items() if spec.interior} - may_be_interior(graph):
         raise BadFileError(
             f"tensor {min(hidden)!r}: flagged interior, which would keep it from being compared; only floats between "
@@ -108,13 +110,25 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
             f"tensor {name!r}: {len(spec.scale)} scales for axis {spec.channel_axis} of {list(spec.shape)}"
         )
     if spec.scale:
-        if spec.dtype in ("float32", "float64", "bool"):
+        if spec.dtype in ("float32", "float64", "float16", "bool"):
             raise BadFileError(f"tensor {name!r}: a scale for {spec.dtype}; only integers have scales")
         limits = np.iinfo(spec.dtype)
         if min(spec.zero_point) < limits.min or max(spec.zero_point) > limits.max:
             raise BadFileError(f"tensor {name!r}: a zero point is outside {spec.dtype}")
         if not all(0 < s < inf for s in spec.scale):
             raise BadFileError(f"tensor {name!r}: a scale is not finite and positive")
+
+
+def _check_float16(graph: Graph) -> None:
+    """Raises BadFileError for a float16 tensor that is neither an input nor an output of the graph, or that another op
+    than half_float reads or computes."""
+    ends = {*graph.fed(), *graph.outputs}
+    halves = {name for name, spec in graph.tensors.items() if spec.dtype == "float16"}
+    if wrong := halves - ends:
+        raise BadFileError(f"tensor {min(wrong)!r} is float16 and no input or output of the graph")
+    for node in graph.nodes if halves else ():
+        if node.op != HALF_FLOAT and (wrong := halves.intersection(filter(None, (*node.inputs, *node.outputs)))):
+            raise BadFileError(f"node {node.name!r} ({node.op}): {min(wrong)!r} is float16; only {HALF_FLOAT} has it")
 
 
 def _check_order(graph: Graph) -> None:

@@ -16,7 +16,7 @@ from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Gra
 from qverify.model_bin.islands import from_meta, to_meta
 from qverify.tensors.spec import LAYOUTS, TensorSpec
 
-DTYPES = ("", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
+DTYPES = ("", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 CONSTANT, INPUT, OUTPUT, INTERIOR, NO_INTEGER_REFERENCE = 1, 2, 4, 8, 16  # flags of a tensor
 TENSOR, NODE = struct.Struct("<6I I I I I I i Q I I".replace(" ", "")), struct.Struct("<12I")
 

@@ -14,10 +14,13 @@ from onnx import helper
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
-from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.float16_ends import FLOAT, FLOAT16, float16_ends, restore_ends, set_ends
+from qverify.onnx_model.fold_constants import FLOAT8
+from qverify.onnx_model.node_order import outer_reads, sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter
-from qverify.onnx_model.widen_float16 import check_ends, has_float16, widen, widen_constants_of_float16
+from qverify.onnx_model.widen_constants import PER_BYTE
+from qverify.onnx_model.widen_float16 import has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages
 
 FOLDER = "qverify.onnx_model.decompositions"
@@ -71,12 +74,16 @@ def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ..
 
     model: a model returned by `load`. shapes: dims of dynamic inputs."""
     done = DecomposedModel(model, [], [])
+    refused: list[tuple[onnx.NodeProto, UnsupportedError]] = []
     if has_float16(model):
-        check_ends(model, name)
-        _rewrite(done, name, shapes, widen)
+        if _rewrite(done, name, shapes, widen) and (ends := float16_ends(model)):
+            done.model = restore_ends(done.model, ends)
+        refused = done.refused
     for _ in range(MAX_ROUNDS):
         if not _decompose_once(done, name, shapes):
             break
+    if refused is not done.refused:
+        done.refused += refused
     return done
 
 
@@ -121,6 +128,7 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
         model.graph.initializer.extend(new_constants)
         if write is widen:
             widen_constants_of_float16(model)
+            set_ends(model, float16_ends(model), FLOAT)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
         done.rounds.append(DecompositionRound(done.model, model, replaced))
@@ -130,7 +138,7 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
 
 def _replaced_node(node: onnx.NodeProto, rewriter: Rewriter) -> ReplacedNode:
     activations = rewriter.absorbed
-    inputs = [*node.input, *(i for act in activations for i in act.input[1:])]
+    inputs = [*sorted(outer_reads(node)), *(i for act in activations for i in act.input[1:])]
     outputs = activations[-1].output if activations else node.output
     return ReplacedNode(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
 
@@ -144,6 +152,7 @@ CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12
 # onnxruntime's float32 kernels of these are off by about length * 2^-21 where the length is not a power of two
 IN_FLOAT64 = ("DFT", "STFT")
+NO_ARRAYS = (*FLOAT8, *PER_BYTE)  # types of which onnxruntime takes no arrays
 
 
 def check_same_values(done: DecomposedModel) -> None:
@@ -162,6 +171,8 @@ def _check_round(each: DecompositionRound) -> None:
     values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
+        if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
+            continue  # such a node is left to the host
         inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
         mine = open_exposed(fragment, []).run(inputs, outputs)
         wrong = [name for name in outputs if not is_close(mine[name], values[name])]
@@ -179,7 +190,7 @@ def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: di
     for node in reversed(each.before.graph.node):
         if needed.difference(replaced.inputs).intersection(node.output):
             nodes.insert(0, node)
-            needed.update(node.input)
+            needed.update(outer_reads(node))
     before = DecompositionRound(each.before, each.before, [])
     fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
     if replaced.kind in IN_FLOAT64:
@@ -224,13 +235,25 @@ def is_close(mine: Array, theirs: Array) -> bool:
     return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * largest, equal_nan=True))
 
 
+def _widened(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """Returns the declaration of a float16 tensor as float32, any other as it is."""
+    if value.type.tensor_type.elem_type != FLOAT16:
+        return value
+    wide = onnx.ValueInfoProto.FromString(value.SerializeToString())
+    wide.type.tensor_type.elem_type = FLOAT
+    return wide
+
+
 def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.ModelProto, list[str]]:
     """Returns the replacing nodes as a model of their own, and the outputs of the replaced node that they compute."""
     graph, nodes = each.before.graph, replaced.nodes
     constants = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
+    later = {v.name for v in [*each.after.graph.value_info, *each.after.graph.input, *each.after.graph.output]}
     graphs = (graph, each.after.graph)  # where both declare a tensor, the type in the later one counts
     infos = {v.name: v for g in graphs for v in [*g.value_info, *g.input, *g.output]}
-    computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
+    if each.before is not each.after:  # a constant that widening folded away is declared before it only
+        infos = {n: infos[n] if n in later else _widened(infos[n]) for n in infos}
+    computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in outer_reads(n)}
     outputs = [o for o in replaced.outputs if o in computed]
     fragment = helper.make_graph(
         nodes,

@@ -27,6 +27,7 @@ DTYPES = {
     onnx.TensorProto.INT32: "int32",
     onnx.TensorProto.INT64: "int64",
     onnx.TensorProto.BOOL: "bool",
+    onnx.TensorProto.FLOAT16: "float16",  # of inputs and outputs only
 }
 ELEMENT = {v: k for k, v in DTYPES.items()}
 
@@ -145,11 +146,13 @@ class GraphView:
         self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._zeros: dict[str, str] = {}  # quantized tensor to the constant added for its omitted zero point
         self.foreign: dict[str, str] = {}
+        ends = {*self.inputs, *self.outputs}
         for value in [*graph.input, *graph.value_info, *graph.output]:
             kind = value.type.tensor_type
-            if kind.elem_type and kind.elem_type not in DTYPES:
+            inside = kind.elem_type == onnx.TensorProto.FLOAT16 and value.name not in ends
+            if kind.elem_type and (inside or kind.elem_type not in DTYPES):
                 self.foreign[value.name] = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
-            if kind.elem_type in DTYPES and kind.HasField("shape"):
+            elif kind.elem_type and kind.HasField("shape"):
                 dims = tuple(d.dim_value for d in kind.shape.dim)
                 if all(d > 0 for d in dims):
                     self.types[value.name] = (DTYPES[kind.elem_type], dims)
@@ -183,7 +186,7 @@ class GraphView:
             return tuple(self.constants[name].shape)
         if name in self.foreign:
             raise UnsupportedError(
-                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}, or inside a model float16"
+                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}"
             )
         if name not in self.types:
             raise UnsupportedError(

@@ -56,6 +56,14 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
             yield from (o.name for o in graph.output)
 
 
+def outer_reads(node: onnx.NodeProto) -> set[str]:
+    """Returns the tensors outside of the node that it reads, also inside its subgraphs."""
+    graphs = [graph for inner in inner_nodes(node) for graph in graphs_of(inner)]
+    own = {o for graph in graphs for inner in graph.node for o in inner.output}
+    own |= {v.name for graph in graphs for v in (*graph.input, *graph.initializer)}
+    return {name for name in reads(node) if name} - own
+
+
 def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """Yields the node and all nodes of its subgraphs."""
     todo = [node]

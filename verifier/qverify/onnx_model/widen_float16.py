@@ -1,6 +1,7 @@
 """Rewrites float16 nodes in float32, with each result rounded to float16.
 
-The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16."""
+The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16. Inputs
+and outputs of the graph become float32, too; float16_ends.py makes them float16 again."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.errors import UnsupportedError
+from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -32,18 +33,6 @@ def has_float16(model: onnx.ModelProto) -> bool:
     )
 
 
-def check_ends(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError if an input or output of the graph is float16, which model.bin cannot contain."""
-    for end, values in (("input", model.graph.input), ("output", model.graph.output)):
-        for value in values:
-            if value.type.tensor_type.elem_type == FLOAT16:
-                cast = "from float32 behind it" if end == "input" else "to float32 before it"
-                raise UnsupportedError(
-                    f"{name}: {end} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
-                    f"at its ends. Add a Cast {cast} (convert_float_to_float16 with keep_io_types=True adds most of them)"
-                )
-
-
 def widen_constants_of_float16(model: onnx.ModelProto) -> None:
     """Converts float16 initializers to float32, in place."""
     for tensor in model.graph.initializer:
@@ -58,12 +47,16 @@ def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
     """Writes the node in float32 with rounded results; returns False if it has no float16 tensor.
 
-    r: the Rewriter of the model before widening. Raises UnsupportedError for operators with subgraphs."""
-    kinds = [r.kind(n) for n in (*node.input, *node.output) if n]
-    if FLOAT16 not in kinds:
+    r: the Rewriter of the model before widening. A node with subgraphs stays as it is, between casts. Raises
+    UnsupportedError for a node with a tensor of unknown type."""
+    kinds = {n: _kind(r, node, n) for n in (*sorted(outer_reads(node)), *node.output) if n}
+    if FLOAT16 not in kinds.values():
         return False
-    if any(a.HasField("g") or a.graphs for a in node.attribute):
-        raise r.refusal("float16 around an operator with graphs inside is not supported")
+    if graphs_of(node):
+        _keep(r, node, kinds)
+        return True
+    if unknown := next((n for n, kind in kinds.items() if not kind), ""):
+        raise r.refusal(f"the type of {unknown!r} beside float16 is only known when the model runs")
     narrow = [o for o in node.output if o and r.kind(o) == FLOAT16]
     if node.op_type in ("Cast", "CastLike"):
         _cast(r, node, bool(narrow))
@@ -80,6 +73,31 @@ def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
         if before != after:
             _round(r, before, after)
     return True
+
+
+def _kind(r: Rewriter, node: onnx.NodeProto, name: str) -> int:
+    """Returns ONNX's number of the element type of a tensor that the node reads or computes, 0 if it is unknown. The
+    type of a result may be known from a subgraph alone."""
+    kind, graphs = r.kind(name), graphs_of(node)
+    if kind or not graphs or name not in node.output:
+        return kind
+    results = graphs[0].output[1:] if node.op_type == "Loop" else graphs[0].output  # a Loop's first is its condition
+    at = list(node.output).index(name)
+    return int(results[at].type.tensor_type.elem_type) if at < len(results) else 0
+
+
+def _keep(r: Rewriter, node: onnx.NodeProto, kinds: dict[str, int]) -> None:
+    """Writes the node itself between casts of the tensors outside of it that are float16."""
+    kept = onnx.NodeProto.FromString(node.SerializeToString())
+    halves = {n: r.fresh_of(n, "float16") for n, kind in kinds.items() if kind == FLOAT16}
+    computed = [o for o in node.output if o in halves]
+    kept.output[:] = [halves.get(o, o) for o in kept.output]
+    for inner in inner_nodes(kept):
+        inner.input[:] = [halves.get(n, n) for n in inner.input]
+    casts = {n: helper.make_node("Cast", [n], [half], f"{half}/Cast", to=FLOAT16) for n, half in halves.items()}
+    for n in computed:
+        casts[n] = helper.make_node("Cast", [halves[n]], [n], f"{halves[n]}/Cast", to=FLOAT)
+    r.nodes += [*(cast for n, cast in casts.items() if n not in computed), kept, *(casts[n] for n in computed)]
 
 
 def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:

@@ -1,4 +1,4 @@
-"""y = x rounded to float16 (nearest, ties to even), as float32."""
+"""y = x rounded to float16 (nearest, ties to even), as float32 or float16."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
+PAIRS = {("float32", "float32"), ("float32", "float16"), ("float16", "float32")}  # dtypes of x and y
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    assert inputs[0] is not None
+    x, dtype = inputs[0], graph.spec(node.outputs[0]).dtype
+    assert x is not None and (x.dtype.name, dtype) in PAIRS
     with np.errstate(over="ignore", invalid="ignore"):
-        y = inputs[0].astype(np.float16).astype(np.float32)
+        y = x.astype(np.float16).astype(dtype)
     y[np.isnan(y)] = np.nan
     return (y,)

@@ -201,11 +201,7 @@ class Reference:
                 continue
             ours = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
             ours = _first_rows(ours, value.shape) if self._has_bounded_rows else ours
-            distance = (
-                float(np.abs(value.astype(np.float64) - ours.astype(np.float64)).max(initial=0.0))
-                if value.shape == ours.shape
-                else float("inf")
-            )
+            distance = _distance(value, ours) if value.shape == ours.shape else float("inf")
             rows.append(
                 {
                     "name": name,
@@ -215,6 +211,14 @@ class Reference:
                 }
             )
         return rows
+
+
+def _distance(a: Array, b: Array) -> float:
+    """Returns the largest distance of two arrays of one shape: 0 where both have the same infinity, NaN where one has a
+    NaN."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return float(np.where(a == b, 0.0, apart).max(initial=0.0))
 
 
 def _first_rows(ours: Array, shape: tuple[int, ...]) -> Array:

@@ -88,7 +88,7 @@ def test_a_long_name_leaves_one_line_within_its_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "at", "value", "said"),
     [
-        (b"TNSR", TENSOR.size + 4, 99, "tensor q: dtype 99, flags 0, rank 4, layout 0, reserved 0; wanted 1 to 9, at most 31, 8, 4, 0"),
+        (b"TNSR", TENSOR.size + 4, 99, "tensor q: dtype 99, flags 0, rank 4, layout 0, reserved 0; wanted 1 to 10, at most 31, 8, 4, 0"),
         (b"TNSR", TENSOR.size, 0, "tensor 1: its name is empty, or lies outside STRS"),
         (b"NODE", NODE.size, 1 << 30, "node 1: its name or its op lies outside STRS"),
         (b"NODE", 8, 65, "node q: 65 inputs, 1 outputs, 0 words, 0 covers, flags 1, reserved 0; wanted at most 64, 1 to 64, 64, 4096, 1, 0"),

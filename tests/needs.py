@@ -14,11 +14,17 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "emulator": re.compile(r"^emulated/|qemu"),
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
-    "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
-        r"^(models|links)/| postgresql$|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory|order|bits)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
-        r"|attributes_of_schemas|guarded_divisions|light_model|triage_captures|triage_by_builds|report_pages_clicked|pytest_plugin"
-        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
-        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?|labgrid|dask_engine|beside_engine|run_job|in_process_engine|service_process|service_attacks|forged_bad_cases)\.py"
+    "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: 0.1 s a test
+        r"^(models|links)/| postgresql$|/test_(every_place|hostile_models|interrupts|sanitized_runtime|runner(_\w+)?|other_hosts"
+        r"|light_model|pytest_plugin|extras|streams|process_stream|frames|soak|live_progress|screens_of_commands|task_numbers"
+        r"|documents_shown|report_pages?(_clicked)?|dump_files|inputs_diff(_of_files)?|ci_recipes|one_row|probe_models"
+        r"|reference_(python|engine(_of_commands)?|spread)|onnxruntime_board|captures(_of_other_\w+|_altered|_extracted)?"
+        r"|triage_(captures|by_builds|of_boards|of_float_models)|experiments_(on_boards|and_records)|detection_\w+|reduce|linear"
+        r"|forensics(_of_(ops|memory|order|bits))?|one_cause|faults_(are_blamed|of_depthwise)|hypotheses_of_inputs"
+        r"|kernel_hypotheses_of_\w+|attributes_of_schemas|onnx_node_cases|guarded_divisions|hostile_words|instruction_sets"
+        r"|runtime_equals_simulator|units_equal_onnxruntime|error_bounds(_of_recurrences)?|random_graphs|verdict_properties"
+        r"|profiles_(axera|sigmastar|stm32)|wheel|labgrid|custom_operators"
+        r"|(dask|beside|in_process)_engine|engine_group|run_job|dispatcher(_resumes)?|service_\w+|forged_bad_cases)\.py"
     ),
 }
 QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick

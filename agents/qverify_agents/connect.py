@@ -184,10 +184,11 @@ def _owner_name_with_token() -> str:
 
 
 def resolve_address(
-    uri: str, options: Mapping[str, str], deadline: Deadline
+    uri: str, options: Mapping[str, str], deadline: Deadline | None
 ) -> tuple[Address, frozenset[str], Callable[[], None]]:
     """Returns the address that a link can open, the features that the board offers, and a function that ends whatever
-    was started for it. Raises BadAddress for an option that neither the boards on the way nor the link have."""
+    was started for it. Raises BadAddress for an option that neither the boards on the way nor the link have, and
+    BoardUnreachable if a board must be started and `deadline` is None."""
     stop_board: Callable[[], None] = _do_nothing
     address, offers, known_options = parse(uri), ALL_FEATURES, set(LINK_FAULT_OPTIONS)
     option_names = set(address.options)
@@ -204,6 +205,8 @@ def resolve_address(
         board_module = import_module(BOARDS[address.scheme])
         known_options |= board_module.OPTIONS
         if hasattr(board_module, "up"):
+            if deadline is None:
+                raise BoardUnreachable(f"-b {uri}: not started yet")
             simpler, stop_board = board_module.up(address, deadline)
         else:
             simpler = board_module.plainer(address)
@@ -219,6 +222,20 @@ def resolve_address(
         stop_board()
         raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known_options))}")
     return address, offers, stop_board
+
+
+def check_address(uri: str) -> None:
+    """Raises BadAddress for an address that no board can have. Nothing is contacted or started, so a board that must be
+    started first is not checked further."""
+    try:
+        address, _, _ = resolve_address(uri, {}, None)
+    except BoardUnreachable as error:
+        if isinstance(error, BadAddress):
+            raise
+        return
+    link_module = import_module(LINKS[address.scheme])
+    if hasattr(link_module, "check_target"):
+        link_module.check_target(address)
 
 
 def find_runtime(uri: str, options: Mapping[str, str]) -> str:

@@ -7,7 +7,8 @@ QVerifyError
  |       +- NewerSchemaError   a later version of qverify wrote the database
  |   +- SuiteError             suite.toml has mistakes; the message has a line for each
  +- ArtifactError     exit 2   an artifact is missing from the store, or its bytes do not match its digest
- +- StoreFullError    exit 3   the artifact store has no room; work that needs it waits
+ +- StoreUnavailableError  exit 3   the artifact store cannot be used at present; work that needs it waits
+ |   +- StoreFullError             it has no room
  +- ServerError       exit 3   a server does not answer, or its answer is not that of a farm
 """
 
@@ -40,8 +41,12 @@ class ArtifactError(QVerifyError):
     pass
 
 
-class StoreFullError(QVerifyError):
+class StoreUnavailableError(QVerifyError):
     exit_status = 3
+
+
+class StoreFullError(StoreUnavailableError):
+    pass
 
 
 class ServerError(QVerifyError):

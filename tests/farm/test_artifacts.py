@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qverify.errors import UsageError
-from qverify_farm.errors import ArtifactError, StoreFullError
+from qverify_farm.errors import ArtifactError, StoreFullError, StoreUnavailableError
 from qverify_farm.store import artifacts as module
 from qverify_farm.store.artifact_backends import ObjectStoreBackend
 from qverify_farm.store.artifacts import Artifacts, ArtifactWriter, open_artifacts
@@ -107,9 +108,9 @@ def test_a_full_disk_raises_store_full_error(tmp_path: Path, monkeypatch: pytest
     with open("/dev/full", "wb", buffering=0) as full, pytest.raises(StoreFullError, match="No space left"):
         ArtifactWriter(full, None).write(DATA)  # type: ignore[arg-type]
     store = open_artifacts(str(tmp_path))
-    assert store.has_room()
+    assert store.why_unavailable() == ""
     monkeypatch.setattr(module, "KEEP_FREE_BYTES", 1 << 62)
-    assert not store.has_room()
+    assert "the artifact store is full" in store.why_unavailable()
     with pytest.raises(StoreFullError, match="MB are free"):
         store.put_bytes(DATA)
 
@@ -148,3 +149,50 @@ def test_object_stores_are_opened_by_obstore(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(open_artifacts("s3://bucket/qverify")._backend, ObjectStoreBackend)
     with pytest.raises(UsageError, match="--artifacts s3://:"):
         open_artifacts("s3://")
+
+
+class GenericError(Exception):
+    """What obstore raises, without obstore."""
+
+
+class AwayStore:
+    """A store on another host that cannot be reached."""
+
+    text = "Generic S3 error: Error performing HEAD http://127.0.0.1:9/b/k in 1s\n\nDebug source:\nRequestError"
+
+    def _fail(self, *_: object, **__: object) -> Any:
+        raise GenericError(self.text)
+
+    head = get = put = delete = list = _fail
+
+
+def away(text: str = AwayStore.text) -> Artifacts:
+    library = AwayStore()
+    library.text = text
+    return Artifacts("s3://bucket", ObjectStoreBackend(library, None, (GenericError, OSError)))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.check(),
+        lambda store: store.exists(DIGEST),
+        lambda store: store.read(DIGEST),
+        lambda store: store.open(DIGEST),
+        lambda store: store.delete(DIGEST),
+        lambda store: store.put_bytes(b"abc"),
+        lambda store: store.read_note("n"),
+        lambda store: list(store.entries()),
+    ],
+)
+def test_a_store_that_is_not_reached_is_unavailable(use: Any) -> None:
+    with pytest.raises(StoreUnavailableError, match=r"the artifact store is not reached: Generic S3 error: .* in 1s$"):
+        use(away())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("builder error BadScheme", "AWS_ALLOW_HTTP=true"), ("<Code>NoSuchBucket</Code>", "no such bucket")],
+)
+def test_known_mistakes_have_a_next_step(text: str, words: str) -> None:
+    assert words in away(text).why_unavailable()

@@ -101,6 +101,18 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
     opened.close()
 
 
+def test_a_link_to_a_database_is_the_same_database(tmp_path: Path) -> None:
+    first = open_database(str(tmp_path / "farm.db"), "first")
+    (tmp_path / "link.db").symlink_to("farm.db")
+    with pytest.raises(OwnedError, match="in use by first"):
+        open_database(str(tmp_path / "link.db"), "second")
+    first.close()
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "farm.db")
+    for name in ("farm.db", "hard.db"):
+        with pytest.raises(DatabaseError, match="a hard link"):
+            open_database(str(tmp_path / name), "second")
+
+
 def test_writers_wait_for_each_other(database: Database) -> None:
     """Each writer reads before it writes. Without BEGIN IMMEDIATE, SQLite would refuse the second at once."""
 

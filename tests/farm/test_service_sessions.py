@@ -130,6 +130,14 @@ def test_using_a_session_keeps_it(service: Service) -> None:
     assert status(service, browser) == 200 and rows(service)[0].used > long_ago + MAX_IDLE_S / 2
 
 
+def test_a_session_that_was_seen_ended_stays_so_when_the_clock_is_set_back(service: Service) -> None:
+    browser = log_in(service, service.token())
+    with service.farm.database.write() as session:
+        session.scalars(select(BrowserSession)).one().used = time.time() - MAX_IDLE_S - 1
+    service.farm.known_callers.forget()
+    assert status(service, browser) == 401 and rows(service) == []
+
+
 def test_a_token_has_a_bounded_number_of_sessions(database: Database) -> None:
     with database.write() as session:
         row, _ = create_token(session, "ann", "admin", None, None, 0.0)

@@ -20,7 +20,7 @@ from qverify_agents.option_values import is_on
 from qverify_agents.printable import first_reason
 from qverify_agents.ssh.authentication import authenticate
 from qverify_agents.ssh.host_keys import HostKeys
-from qverify_agents.ssh.host_settings import HostSettings, require_identity_file, resolve
+from qverify_agents.ssh.host_settings import HostSettings, require_identity_file, resolve, split_target
 from qverify_agents.ssh.proxy_command import ProxyCommand
 from qverify_agents.ssh.time_limits import TimeLimits, close_transport
 
@@ -30,6 +30,11 @@ KEEPALIVE_S, MAX_HOPS = 15, 4
 RETRY_PAUSES_S = (0.2, 1.0)  # before connecting again to a server that hung up before the login
 HANDSHAKE_S = 60.0
 CLOSE_S = 5.0  # time limit of closing, for a server that no longer reads
+
+
+def check_target(address: Address) -> None:
+    """Raises BadAddress if the address names no host."""
+    split_target(address.rest)
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:

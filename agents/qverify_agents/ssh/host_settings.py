@@ -77,7 +77,7 @@ def split_target(target: str) -> tuple[str, str, int | None]:
     elif rest.count(":") == 1:
         host, _, port = rest.partition(":")
     if not host or host.startswith("-") or (at and (not user or user.startswith("-"))):
-        raise BadAddress(f"-b {target}: wanted HOST, USER@HOST or USER@HOST:PORT")
+        raise BadAddress(f"-b {target or 'ssh://'}: wanted HOST, USER@HOST or USER@HOST:PORT")
     if port and not (port.isdecimal() and 0 < int(port) < 65536):
         raise BadAddress(f"-b {target}: port {port!r} is not a number from 1 to 65535")
     return user, host, int(port) if port else None

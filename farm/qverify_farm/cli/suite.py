@@ -79,7 +79,8 @@ def resume(
     tls_cert: str | None,
     tls_key: str | None,
 ) -> int:
-    """Run the unfinished jobs of a run after an interruption or a crash; without ID: of the newest run."""
+    """Run the unfinished jobs of a run after an interruption or a crash; without ID: of the newest run that was not cancelled. With
+    the ID of a cancelled run, its cancelled jobs run."""
     from qverify_farm.cli.suite_work import resume_run
 
     return _finish(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)

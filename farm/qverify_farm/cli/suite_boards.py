@@ -16,7 +16,7 @@ from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.errors import SuiteError
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.runs import NewJob
-from qverify_farm.suites.board_words import BoardTags, is_address
+from qverify_farm.suites.board_words import BoardTags, is_address, why_wrong
 from qverify_farm.suites.expand import jobs_of
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
@@ -31,8 +31,9 @@ def tags_of_boards(boards: Mapping[str, ReachedBoard]) -> BoardTags:
 
 
 def boards_here(path: str) -> dict[str, ReachedBoard]:
-    """Returns the boards of this host's inventory, and those to which suite.toml refers by address."""
-    return reached_boards(None, sorted(_addresses(path)))
+    """Returns the boards of this host's inventory, and those to which suite.toml refers by a correct address; read_suite reports
+    the others."""
+    return reached_boards(None, sorted(address for address in _addresses(path) if not why_wrong(address)))
 
 
 def _addresses(path: str) -> set[str]:

@@ -89,11 +89,13 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             artifacts = open_database_artifacts(database, artifacts_url)
             with database.write() as session:
                 requeue_abandoned(session, time.time())
-                run = find_run(session, text)
+                run = find_run(session, text, resumable=True)
+                cancelled_why = (run.why or "no reason given") if run.state == CANCELLED else ""
                 reopened, run.started = reopen_run(session, run), None
                 wanted = [tuple(map(str, job.wanted)) for job in rows_of(session, run.id) if job.state == QUEUED]
                 total = sum(counts_of(session, run.id).get(state, 0) for state in (QUEUED, RUNNING, DONE, CANCELLED))
-            say(f"run {run.id[:12]}: {reopened} of {count(total, 'job')} left", err=True)
+            note = f"; it was cancelled ({cancelled_why}), they run again" if cancelled_why and reopened else ""
+            say(f"run {run.id[:12]}: {reopened} of {count(total, 'job')} left{note}", err=True)
             if not reopened:
                 return report_of(database, run.id)
             if engine is None:
@@ -145,7 +147,7 @@ def _say_why_waiting(dispatcher: Dispatcher, last_reason: str) -> str:
     """Prints why jobs wait, unless they only wait for busy boards or the reason was printed last time. Returns the reason, or
     ""."""
     health = dispatcher.health()
-    why = "the artifact store is full; jobs wait for room" if health.full else ""
+    why = f"jobs wait: {health.store}" if health.store else ""
     why = why or (f"the database cannot be reached: {health.database}" if health.database else "")
     why = why or (f"{count(health.unserved, 'job')} wait: no board that fits is usable" if health.unserved else "")
     if why and why != last_reason:

@@ -46,7 +46,7 @@ class Health:
         running: The number of running jobs.
         unserved: The number of queued jobs for which no board is usable.
         boards: The number of boards in each state.
-        full: The artifact store has no room, so jobs wait.
+        store: Why the artifact store cannot be used, so that jobs wait, or "".
         database: Why the database cannot be written, or "".
     """
 
@@ -56,12 +56,12 @@ class Health:
     running: int
     unserved: int
     boards: dict[str, int]
-    full: bool
+    store: str
     database: str
 
     @property
     def well(self) -> bool:
-        return self.alive and not self.full and not self.database
+        return self.alive and not self.store and not self.database
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "well": self.well}
@@ -89,7 +89,7 @@ class Dispatcher:
         self._state = DispatcherState()
         self._next_poll = self._next_owner_check = float("-inf")
         self._last_turn = time.monotonic()
-        self._full, self._database_error = False, ""
+        self._store_error, self._database_error = "", ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None  # the error that ended the thread of start()
@@ -140,7 +140,7 @@ class Dispatcher:
             len(state.running),
             state.unserved(),
             boards_by_state,
-            self._full,
+            self._store_error,
             str(self.failure) if self.failure else self._database_error,
         )
 
@@ -167,7 +167,7 @@ class Dispatcher:
         if at.now >= self._next_poll:
             self._next_poll = at.now + POLL_S
             self._poll(at)
-        if not self._full:
+        if not self._store_error:
             self._state.assign(at)
         self._write()
         self._last_turn = at.now
@@ -278,7 +278,7 @@ class Dispatcher:
             self._read_database(at)
         except SQLAlchemyError as error:
             self._database_error = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-        self._full = not self._artifacts.has_room()
+        self._store_error = self._artifacts.why_unavailable()
         state.give_up_unserved(at)
         for board in state.lab.due_checks(at.now):
             self._engine.check_board(board.name, self._post_check)

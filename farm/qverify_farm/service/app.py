@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from qverify import __version__
 
+from qverify_farm.service.clock_watch import ClockWatch, newest_row_time
 from qverify_farm.service.error_replies import handle_errors
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.guard import Guard
@@ -52,7 +55,13 @@ def create_app(farm: Farm) -> FastAPI:
         openapi_url=f"{API}/openapi.json",
     )
     app.state.farm = farm
-    app.state.retention = Retention(farm.database, farm.artifacts, farm.settings, threading.Lock())
+    app.state.retention = Retention(
+        farm.database,
+        farm.artifacts,
+        farm.settings,
+        threading.Lock(),
+        ClockWatch(time.time, time.monotonic, newest_row_time(farm.database)),
+    )
     for routes in ROUTERS:
         app.include_router(routes.router, prefix=API)
     app.include_router(operations.router)
@@ -83,6 +92,9 @@ def _declare_json_errors(responses: dict[str, Any]) -> None:
                 response["content"] = {"application/json": {"schema": schema}}
 
 
+CLOCK_LOOK_S = 5.0
+
+
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     farm: Farm = app.state.farm
@@ -91,7 +103,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await farm.feed.start()
     farm.dispatcher.start()
     webhook_sender.start()
-    tasks = [asyncio.create_task(farm.feed.run()), asyncio.create_task(_sweep_regularly(app))]
+    tasks = [asyncio.create_task(work) for work in (farm.feed.run(), _sweep_regularly(app), _watch_clock(app))]
     try:
         yield
     finally:
@@ -101,6 +113,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(webhook_sender.close)
         farm.listeners.remove(webhook_sender.take_events)
+
+
+async def _watch_clock(app: FastAPI) -> None:
+    last_doubt = ""
+    while True:
+        doubt = app.state.retention.clock.look().partition(";")[0]
+        if doubt and doubt != last_doubt:
+            log("clock doubted", logging.WARNING, why=doubt)
+        last_doubt = doubt
+        await asyncio.sleep(CLOCK_LOOK_S)
 
 
 async def _sweep_regularly(app: FastAPI) -> None:

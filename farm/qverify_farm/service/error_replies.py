@@ -11,7 +11,7 @@ from qverify.errors import BlockedError, QVerifyError
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from qverify_farm.errors import ArtifactError, StoreFullError
+from qverify_farm.errors import ArtifactError, StoreFullError, StoreUnavailableError
 from qverify_farm.service.errors import MAX_WRONG_FIELDS, ApiError, ErrorReply, too_busy
 
 DESCRIPTIONS = {
@@ -66,6 +66,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(error.status_code, what, got=error.detail, headers=error.headers)
     if isinstance(error, StoreFullError):
         return ApiError(507, "the artifact store is full", got=error, next="ask the administrator for room")
+    if isinstance(error, StoreUnavailableError):
+        return too_busy(str(error), 10, 503)
     if isinstance(error, ArtifactError):
         return ApiError(409, "the artifact's bytes are not as they should be", got=error)
     if isinstance(error, BlockedError):

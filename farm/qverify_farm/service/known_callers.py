@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from qverify_farm.service.sessions import SESSION_ID, end_of, session_of
+from qverify_farm.service.sessions import SESSION_ID, end_of, end_session, session_of
 from qverify_farm.service.tokens import SECRET, Caller, caller_of, has_tokens, hash_of, token_of
 from qverify_farm.store.database import Database
 from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
@@ -57,7 +57,11 @@ class KnownCallers:
         now, changes = time.time(), self._changes
         with self._database.read() as session:
             match = _look_up(session, secret, now)
+            has_ended = match is None and session.get(BrowserSession, hash_of(secret)) is not None
         if match is None:
+            if has_ended:
+                with self._database.write() as session:
+                    end_session(session, secret)  # for good, even if the clock is set back
             return None
         caller, expires, used = match
         if used is None or now - used > USE_NOTE_INTERVAL_S:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from qverify_farm.service.clock_watch import ClockWatch
 from qverify_farm.service.json_log import log
 from qverify_farm.service.schemas.lab import Swept
 from qverify_farm.service.sessions import forget_sessions
@@ -34,6 +35,10 @@ DAY_S = 86400.0
 MIN_AGE_S = DAY_S  # artifacts without a row are kept for so long, since a worker may just have stored them
 
 
+class ClockDoubtError(Exception):
+    """The clock may be wrong, so that nothing is deleted by its age."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """Removes old data. `lock` ensures that there is only one sweep at a time."""
@@ -42,9 +47,13 @@ class Retention:
     artifacts: Artifacts
     settings: ServiceSettings
     lock: threading.Lock
+    clock: ClockWatch
 
-    def sweep(self, now: float | None = None) -> Swept:
-        """Removes everything that is too old, and returns the numbers. now: seconds since 1970."""
+    def sweep(self, now: float | None = None, despite_clock: bool = False) -> Swept:
+        """Removes everything that is too old, and returns the numbers. now: seconds since 1970. Raises ClockDoubtError if the
+        clock may be wrong, unless `despite_clock` is true."""
+        if (why := self.clock.look()) and not despite_clock:
+            raise ClockDoubtError(why)
         with self.lock:
             at = time.time() if now is None else now
             with self.database.read() as session:

@@ -17,7 +17,7 @@ from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import LinkError
 
 from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
-from qverify_farm.errors import StoreFullError
+from qverify_farm.errors import StoreUnavailableError
 from qverify_farm.service.triage_child import output_paths
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.child import Child, ChildDied
@@ -120,7 +120,7 @@ def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLim
             fields = _run(task, tree, Path(output_folder), artifacts)
     except ChildDied as error:
         fields = {"ending": "lost", "why": f"its process {error}"}
-    except StoreFullError as error:
+    except StoreUnavailableError as error:
         fields = {"ending": "busy", "why": str(error)}
     except (QVerifyError, LinkError, OSError, ValueError) as error:
         fields = {"ending": "finished", "why": str(error)}

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from qverify.errors import UsageError
+from qverify.printable import printable
+
+from qverify_farm.errors import StoreUnavailableError
 
 MAX_PART_AGE_S = 86400.0  # an unfinished file that is older than this is removed
 OBJECT_STORES = ("s3", "s3a", "gs", "az")
+RETRY_TIMEOUT, MAX_RETRIES = timedelta(seconds=15), 3  # of a request to an object store
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Backend(Protocol):
@@ -44,6 +51,9 @@ class Backend(Protocol):
 
     def free_bytes(self) -> int | None:
         """Returns the number of free bytes, or None if it is unknown."""
+
+    def check(self) -> None:
+        """Raises StoreUnavailableError if the store cannot be reached."""
 
 
 class FolderBackend:
@@ -89,9 +99,13 @@ class FolderBackend:
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self._root).free
 
+    def check(self) -> None:
+        pass
+
 
 class FsspecBackend:
-    """A backend at a URL that fsspec opens, such as memory:// or sftp://."""
+    """A backend at a URL that fsspec opens, such as memory:// or sftp://. Every method raises StoreUnavailableError if the store
+    cannot be reached."""
 
     def __init__(self, filesystem: Any, root: str):
         self._fs, self._root = filesystem, root.rstrip("/")
@@ -103,23 +117,31 @@ class FsspecBackend:
 
     def size_of(self, key: str) -> int | None:
         try:
-            return int(self._fs.info(f"{self._root}/{key}")["size"])
+            with _reach_store():
+                return int(self._fs.info(f"{self._root}/{key}")["size"])
         except FileNotFoundError:
             return None
 
     def open(self, key: str) -> IO[bytes]:
-        return self._fs.open(f"{self._root}/{key}", "rb")
+        with _reach_store():
+            return self._fs.open(f"{self._root}/{key}", "rb")
 
     def place(self, part: Path, key: str) -> None:
-        self._fs.makedirs(f"{self._root}/{key}".rpartition("/")[0], exist_ok=True)
-        self._fs.put_file(str(part), f"{self._root}/{key}")
+        with _reach_store():
+            self._fs.makedirs(f"{self._root}/{key}".rpartition("/")[0], exist_ok=True)
+            self._fs.put_file(str(part), f"{self._root}/{key}")
 
     def delete(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), _reach_store():
             self._fs.rm_file(f"{self._root}/{key}")
 
+    def check(self) -> None:
+        self.size_of("any")
+
     def entries(self) -> Iterator[tuple[str, int, float]]:
-        for path, facts in self._fs.find(f"{self._root}/sha", detail=True).items():
+        with _reach_store():
+            files = self._fs.find(f"{self._root}/sha", detail=True)
+        for path, facts in files.items():
             times = [facts.get(key) for key in ("LastModified", "last_modified", "created", "mtime")]
             modified = next((entry for entry in times if entry is not None), time.time())
             yield (
@@ -137,10 +159,11 @@ class FsspecBackend:
 
 class ObjectStoreBackend:
     """A backend in an object store (s3://BUCKET/FOLDER, gs://, az://), which uses obstore. Credentials and endpoint come from
-    environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...)."""
+    environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...). Every method raises StoreUnavailableError if the store
+    cannot be reached."""
 
-    def __init__(self, library: Any, store: Any):
-        self._obstore, self._store = library, store
+    def __init__(self, library: Any, store: Any, errors: tuple[type[Exception], ...] = (OSError,)):
+        self._obstore, self._store, self._errors = library, store, errors
         self._parts = Path(tempfile.mkdtemp(prefix="qverify-artifacts-"))
         weakref.finalize(self, shutil.rmtree, self._parts, True)
 
@@ -149,15 +172,20 @@ class ObjectStoreBackend:
 
     def size_of(self, key: str) -> int | None:
         try:
-            return int(self._obstore.head(self._store, key)["size"])
+            with _reach_store(self._errors):
+                return int(self._obstore.head(self._store, key)["size"])
         except FileNotFoundError:
             return None
+
+    def check(self) -> None:
+        self.size_of("any")
 
     def open(self, key: str) -> IO[bytes]:
         file = tempfile.TemporaryFile(dir=self._parts)  # noqa: SIM115  the caller closes it
         try:
-            for piece in self._obstore.get(self._store, key).stream():
-                file.write(piece)
+            with _reach_store(self._errors):
+                for piece in self._obstore.get(self._store, key).stream():
+                    file.write(piece)
             file.seek(0)
             return file
         except BaseException:
@@ -165,22 +193,50 @@ class ObjectStoreBackend:
             raise
 
     def place(self, part: Path, key: str) -> None:
-        self._obstore.put(self._store, key, part)
+        try:
+            with _reach_store(self._errors):
+                self._obstore.put(self._store, key, part)
+        except FileNotFoundError as error:
+            raise StoreUnavailableError(f"the artifact store: {_short_reason(error)}") from error
 
     def delete(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), _reach_store(self._errors):
             self._obstore.delete(self._store, key)
 
     def entries(self) -> Iterator[tuple[str, int, float]]:
-        for page in self._obstore.list(self._store, prefix="sha"):
-            for entry in page:
-                yield entry["path"].rpartition("/")[2], int(entry["size"]), entry["last_modified"].timestamp()
+        with _reach_store(self._errors):
+            for page in self._obstore.list(self._store, prefix="sha"):
+                for entry in page:
+                    yield entry["path"].rpartition("/")[2], int(entry["size"]), entry["last_modified"].timestamp()
 
     def scratch(self) -> Path:
         return self._parts
 
     def free_bytes(self) -> int | None:
         return None
+
+
+@contextlib.contextmanager
+def _reach_store(errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """Turns errors of a store on another host into StoreUnavailableError, except for FileNotFoundError and a full disk here."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except errors as error:
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
+            raise
+        raise StoreUnavailableError(f"the artifact store is not reached: {_short_reason(error)}") from error
+
+
+def _short_reason(error: Exception) -> str:
+    """Returns an error of a library as one line, with the next step for known mistakes."""
+    text = " ".join(str(error).partition("Debug source")[0].split())
+    if "BadScheme" in str(error):
+        return "its endpoint is http://, not https://. Next: AWS_ALLOW_HTTP=true allows that"
+    if "NoSuchBucket" in str(error):
+        return "there is no such bucket. Next: make it, or name another one"
+    return printable(text)[:200] or type(error).__name__
 
 
 def _remove_old_parts(folder: Path) -> None:
@@ -197,9 +253,12 @@ def backend_for_url(url: str) -> Backend:
     try:
         if scheme in OBJECT_STORES:
             import obstore
+            import obstore.exceptions
             from obstore.store import from_url
 
-            return ObjectStoreBackend(obstore, from_url(url))
+            retries: Any = {"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT}
+            store = from_url(url, retry_config=retries)
+            return ObjectStoreBackend(obstore, store, (obstore.exceptions.BaseError, OSError))
         import fsspec
 
         return FsspecBackend(*fsspec.url_to_fs(url))

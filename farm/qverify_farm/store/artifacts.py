@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import BinaryIO
 
 from qverify.errors import UsageError
 
-from qverify_farm.errors import ArtifactError, StoreFullError
-from qverify_farm.store.artifact_backends import Backend, FolderBackend, backend_for_url
+from qverify_farm.errors import ArtifactError, StoreFullError, StoreUnavailableError
+from qverify_farm.store.artifact_backends import FULL_DISK, Backend, FolderBackend, backend_for_url
 
 PIECE_BYTES = 1 << 20  # bytes read or written at a time
 MAX_NOTE_BYTES = 4096
+REACHED_S = 5.0  # a store that was reached is not checked again for so long
 KEEP_FREE_BYTES = 64 << 20  # bytes of a local disk that stay free, since the database may be on the same disk
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,12 @@ class ArtifactWriter:
 
 class Artifacts:
     """The artifact store at a URL. A stored artifact never changes, and its bytes are checked against the digest when they are
-    read: ArtifactError is raised if they are missing or damaged. StoreFullError is raised if there is no room to write."""
+    read: ArtifactError is raised if they are missing or damaged. StoreFullError is raised if there is no room to write, and
+    StoreUnavailableError if the store is not reached."""
 
     def __init__(self, url: str, backend: Backend):
         self.url, self._backend = url, backend
+        self._reached_until = float("-inf")  # in monotonic seconds
         self._checked: dict[str, tuple[int, int]] = {}  # size and time of the local files with a checked digest
 
     @contextlib.contextmanager
@@ -227,10 +229,24 @@ class Artifacts:
         """Returns the number of free bytes, or None if it is unknown."""
         return self._backend.free_bytes()
 
-    def has_room(self) -> bool:
-        """Returns whether there is room to write more."""
+    def check(self) -> None:
+        """Raises StoreFullError if there is no room to write more, and StoreUnavailableError if the store is not reached. The
+        answer of a store on another host is kept for some seconds."""
         free = self._backend.free_bytes()
-        return free is None or free >= KEEP_FREE_BYTES
+        if free is not None and free < KEEP_FREE_BYTES:
+            raise StoreFullError(f"the artifact store is full: {free >> 20} MB are free")
+        if time.monotonic() < self._reached_until:
+            return
+        self._backend.check()
+        self._reached_until = time.monotonic() + REACHED_S
+
+    def why_unavailable(self) -> str:
+        """Returns why the store cannot be used at present, or ""."""
+        try:
+            self.check()
+            return ""
+        except StoreUnavailableError as error:
+            return str(error)
 
 
 def key_of(sha256: str) -> str:
@@ -246,7 +262,7 @@ def _raise_store_full() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             raise StoreFullError(f"{error.filename or 'the artifact store'}: {error.strerror}") from error
         raise
 

@@ -123,10 +123,12 @@ def _engine(url: str) -> Engine:
 def _sqlite(url: sqlalchemy.URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise DatabaseError("--database sqlite://: wanted the path of a file: sqlite:///FILE")
-    path = Path(url.database).absolute()
+    path = Path(os.path.realpath(url.database))  # the lock is beside the file itself, not beside a link to it
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # otherwise SQLite would create it readable for everyone
+        if path.stat().st_nlink > 1:
+            raise DatabaseError(f"{path}: it has a second name (a hard link), beside which another process may lock it")
     except OSError as error:
         raise DatabaseError(f"{path}: {error.strerror}; wanted a file to write for the database") from error
     engine = sqlalchemy.create_engine(url.set(database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_S})

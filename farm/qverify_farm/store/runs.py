@@ -110,10 +110,13 @@ def _job_row(run: str, number: int, job: NewJob) -> dict[str, Any]:
     }
 
 
-def find_run(session: Session, text: str = "", project: str | None = None) -> SuiteRun:
-    """Returns the run with this id, or with an id that begins so; "" stands for the newest run. project: the id of the project
-    to search, or None for all. Raises UsageError if no run or more than one matches."""
+def find_run(session: Session, text: str = "", project: str | None = None, *, resumable: bool = False) -> SuiteRun:
+    """Returns the run with this id, or with an id that begins so; "" stands for the newest run, or with `resumable` for the
+    newest that was not cancelled. project: the id of the project to search, or None for all. Raises UsageError if no run or more
+    than one matches."""
     query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(2)
+    if resumable and not text:
+        query = query.where(SuiteRun.state != CANCELLED)
     if project is not None:
         query = query.where(SuiteRun.project == project)
     if text:

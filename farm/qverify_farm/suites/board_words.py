@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qverify.closest_names import closest_names
+from qverify_agents.connect import check_address
+from qverify_agents.errors import BadAddress
 from qverify_agents.schemes import BOARDS, LINKS
 
 from qverify_farm.scheduling.board_filter import BoardFilter, is_tags, tags_of
@@ -31,6 +33,15 @@ def is_address(word: str) -> bool:
     scheme = re.match(r"[\w-]*", word)
     name, remainder = (scheme.group(), word[scheme.end() :]) if scheme else ("", word)
     return name in {*BOARDS, *LINKS} and (not remainder or remainder[0] in ":?")
+
+
+def why_wrong(address: str) -> str:
+    """Returns why no board can have this address, or ""."""
+    try:
+        check_address(address)
+    except BadAddress as error:
+        return str(error).removeprefix("-b ")
+    return ""
 
 
 def parse_board_words(
@@ -85,19 +96,22 @@ def _fitting(tags: str, tags_by_board: BoardTags) -> list[str]:
 
 
 def _no_board(tags: str, tags_by_board: BoardTags) -> str:
-    """Returns a message that names the first tag that no board has, or that no board has all of the tags."""
+    """Returns a message that names the tags that no board has, or that no board has all of the tags."""
     all_tags = sorted(
         {f"{key}={value}" for tags_of_board in tags_by_board.values() for key, value in tags_of_board.items()}
     )
-    for pair in (f"{key}={value}" for key, value in tags_of(tags)):
-        if pair not in all_tags:
-            key = pair.partition("=")[0]
-            near = closest_names(pair, all_tags) or [tag for tag in all_tags if tag.startswith(f"{key}=")][:5]
-            return f"no board has the tag {pair}; {_hint(near, all_tags, 'known tags')}"
+    missing = [pair for pair in (f"{key}={value}" for key, value in tags_of(tags)) if pair not in all_tags]
+    if missing:
+        key = missing[0].partition("=")[0]
+        near = closest_names(missing[0], all_tags) or [tag for tag in all_tags if tag.startswith(f"{key}=")][:5]
+        which = "the tag" if len(missing) == 1 else "the tags"
+        return f"no board has {which} {' or '.join(missing)}; {_hint(near, all_tags, 'known tags')}"
     return f"no board has all of {tags}" if all_tags else "no board is known; add it to boards.toml"
 
 
 def _unknown(word: str, tags_by_board: BoardTags) -> str:
+    if is_address(word) and (why := why_wrong(word)):
+        return why.removeprefix(f"{word}: ")
     return f"no board of this name; {_hint(closest_names(word, tags_by_board), sorted(tags_by_board), 'known')}"
 
 

@@ -129,7 +129,7 @@ def _names(rows: Sequence[Mapping[str, Any]], label: str) -> list[tuple[float, s
     """Returns the positions and texts of the label where it changes, at most MAX_NAMES."""
     positions, names, last_text = _x_positions(len(rows)), list[tuple[float, str]](), None
     for x, row in zip(positions, rows, strict=True):
-        text = str(row["labels"].get(label, "")) if label else ""
+        text = str(row["labels"].get(label, f"no {label}")) if label else ""
         if text and text != last_text:
             names.append((x, text if len(text) <= 14 else f"{text[:13]}…"))
         last_text = text

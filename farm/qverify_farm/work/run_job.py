@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import tarfile
@@ -23,7 +22,8 @@ from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import BoardBusy, LinkError, LinkTimeout
 from qverify_agents.host_lock import HostLock
 
-from qverify_farm.errors import StoreFullError
+from qverify_farm.errors import StoreUnavailableError
+from qverify_farm.store.artifact_backends import FULL_DISK
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.farm_job import FarmJob
@@ -38,7 +38,6 @@ from qverify_farm.work.worker import JobWorker
 ISOLATED = "qverify_farm.work.isolated_job"
 EXTRA_S = 30.0  # beyond the job's timeout, for the process of an isolated job to end by itself
 READ_TRIES = 3  # attempts to read host results, which another process may remove in between
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> JobResult:
@@ -49,14 +48,14 @@ def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> 
     with worker.running(task.job, limit), apply_time_limit(limit):
         try:
             result = attempt.run_isolated() if task.isolated else attempt.run()
-        except (BoardBusy, StoreFullError) as error:
+        except (BoardBusy, StoreUnavailableError) as error:
             result = attempt.result(ending="busy", why=str(error))
         except LinkError as error:
             result = attempt.result(why=str(error), of_board=attempt.uses_board)
         except QVerifyError as error:
             result = attempt.result(why=str(error))
         except OSError as error:
-            full = error.errno in FULL
+            full = error.errno in FULL_DISK
             where = f"{error.filename}: " if error.filename is not None else ""
             result = attempt.result(ending="busy" if full else "finished", why=f"{where}{error.strerror or error}")
         except Exception as error:
@@ -87,8 +86,7 @@ class RunningAttempt:
     def run(self) -> JobResult:
         """Runs the attempt in this process. Raises LinkError, QVerifyError or OSError."""
         artifacts = self._worker.artifacts(self.task.artifacts)
-        if not artifacts.has_room():
-            raise StoreFullError("the artifact store is full")
+        artifacts.check()
         with self._worker.files.tree(self.task.files, artifacts) as folder:
             return self.run_in(folder, artifacts)
 

@@ -24,7 +24,7 @@ from qverify_farm.service.access import (
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.retention import Retention
+from qverify_farm.service.retention import ClockDoubtError, Retention
 from qverify_farm.service.routes.artifacts import used_bytes
 from qverify_farm.service.schemas.lab import (
     Audit,
@@ -201,12 +201,17 @@ def get_audit(
     return Audit(entries=entries)
 
 
-@router.post("/retention", dependencies=[ADMIN_OF_ALL], summary="Remove old data now")
-def post_retention(request: Request, caller: CurrentCaller) -> Swept:
-    """This also happens automatically, every hour."""
+@router.post("/retention", dependencies=[ADMIN_OF_ALL], responses=error_responses(409), summary="Remove old data now")
+def post_retention(request: Request, caller: CurrentCaller, despite_clock: bool = False) -> Swept:
+    """This also happens automatically, every hour. While the clock may be wrong (it jumped, or the newest row is a week old when
+    the service starts), nothing is removed for a day, unless despite_clock is true."""
     farm = farm_of(request)
     retention: Retention = request.app.state.retention
-    swept = retention.sweep()
+    try:
+        swept = retention.sweep(despite_clock=despite_clock)
+    except ClockDoubtError as error:
+        next_step = "set the clock right and wait, or add despite_clock=true"
+        raise ApiError(409, "the clock may be wrong", got=error, next=next_step) from None
     with farm.database.write() as session:
         add_audit(session, caller, request.state.request_id, "retention", None, **swept.model_dump())
     return swept

@@ -39,10 +39,10 @@ def _checks(farm: Farm) -> dict[str, Check]:
     health = farm.dispatcher.health()
     stuck = health.looked_s > MAX_TURN_S
     why = why_unwell(health) or ("it has not looked for its jobs for a minute" if stuck else "")
-    room = farm.artifacts.has_room()
+    store = farm.artifacts.why_unavailable()
     return {
         "database": _database(farm),
-        "artifacts": Check(ok=room, why="" if room else "the artifact store is full: jobs wait"),
+        "artifacts": Check(ok=not store, why=f"{store}; jobs wait" if store else ""),
         "dispatcher": Check(ok=not why and not farm.stopping, why="stopping" if farm.stopping else why and "not well"),
         "engine": _engine(farm),
     }

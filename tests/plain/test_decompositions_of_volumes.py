@@ -140,8 +140,15 @@ def dilated_means(m: Qdq) -> None:
     m.output(m.op("AveragePool", [m.input((1, 2, 5, 5, 5))], kernel_shape=[2, 2, 2], dilations=[1, 2, 1]))
 
 
+def means_of_less_than_a_stride(m: Qdq) -> None:
+    """The pads that onnxruntime derives are negative."""
+    window = {"kernel_shape": [1, 2, 2], "strides": [3, 2, 1], "auto_pad": "SAME_UPPER"}
+    m.output(m.op("AveragePool", [m.input((1, 2, 6, 2, 4))], **window))
+
+
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
     "indices": (indices_that_are_used, r"MaxPool\): its Indices are used"),
+    "less_than_a_stride": (means_of_less_than_a_stride, r"AveragePool\): auto_pad with a window that much smaller"),
     "dilated": (dilated_means, r"AveragePool\): 3-D windows with dilated rows"),
 }
 

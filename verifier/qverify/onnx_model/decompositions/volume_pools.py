@@ -103,7 +103,15 @@ def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
         raise r.refusal(
             "auto_pad with dilations is not supported, since ONNX and onnxruntime pad differently; export with pads"
         )
-    return volume_of(r, node, kernel, node.input[0], node.output[0])
+    window = volume_of(r, node, kernel, node.input[0], node.output[0])
+    if auto.startswith(b"SAME") and any(
+        (o - 1) * s + k < n - 1
+        for o, s, k, n in zip(window.out, window.strides, window.kernel, window.size, strict=True)
+    ):
+        raise r.refusal(
+            "auto_pad with a window that much smaller than its stride is not supported, since ONNX and onnxruntime pad differently; export with pads"
+        )
+    return window
 
 
 REPLACED = {

@@ -66,6 +66,7 @@ def _node(graph: RandomGraph) -> None:
         before = (len(graph.nodes), dict(graph.values), dict(graph.quantized))
         try:
             graph.pick(*FAMILIES[family])(graph)
+            graph.check_opens()
             return
         except (Unfit, IndexError, ZeroDivisionError):
             del graph.nodes[before[0] :]

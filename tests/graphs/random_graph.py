@@ -176,6 +176,17 @@ class RandomGraph:
         for name in [n for n in self.values if n not in read and self.values[n].dtype == np.float16]:
             if sum(name.encode()) % 2:
                 self.add("Cast", [name], to=TensorProto.FLOAT)
+        return self._whole()
+
+    def check_opens(self) -> None:
+        """Raises Unfit if onnxruntime refuses the nodes together: it infers the shape of a Resize by 0.7 otherwise than it
+        computes it (10 * 0.7 is 6 or 7), and a node that fits the computed one may contradict the inferred one."""
+        try:
+            Engine(self._whole().SerializeToString(), threads=1)
+        except BadFileError:
+            raise Unfit from None
+
+    def _whole(self) -> onnx.ModelProto:
         read = {n for node in self.nodes for n in node.input}
         outputs = [o for node in self.nodes for o in node.output if o and o not in read]
         graph = helper.make_graph(

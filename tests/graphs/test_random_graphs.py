@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.graphs.judged import judge
 from tests.graphs.made import STYLES, random_graph
+from tests.graphs.random_graph import RandomGraph, Unfit
 
 COUNT = 10  # of each style
 
@@ -23,6 +25,17 @@ def test_every_graph_is_verified(style: str, tmp_path: Path) -> None:
         assert not outcome.bad, f"seed {seed}: {outcome.word}: {outcome.said}"
         words.append(outcome.word)
     assert words.count("PASSED") >= 0.8 * COUNT, words
+
+
+def test_nodes_that_onnxruntime_refuses_together_are_left_out() -> None:
+    """A Resize of 10 elements to 7, for which onnxruntime infers 6, and a comparison with 7."""
+    graph = RandomGraph(0, STYLES["float"])
+    x = graph.input(np.zeros((1, 1, 1, 10), np.float32))
+    resized = graph.add("Resize", [x, "", graph.constant([1, 1, 1, 0.7], "float32")])[0]
+    graph.check_opens()
+    graph.add("Greater", [resized, graph.reals(7)])
+    with pytest.raises(Unfit):
+        graph.check_opens()
 
 
 def test_a_graph_that_is_computed_wrongly_is_found(tmp_path: Path) -> None:

@@ -73,6 +73,23 @@ def pool_of_integers(**attributes: object) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
 
 
+def larger_than_padded(kind: str, spatial: int, opset: int, **attributes: object) -> onnx.ModelProto:
+    """A first axis of 1 element and 1 of padding, which are fewer than its 3 taps; onnxruntime still makes a window."""
+    window = {
+        "kernel_shape": [3] * spatial,
+        "strides": [2] * spatial,
+        "pads": [0] * spatial + [1] + [0] * (spatial - 1),
+    }
+    return chain(kind, (1, 2, 1, *[6] * (spatial - 1)), {}, opset, **window, **attributes)
+
+
+def of_floats(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model of `chain` with a Neg before its operator, which then reads a tensor that is not quantized."""
+    model.graph.node.insert(2, helper.make_node("Neg", ["xd"], ["t"], name="t_n"))
+    model.graph.node[3].input[0] = "t"
+    return model
+
+
 def pool_of_the_whole_image() -> onnx.ModelProto:
     """So many means that some lie half way between two integers, where a sum of floats ends above or below."""
     model = chain("AveragePool", (4, 500, 8, 8), {}, kernel_shape=[8, 8], strides=[3, 1])
@@ -137,6 +154,22 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "average_pool_ceil": lambda: chain(
         "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),
+    "average_pool_ceil_within_the_padding": lambda: chain(
+        "AveragePool", (1, 2, 6, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1
+    ),
+    **{
+        f"average_pool_larger_than_padded_{spatial}d_{opset}": lambda spatial=spatial, opset=opset: larger_than_padded(
+            "AveragePool", spatial, opset, count_include_pad=1
+        )
+        for spatial in (1, 2)
+        for opset in (18, 19)  # onnxruntime divides by the whole kernel in the first, by its part inside in the other
+    },
+    **{
+        f"average_pool_of_floats_larger_than_padded_{opset}": lambda opset=opset: of_floats(
+            larger_than_padded("AveragePool", 2, opset, count_include_pad=1)
+        )
+        for opset in (18, 19)
+    },
     "average_pool_of_the_whole_image": lambda: pool_of_the_whole_image(),
 }
 
@@ -183,6 +216,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "same_of_less_than_a_stride": (
         lambda: chain("MaxPool", (1, 2, 9, 6), {}, 17, kernel_shape=[1, 2], strides=[3, 1], auto_pad="SAME_UPPER"),
         "smaller than its stride",
+    ),
+    "lp_pool_larger_than_padded": (
+        lambda: larger_than_padded("LpPool", 2, 19),
+        "a kernel larger than the padded input is not supported",
     ),
     "conv_transpose_3d_same_and_output_padding": (
         lambda: chain(

@@ -77,6 +77,21 @@ def means(m: Qdq) -> None:
     m.output(m.quantize(m.op("GlobalAveragePool", [x])))
 
 
+def means_of_little(m: Qdq) -> None:
+    """A padded depth and width smaller than the kernel's, of which onnxruntime still makes a window. Of floats, since its
+    default form of a quantized one divides by the whole kernel."""
+    window = {"kernel_shape": [3, 3, 3], "pads": [0, 0, 0, 1, 0, 1], "strides": [2, 2, 2], "count_include_pad": 1}
+    x = m.op("Tanh", [m.input((1, 2, 1, 6, 1))])
+    m.output(m.quantize(m.op("AveragePool", [x], **window)))
+    m.output(m.op("AveragePool", [x], **window))
+
+
+def means_of_little_in_opset_18(m: Qdq) -> None:
+    """onnxruntime divides by the whole kernel."""
+    m.opset = 18
+    means_of_little(m)
+
+
 def resized(m: Qdq) -> None:
     """Three dims, one of three, the first and last of four, by scales and by sizes."""
     x, y, z = m.input((1, 2, 3, 5, 4)), m.input((2, 3, 5)), m.input((1, 5, 3, 4))
@@ -94,7 +109,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         convolution, depthwise_convolution, convolution_of_floats, convolution_of_integers, transposed_convolution,
-        largest, means, resized,
+        largest, means, means_of_little, means_of_little_in_opset_18, resized,
     )
 }  # fmt: skip
 
@@ -125,8 +140,15 @@ def dilated_means(m: Qdq) -> None:
     m.output(m.op("AveragePool", [m.input((1, 2, 5, 5, 5))], kernel_shape=[2, 2, 2], dilations=[1, 2, 1]))
 
 
+def means_of_less_than_a_stride(m: Qdq) -> None:
+    """The pads that onnxruntime derives are negative."""
+    window = {"kernel_shape": [1, 2, 2], "strides": [3, 2, 1], "auto_pad": "SAME_UPPER"}
+    m.output(m.op("AveragePool", [m.input((1, 2, 6, 2, 4))], **window))
+
+
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
     "indices": (indices_that_are_used, r"MaxPool\): its Indices are used"),
+    "less_than_a_stride": (means_of_less_than_a_stride, r"AveragePool\): auto_pad with a window that much smaller"),
     "dilated": (dilated_means, r"AveragePool\): 3-D windows with dilated rows"),
 }
 

@@ -51,6 +51,17 @@ def window_pads(
     return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
 
 
+def beyond_pads(view: GraphView, node: Any) -> list[int]:
+    """Returns how far the last window of a pool ends beyond the padded input, in each spatial dim."""
+    attrs, size, out = attributes(node), view.shape(node.input[0])[2:], view.shape(node.output[0])[2:]
+    kernel, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    strides, dilations = (attrs.get(n, [1] * spatial) for n in ("strides", "dilations"))
+    pads = window_pads(node, attrs, size, out, tuple(kernel))
+    before, after = pads[len(pads) // 2 - spatial :], pads[-spatial:]
+    ends = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, kernel, dilations, strict=True)]
+    return [max(0, end - before[i] - size[i] - after[i]) for i, end in enumerate(ends)]
+
+
 def match_pool(view: GraphView, node: Any, y: QuantizedTensor, act: Activation, lower: Pool) -> LoweredUnit | None:
     """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form if
     onnxruntime has one, or None if the node is not such a pool."""

@@ -10,11 +10,12 @@ import numpy as np
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.global_average_pool import mean_scales
-from qverify.compiler.pool_windows import flat, match_pool, window_pads
+from qverify.compiler.pool_windows import beyond_pads, flat, match_pool, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
+from qverify.onnx_model.windows_beyond_pads import divides_by_part_inside
 
 ONNX_TYPES = {"AveragePool": {**WINDOW, "ceil_mode": ANY, "count_include_pad": ANY}}
 OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
@@ -23,7 +24,8 @@ OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     attrs = attributes(node)
     dilated = any(d != 1 for d in attrs.get("dilations", [1]))
-    if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
+    inside = attrs.get("count_include_pad", 0) and divides_by_part_inside(view.opset, attrs.get("ceil_mode", 0))
+    if dilated or (inside and any(beyond_pads(view, node))):
         return None  # left to average_pool_float, because QLinearAveragePool divides by the whole kernel here
     return match_pool(view, node, y, act, lower)
 

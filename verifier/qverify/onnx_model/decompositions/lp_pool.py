@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.rewriter import Rewriter, attribute
+from qverify.onnx_model.windows_beyond_pads import divides_by_part_inside
 
 WINDOW = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
 
@@ -22,6 +23,8 @@ def lp_pool(r: Rewriter, node: onnx.NodeProto) -> None:
         a.name == "pads" for a in node.attribute
     ):
         raise r.refusal("auto_pad beside pads contradict each other; export with one of them")
+    if divides_by_part_inside(r.opset, 0) and _is_larger_than_padded(r, node):
+        raise r.refusal("a kernel larger than the padded input is not supported; export with a smaller one")
     window = {n: v for n in WINDOW if (v := attribute(node, n, None)) is not None and n != "ceil_mode"}
     if all(d == 1 for d in window.get("dilations", [1])):
         window.pop("dilations", None)
@@ -38,6 +41,14 @@ def lp_pool(r: Rewriter, node: onnx.NodeProto) -> None:
         r.node("Sqrt", [sums], node.output[0])
     else:
         r.node("Pow", [sums, r.constant("root", np.float32(1 / p))], node.output[0])
+
+
+def _is_larger_than_padded(r: Rewriter, node: onnx.NodeProto) -> bool:
+    kernel, size = attribute(node, "kernel_shape", ()), r.dims(node.input[0])[2:]
+    pads, dilations = attribute(node, "pads", [0] * 2 * len(kernel)), attribute(node, "dilations", [1] * len(kernel))
+    if attribute(node, "auto_pad", b"NOTSET").startswith(b"SAME"):
+        return False
+    return any((k - 1) * dilations[i] + 1 > pads[i] + size[i] + pads[i + len(kernel)] for i, k in enumerate(kernel))
 
 
 REPLACED = {("", "LpPool"): lp_pool}

@@ -10,6 +10,7 @@ import onnx
 
 from qverify.onnx_model.depth_slices import Volume, slices, volume_of
 from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, input_name
+from qverify.onnx_model.windows_beyond_pads import divides_by_part_inside
 
 
 def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
@@ -61,6 +62,8 @@ def average_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     taps, low, high = window.taps(), 0, window.size[0]
     if with_pads:
         low, high = -window.pads[0], high + window.pads[3]
+    if with_pads and not divides_by_part_inside(r.opset, attribute(node, "ceil_mode", 0)):
+        high = int(taps.max()) + 1  # the whole kernel counts
     counts = ((taps >= low) & (taps < high)).sum(1)
     scaled = (counts != window.kernel[0]).any()
     if quantized and (scaled or ((taps < 0) | (taps >= window.size[0])).any()):
@@ -100,7 +103,15 @@ def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
         raise r.refusal(
             "auto_pad with dilations is not supported, since ONNX and onnxruntime pad differently; export with pads"
         )
-    return volume_of(r, node, kernel, node.input[0], node.output[0])
+    window = volume_of(r, node, kernel, node.input[0], node.output[0])
+    if auto.startswith(b"SAME") and any(
+        (o - 1) * s + k < n - 1
+        for o, s, k, n in zip(window.out, window.strides, window.kernel, window.size, strict=True)
+    ):
+        raise r.refusal(
+            "auto_pad with a window that much smaller than its stride is not supported, since ONNX and onnxruntime pad differently; export with pads"
+        )
+    return window
 
 
 REPLACED = {

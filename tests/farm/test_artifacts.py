@@ -152,7 +152,7 @@ def test_object_stores_are_opened_by_obstore(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class GenericError(Exception):
-    """What obstore raises, without obstore."""
+    """Stands for the error that obstore raises, so that the test needs no obstore."""
 
 
 class AwayStore:

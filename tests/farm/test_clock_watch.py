@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from qverify_farm.service.clock_watch import DOUBT_S, MAX_IDLE_S, ClockWatch, newest_row_time
 from qverify_farm.service.retention import ClockDoubtError
+from qverify_farm.store.tables import Event, SuiteRun
+from sqlalchemy import update
 
-from tests.farm.service_app import Service, error_of
+from tests.farm.service_app import Service, error_of, serving
 
 DAY_S = 86400.0
 
@@ -79,5 +81,16 @@ def test_retention_refuses_while_the_clock_is_doubted(service: Service) -> None:
     assert service.client.post("/api/v1/retention", params={"despite_clock": "true"}).status_code == 200
 
 
-def test_the_service_starts_with_a_watch_of_its_database(service: Service, tmp_path: Path) -> None:
-    assert service.app.state.retention.clock.look() == ""
+def test_a_service_that_starts_long_after_its_newest_row_removes_nothing(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "farm.db"), tmp_path) as service:
+        run = service.submit()
+        service.ended(run)
+        with service.farm.database.write() as session:
+            session.execute(update(Event).values(time=Event.time - 100 * DAY_S))
+            session.execute(
+                update(SuiteRun).values(created=SuiteRun.created - 100 * DAY_S, ended=SuiteRun.ended - 100 * DAY_S)
+            )
+    with serving(str(tmp_path / "farm.db"), tmp_path) as service:
+        assert "100.0 days old" in error_of(service.client.post("/api/v1/retention"), 409)["got"]
+        assert service.client.get(f"/api/v1/runs/{run}").status_code == 200
+        assert service.client.post("/api/v1/retention", params={"despite_clock": "true"}).json()["runs"] == 1

@@ -126,7 +126,11 @@ def find_run(session: Session, text: str = "", project: str | None = None, *, re
     matches = session.scalars(query).all()
     if not matches:
         raise UsageError(
-            f"run {text[:40]!r}: there is none. Next: qverify suite list" if text else "there are no runs yet"
+            f"run {text[:40]!r}: there is none. Next: qverify suite list"
+            if text
+            else "there are no runs yet, or only cancelled ones; their IDs: qverify suite list"
+            if resumable
+            else "there are no runs yet"
         )
     if text and len(matches) > 1:
         raise UsageError(

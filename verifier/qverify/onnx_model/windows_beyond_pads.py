@@ -1,4 +1,4 @@
-"""What onnxruntime's AveragePool with count_include_pad divides by where a window ends beyond the padded input."""
+"""Tells by what number onnxruntime's AveragePool with count_include_pad divides a window that ends beyond the padded input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the board caused an attempt's end."""
+"""Adds to each attempt whether the board caused an INCONCLUSIVE."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from qverify_agents import this_user
 from qverify_agents.emulation.image import KINDS, RECIPE
 
 from tests.needs import QUICK, arrange, has_no_quick_test, leave_out_repeats, units_of_work
+from tests.share import is_whole_run, leave_out_others
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -116,6 +117,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if repeats := leave_out_repeats(items):
         config.hook.pytest_deselected(items=repeats)
     arrange(items)
+    share: int = config.getoption("--share")
+    if share > 1 and is_whole_run(config):
+        config.hook.pytest_deselected(items=leave_out_others(items, share, config.getoption("randomly_seed", 0)))
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    share: int = config.getoption("--share")
+    if share == 1 or not is_whole_run(config):
+        return None
+    return f"one in {share} cases of each slow test, chosen by --randomly-seed (every case: scripts/test --all)"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -135,6 +146,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         metavar="URI",
         help="run tests/conformance/test_every_place.py over this board too (may be repeated)",
+    )
+    parser.addoption(
+        "--share",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of a slow test with several cases, run one in N, chosen by --randomly-seed (tests/share.py)",
     )
     parser.addoption(
         "--op", metavar="STEM", help="run only what tests this op: its own cases, and random nodes of every op"

@@ -42,9 +42,7 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "PostgreSQL": re.compile(r" postgresql$"),  # one server
 }
 # These have tests of 10 s and more.
-LONG = re.compile(
-    r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown|attributes_of_schemas)\.py"
-)
+LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
 AT_ONCE = {  # tests of one file that a worker is given together, by the first that fits
     re.compile(r"^models/|test_attributes_of_schemas\.py"): 1000,  # what one compiles the others of its file need, too
     LONG: 1,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import onnx
 
-from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.node_order import computing_nodes
 from qverify.tensors.spec import TensorSpec
 
 
@@ -24,17 +24,8 @@ class Cutter:
     def cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         """Returns a valid model of the nodes that compute `outputs` from `inputs`, in running order, without inputs
         that none of them reads."""
-        positions, todo, used = set[int](), list(outputs), set[str]()
-        while todo:
-            name = todo.pop()
-            if name in inputs or name in self._constants or name not in self._makers:
-                used.add(name)
-            elif (at := self._makers[name]) not in positions:
-                positions.add(at)
-                read = [n for n in reads(self._nodes[at]) if n]
-                todo += read
-                used.update(read)
-        nodes, ends = [self._nodes[at] for at in sorted(positions)], {*inputs, *outputs}
+        nodes, used = computing_nodes(self._nodes, self._makers, inputs, outputs)
+        ends = {*inputs, *outputs}
         inside = [o for n in nodes for o in n.output if o not in ends]
         graph = onnx.helper.make_graph(
             nodes,

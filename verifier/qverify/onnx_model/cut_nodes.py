@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.node_order import computing_nodes
 
 
 def cut_nodes(
@@ -19,21 +19,15 @@ def cut_nodes(
     types and shapes of the given values are used."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
-    positions, read, todo = set[int](), set[str](), list(outputs)
-    while todo:
-        name = todo.pop()
-        read.add(name)
-        if (name in given and name not in outputs) or name not in makers or makers[name] in positions:
-            continue
-        positions.add(makers[name])
-        todo += [n for n in reads(source.node[makers[name]]) if n]
+    stops = given.keys() - {*outputs}
+    nodes, read = computing_nodes(source.node, makers, stops, outputs)
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
         for n, v in given.items()
-        if n in read and n not in outputs
+        if n in read and n in stops
     ]
     graph = helper.make_graph(
-        [source.node[at] for at in sorted(positions)],
+        nodes,
         "piece",
         inputs,
         [onnx.ValueInfoProto(name=n) for n in outputs],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -54,6 +54,21 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
         yield from inner.input
         for graph in graphs_of(inner):
             yield from (o.name for o in graph.output)
+
+
+def computing_nodes(
+    nodes: Sequence[onnx.NodeProto], makers: Mapping[str, int], given: Collection[str], outputs: Iterable[str]
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """Returns the nodes that compute `outputs` from the tensors `given` and from constants, in the order of `nodes`, and
+    every tensor that is an output or is read by one of them. makers: the position in `nodes` of each tensor's node."""
+    positions, used, todo = set[int](), set[str](), list(outputs)
+    while todo:
+        name = todo.pop()
+        used.add(name)
+        if name not in given and (at := makers.get(name)) is not None and at not in positions:
+            positions.add(at)
+            todo += [n for n in reads(nodes[at]) if n]
+    return [nodes[at] for at in sorted(positions)], used
 
 
 def outer_reads(node: onnx.NodeProto) -> set[str]:

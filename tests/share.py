@@ -13,8 +13,8 @@ import pytest
 from tests.needs import NEEDS, QUICK, place_of
 
 FEW = 2  # with so many cases a test has all in each run
-# Each test of these starts or resets an emulated machine of its own: they count as the cases of one test.
-ONE_FAMILY = re.compile(r"systems/test_qemu_\w+\.py|emulated/test_arm_reference\.py")
+# Each test of these starts or resets a machine or container: they count as the cases of one test.
+ONE_FAMILY = re.compile(r"systems/test_(qemu_\w+|container|labgrid)\.py|emulated/test_arm_reference\.py")
 
 
 def family_of(item: pytest.Item) -> str:

@@ -71,7 +71,7 @@ def test_a_wait_ends_when_another_thread_stops_it(threads: bool):
     )
     stop, started = threading.Timer(0.2, limit.stop, ["cancelled"]), time.monotonic()
     stop.start()
-    with apply_time_limit(limit), pytest.raises(LinkTimeout, match="^cancelled$"):
+    with apply_time_limit(limit), pytest.raises(LinkTimeout, match=r"^cancelled$"):
         stream.read(Deadline(60))
     assert time.monotonic() - started < 20
     stop.join()

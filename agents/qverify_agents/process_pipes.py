@@ -14,6 +14,7 @@ from typing import IO
 
 NEED_THREADS = sys.platform == "win32"
 MAX_READ_BYTES, MAX_QUEUED_READS = 1 << 20, 16  # of one read; chunks read by the thread that nobody has taken yet
+SLICE_S = 1.0  # longest wait without asking for the seconds left, which another thread may end
 THREAD_END_S = 1.0  # seconds to wait for a thread, whose pipe a process outside the group may keep open
 
 
@@ -35,7 +36,7 @@ class WaitedPipes:
             return data
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdout, selectors.EVENT_READ)
-            while not selector.select(seconds_left()):
+            while not selector.select(min(SLICE_S, seconds_left())):
                 pass
         return os.read(self._stdout, MAX_READ_BYTES)
 
@@ -47,7 +48,7 @@ class WaitedPipes:
             selector.register(self._stdin, selectors.EVENT_WRITE)
             selector.register(self._stdout, selectors.EVENT_READ)
             while view:
-                for key, _ in selector.select(seconds_left()):
+                for key, _ in selector.select(min(SLICE_S, seconds_left())):
                     if key.fd == self._stdin:
                         with contextlib.suppress(BlockingIOError):
                             view = view[os.write(self._stdin, view) :]
@@ -113,7 +114,7 @@ class ThreadedPipes:
             return data
         while not self._ended:
             with contextlib.suppress(queue.Empty):
-                data = self._chunks.get(timeout=seconds_left())
+                data = self._chunks.get(timeout=min(SLICE_S, seconds_left()))
                 self._ended = not data
                 return data
         return b""

@@ -155,5 +155,13 @@ def test_over_tls_with_a_token(tmp_path: Path) -> None:
         error_of(httpx.get(f"{url}/api/v1/whoami", verify=context, timeout=30), 401)
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.replace("https", "http"), timeout=30)
+        log_in = [sys.executable, "-m", "qverify", "login", url, "--token", made.stdout.strip()]
+        own = {**around(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+        for variables, status, said in (
+            ({}, 3, "certificate verify failed.* SSL_CERT_FILE=FILE, its certificate$"),
+            ({"SSL_CERT_FILE": files.ca}, 0, "logged in as a "),
+        ):
+            done = subprocess.run(log_in, capture_output=True, text=True, timeout=60, check=False, env=own | variables)
+            assert done.returncode == status and re.search(said, done.stdout + done.stderr, re.MULTILINE), done
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

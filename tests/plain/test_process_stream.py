@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from qverify_agents.deadline import Deadline
+from qverify_agents.deadline import Deadline, ThreadTimeLimit, apply_time_limit
 from qverify_agents.errors import LinkClosed, LinkTimeout
 from qverify_agents.one_command import run_to_end
 from qverify_agents.process_stream import ProcessStream
@@ -60,6 +60,22 @@ def test_what_a_command_said_at_its_end_is_there(threads: bool):
         b"",
     )
     assert (done.status, done.err) == (4, b"no such thing\n")
+
+
+@BOTH
+def test_a_wait_ends_when_another_thread_stops_it(threads: bool):
+    """A command that says nothing is cancelled within seconds, not at the end of its deadline."""
+    stream, limit = (
+        ProcessStream([sys.executable, "-c", "import time; time.sleep(60)"], threads=threads),
+        ThreadTimeLimit(60, ""),
+    )
+    stop, started = threading.Timer(0.2, limit.stop, ["cancelled"]), time.monotonic()
+    stop.start()
+    with apply_time_limit(limit), pytest.raises(LinkTimeout, match=r"^cancelled$"):
+        stream.read(Deadline(60))
+    assert time.monotonic() - started < 20
+    stop.join()
+    stream.close()
 
 
 ECHO = "import os\nwhile data := os.read(0, 1 << 16): os.write(1, data)"

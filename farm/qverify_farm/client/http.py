@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -65,6 +67,7 @@ class FarmServer:
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S, write=WRITE_S),
             follow_redirects=False,
             trust_env=urlsplit(self.url).hostname not in LOOPBACK,
+            verify=_trusted_authorities() if self.url.startswith("https:") else True,
         )
 
     def __enter__(self) -> FarmServer:
@@ -135,6 +138,10 @@ class FarmServer:
             raise AwayError(f"{self.url}: it does not go on; waited {READ_S:g} s") from None
         except httpx.TransportError as error:
             why = printable(" ".join(str(error).split())[:200]) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in why:
+                raise ServerError(
+                    f"{self.url}: {why}. Next, for an authority of your own: SSL_CERT_FILE=FILE, its certificate"
+                ) from None
             raise AwayError(f"{self.url}: not reached: {why}. Is `qverify serve` running there?") from None
         except httpx.InvalidURL as error:
             raise UsageError(f"{self.url}: {error}") from None
@@ -160,6 +167,18 @@ class FarmServer:
                 f"{self.url}{path}: it redirects elsewhere (HTTP {status}); give the address it redirects to"
             )
         return ServerError(f"{self.url}: {text or 'the server failed'} (HTTP {status})")
+
+
+def _trusted_authorities() -> ssl.SSLContext:
+    """Returns a context that trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR or, without these variables, those of this
+    host and of certifi."""
+    context = ssl.create_default_context()
+    if not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys():
+        with contextlib.suppress(ImportError, OSError):
+            import certifi
+
+            context.load_verify_locations(certifi.where())
+    return context
 
 
 class AwayError(ServerError):

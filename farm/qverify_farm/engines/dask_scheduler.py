@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from qverify_agents.this_user import cache_folder
@@ -48,13 +49,18 @@ async def _versions() -> dict[str, str]:
     return own_versions()
 
 
-def end_with_input() -> None:
-    """Ends this process when its standard input ends, so that it does not outlive the process that started it."""
+def end_with_input(finish: Callable[[], None] | None = None) -> None:
+    """Ends this process when its standard input ends, so that it does not outlive the process that started it. finish: is
+    called before."""
 
     def listen() -> None:
         while sys.stdin.buffer.readline():
             pass
-        exit_at_once(0)
+        try:
+            if finish is not None:
+                finish()
+        finally:
+            exit_at_once(0)
 
     threading.Thread(target=listen, name="end-with-input", daemon=True).start()
 

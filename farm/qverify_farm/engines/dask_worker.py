@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from qverify_farm.engines.dask_address import (
     security_of,
 )
 from qverify_farm.engines.dask_scheduler import end_with_input, exit_at_once
-from qverify_farm.engines.dask_tasks import INFORMATION, resource_of, set_worker
+from qverify_farm.engines.dask_tasks import INFORMATION, resource_of, set_worker, stop_tasks
 from qverify_farm.engines.dask_versions import describe_difference, own_versions
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.kept_threads import share_interpreter
@@ -38,6 +39,7 @@ from qverify_farm.work.worker import JobWorker
 
 REFUSED_STATUS = 2  # exit status of an error that another start would repeat
 RETRY_PAUSE_S, ANSWER_S = 1.0, 10.0
+STOP_S = 8.0  # for running jobs to end when the worker is stopped
 SPARE_THREADS = 2  # beyond one thread for each board
 POLL_S = 0.2
 ALIVE_INTERVAL_S = 5.0  # seconds between the lines that show that the process is alive
@@ -135,7 +137,7 @@ def _own_address(scheduler: str) -> str:
 
 def main() -> None:
     values: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    end_with_input()
+    end_with_input(partial(stop_tasks, STOP_S))
     share_interpreter()
     settings = WorkerSettings(**values)
     try:

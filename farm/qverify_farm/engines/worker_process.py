@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from qverify_farm.engines.dask_worker import REFUSED_STATUS, WorkerSettings
+from qverify_farm.engines.dask_worker import REFUSED_STATUS, STOP_S, WorkerSettings
 from qverify_farm.engines.scheduler_process import end_process, start_module
 
 MODULE = "qverify_farm.engines.dask_worker"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # before the next start; doubled after each process that ended early
 STABLE_S = 60.0  # after a process that ran longer than this, the pause is FIRST_PAUSE_S again
-END_S = 5.0
+END_S = STOP_S + 4
 MAX_SILENCE_S = 120.0  # a process that prints nothing for so long hangs
 EXIT_S = 2.0  # time between the end of a process's output and its exit
 

@@ -124,7 +124,8 @@ class Runs(BaseModel):
 
 
 class JobShort(BaseModel):
-    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or ""."""
+    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
+    ""."""
 
     id: Id
     run: Id
@@ -137,6 +138,7 @@ class JobShort(BaseModel):
     attempt: int
     verdict: str | None
     why: str
+    waits: str
     blame_side: str
     blame_node: str
     nodes: list[str]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,13 @@ from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.runs import ensure_project
 
+from tests.farm.browsing import CHROMIUM, SIZES, WAIT_MS, looking, opened_browser
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
-CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
-SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 400, "height": 800}}
 BAD = {"serious", "critical"}
-WAIT_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -36,24 +32,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Far
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with opened_browser() as opened:
         yield opened
-        opened.close()
-
-
-@contextmanager
-def looking(browser: Any, url: str, **how: Any) -> Iterator[Any]:
-    """A page in a new browser context. It fails if the page logs an error or contacts anything but the service."""
-    page = browser.new_context(**{"viewport": SIZES["desk"], **how}).new_page()
-    page.set_default_timeout(WAIT_MS)
-    logged, foreign = list[str](), list[str]()
-    page.on("console", lambda message: logged.append(message.text))
-    page.on("pageerror", lambda error: logged.append(str(error)))
-    page.on("request", lambda r: None if r.url.startswith((url, "blob:", "data:")) else foreign.append(r.url))
-    yield page
-    assert logged == [] and foreign == []
-    page.context.close()
 
 
 def submit(page: Any, url: str, *boards: str) -> str:

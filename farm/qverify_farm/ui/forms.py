@@ -62,8 +62,7 @@ async def submit(request: Request) -> Response:
             run = await _submit_verification(form, calls)
         except RefusedError as error:
             boards = (await calls.get("/boards"))["boards"]
-            given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
-            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=given)
+            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=_typed(form))
         return redirect_to(f"/runs/{run}")
 
 
@@ -90,6 +89,12 @@ async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
     if name := _text(form, "name", 200):
         body["name"] = name
     return str((await calls.post("/verifications", body))["id"])
+
+
+def _typed(form: FormData) -> dict[str, Any]:
+    """Returns what was typed and chosen in a form, to show it again: `boards` as a list."""
+    given: dict[str, Any] = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
+    return given | {"boards": [name for name in form.getlist("boards") if isinstance(name, str)]}
 
 
 def _options(form: FormData) -> dict[str, Any]:
@@ -135,8 +140,7 @@ async def bad_case(request: Request) -> Response:
         try:
             run = await _submit_bad_case(form, ApiCalls(request))
         except RefusedError as error:
-            given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
-            return await show(request, "bad_case.html", error.status, wrong=error.text, given=given)
+            return await show(request, "bad_case.html", error.status, wrong=error.text, given=_typed(form))
         return redirect_to(f"/runs/{run}")
 
 

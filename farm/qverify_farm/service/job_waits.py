@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.service.access import Scope
-from qverify_farm.service.row_replies import visible_job_ids, visible_reason
+from qverify_farm.service.row_replies import drain_reasons_of, visible_job_ids, visible_reason
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.states import BUSY, FREE, QUARANTINED, QUEUED
@@ -24,6 +24,7 @@ class JobWaits:
         self._store = scope.farm.dispatcher.health().store
         self._boards = all_boards(session)
         self._visible_jobs = visible_job_ids(session, scope.caller.project, self._boards)
+        self._drain_reasons = drain_reasons_of(session, self._boards)
         self._reasons = dict[tuple[str, ...], str | None]()
 
     def of(self, job: Job) -> str:
@@ -56,9 +57,9 @@ class JobWaits:
         return "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
 
     def _why_unusable(self, board: Board) -> str:
-        reason = visible_reason(board, self._visible_jobs)
+        reason = visible_reason(board, self._visible_jobs, self._drain_reasons)
         if board.drained:
-            return f"{board.name} is drained"
+            return f"{board.name} is {reason}"
         if board.state == QUARANTINED:
             return f"{board.name} is quarantined: {reason}"
         return f"{board.name}: {reason or board.state}"

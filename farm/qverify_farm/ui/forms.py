@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
@@ -18,6 +19,7 @@ PIECE_BYTES = 1 << 20
 OPEN_PATHS = ("/login", "/logout")  # forms that do not need a session
 MAX_FILES, MAX_FIELDS = 1000, 60
 NUMBER_OPTIONS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
+BOARD_ACTIONS = ("drain", "undrain", "check")
 BOOLEAN_OPTIONS = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
 
 
@@ -129,6 +131,16 @@ async def run_action(request: Request) -> Response:
     body = {"why": "cancelled on its page"} if action == "cancel" else {}
     await ApiCalls(request).post(f"/runs/{run}/{action}", body)
     return redirect_to(f"/runs/{run}")
+
+
+async def board_action(request: Request) -> Response:
+    action = request.path_params["action"]
+    if action not in BOARD_ACTIONS:
+        raise RefusedError(404, "there is no such page")
+    async with _checked_form(request) as form:
+        board = _text(form, "board", 200)
+    await ApiCalls(request).post(f"/boards/{quote(board, safe='')}/{action}", {} if action == "drain" else None)
+    return redirect_to("/")
 
 
 async def bad_case_form(request: Request) -> Response:

@@ -13,7 +13,7 @@ from qverify_farm.service.access import ADMIN_OF_ALL, Scope, Scoped
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.row_replies import board_reply, visible_job_ids
+from qverify_farm.service.row_replies import board_reply, drain_reasons_of, visible_job_ids
 from qverify_farm.service.schemas.lab import Boards, BoardShort, Drain, QueueState
 from qverify_farm.service.schemas.runs import Changed
 from qverify_farm.service.schemas.texts import plain
@@ -31,7 +31,8 @@ def list_boards(scope: Scoped) -> Boards:
     with scope.farm.database.read() as session:
         rows = [row for row in all_boards(session) if not is_lane(row.name)]
         jobs = visible_job_ids(session, scope.caller.project, rows)
-    return Boards(boards=[board_reply(row, jobs) for row in rows])
+        drain_reasons = drain_reasons_of(session, rows)
+    return Boards(boards=[board_reply(row, jobs, drain_reasons) for row in rows])
 
 
 @router.get("/boards/{board:path}", summary="A board")
@@ -39,7 +40,8 @@ def get_board(scope: Scoped, board: BoardPath) -> BoardShort:
     """Its state, its tags, and the facts that it last reported about itself."""
     with scope.farm.database.read() as session:
         row = _find(session, board)
-        return board_reply(row, visible_job_ids(session, scope.caller.project, [row]))
+        jobs = visible_job_ids(session, scope.caller.project, [row])
+        return board_reply(row, jobs, drain_reasons_of(session, [row]))
 
 
 @router.post("/boards/{board:path}/drain", dependencies=[ADMIN_OF_ALL], summary="Take a board out of service")

@@ -162,6 +162,8 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 name=name,
                 before=old.verdict if old else None,
                 after=new.verdict if new else None,
+                before_state=old.state if old else "",
+                after_state=new.state if new else "",
                 before_board=old.board if old else None,
                 after_board=new.board if new else None,
                 before_blame=old.blame_node if old else "",

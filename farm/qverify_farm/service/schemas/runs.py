@@ -240,11 +240,14 @@ class NodeHistory(BaseModel):
 
 
 class Difference(BaseModel):
-    """A job with different results in two runs, or that only one of the runs has."""
+    """A job with different results in two runs, or that only one of the runs has. before, after: its verdicts. before_state,
+    after_state: its states, or "" in a run that does not have it."""
 
     name: str
     before: str | None
     after: str | None
+    before_state: str = ""
+    after_state: str = ""
     before_board: str | None = None
     after_board: str | None = None
     before_blame: str = ""

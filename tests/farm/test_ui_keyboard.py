@@ -130,9 +130,10 @@ def test_a_bad_case(service: tuple[str, Farm, str], browser: Any, tmp_path: Path
         page.wait_for_function(SEEN_STATUS, arg="from the field: PASSED, 1 of 1 ended")
         keys.to("Inbox")
         keys.go()
+        assert "it saw a 7" in page.locator("tbody").inner_text()
         keys.to("from the field")
         keys.go()
-        assert page.title().startswith("from the field")
+        assert page.title().startswith("PASSED: from the field")
 
 
 def test_a_capture(service: tuple[str, Farm, str], browser: Any, tmp_path: Path) -> None:

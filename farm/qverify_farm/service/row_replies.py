@@ -14,7 +14,7 @@ from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
 from qverify_farm.store.tables import Attempt, AuditEntry, Board, Job, SuiteRun
 
 JOB_FIELDS = [name for name in JobShort.model_fields if name != "waits"]
-RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts")]
+RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts", "note")]
 MAX_DRAINS = 1000  # number of the last entries of the audit that are searched for the reason of a drained board
 ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
 
@@ -38,7 +38,10 @@ def attempt_reply(attempt: Attempt) -> AttemptShort:
 
 def run_reply(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
     """Returns the reply for a run. project: the name of its project."""
-    return RunShort(project=project, counts=dict(counts), **{name: getattr(run, name) for name in RUN_FIELDS})
+    note = str(run.definition.get("note", ""))
+    return RunShort(
+        project=project, counts=dict(counts), note=note, **{name: getattr(run, name) for name in RUN_FIELDS}
+    )
 
 
 def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -58,8 +61,8 @@ def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str,
 
 
 def board_reply(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> BoardShort:
-    """Returns the reply for a board. drain_reasons: those of drain_reasons_of(). visible_jobs: ids of the jobs that the caller may see, or None for all. The id, the verdict
-    and the messages of other jobs are left out."""
+    """Returns the reply for a board. drain_reasons: those of drain_reasons_of(). visible_jobs: ids of the jobs that the caller may
+    see, or None for all. The id, the verdict and the messages of other jobs are left out."""
     may_see_job = visible_jobs is None or board.job in visible_jobs
     may_see_last_job = visible_jobs is None or board.last_job in visible_jobs
     return BoardShort(

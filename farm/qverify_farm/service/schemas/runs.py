@@ -100,7 +100,8 @@ class Triage(Submission):
 
 
 class RunShort(BaseModel):
-    """A run without its jobs. counts: the number of jobs in each state and with each verdict."""
+    """A run without its jobs. counts: the number of jobs in each state and with each verdict. note: what the sender of a triage or
+    a bad case saw."""
 
     id: Id
     name: str
@@ -116,6 +117,7 @@ class RunShort(BaseModel):
     started: float | None
     ended: float | None
     qverify: str
+    note: str = ""
     counts: dict[str, int] = Field(default_factory=dict)
 
 

@@ -126,9 +126,13 @@ class _Axis:
         number = len(self.apart)
         if not number:
             return ""
-        what = "the hollow dot is of a run" if number == 1 else f"the {number} hollow dots are of runs"
         where = " at the right" if self.placed else ""
-        return f"No {self.label}: {what} without this label,{where} by time and not joined."
+        if number == 1:
+            return (
+                f"No {self.label}: the hollow dot{where} is a run without this label; it is not joined to the others."
+            )
+        dots = f"the {number} hollow dots{where} are runs without this label"
+        return f"No {self.label}: {dots}, in the order of time; they are not joined."
 
     def names(self) -> list[tuple[float, str]]:
         """Returns the positions and texts of the label where it changes, at most MAX_NAMES, and of the part without it."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from qverify.errors import UsageError
 from qverify_farm.dispatcher import dispatcher as module
 from qverify_farm.dispatcher.dispatcher_state import DispatcherState
 from qverify_farm.dispatcher.run_states import RunState
@@ -18,7 +19,7 @@ from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import WaitingJob
-from qverify_farm.store.runs import cancel_run, reopen_run
+from qverify_farm.store.runs import cancel_run, find_unfinished_run, reopen_run
 from qverify_farm.store.tables import Board, SuiteRun
 from qverify_farm.work.job_task import JobResult, JobTask
 from sqlalchemy.exc import OperationalError
@@ -102,6 +103,42 @@ def test_a_cancelled_run_is_resumed_with_its_missing_jobs(database: Database, wo
     working.until_ended(run) if working.dispatcher.unfinished(run) else working.until(lambda: len(engine.ran) == 2)
     working.until_ended(run)
     assert [job.state for job in jobs(database, run)] == ["done", "done", "cancelled"]
+
+
+def test_the_run_to_resume_is_the_newest_unfinished_one(database: Database, work: Callable[..., Working]) -> None:
+    """The time of its suite ran out, or its process died; what a user or fail-fast cancelled is finished."""
+
+    def found() -> str:
+        with database.read() as session:
+            return find_unfinished_run(session).id
+
+    def act(task: JobTask) -> JobResult:
+        if not engine.cancelled(task.job).wait(10 if task.board_name == "j5-1" else 0):
+            return passed(task, verdict="FAILED")
+        return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
+
+    def end(*runs: str) -> str:
+        working.until(lambda: all(the_run(database, run).verdict for run in runs))
+        return runs[0]
+
+    engine = ScriptedEngine(J5, act)
+    working = work(engine)
+    with pytest.raises(UsageError, match="qverify suite list"):
+        found()
+    done = end(submit(database, ("j5-0",)))
+    assert found() == done  # nothing is unfinished: its report again
+    late = end(submit(database, ("j5-0", "j5-1"), timeout_s=0.2))
+    assert the_run(database, late).state == "cancelled" and found() == late
+    end(submit(database, ("j5-0",)), submit(database, ("j5-0",) * 2, fail_fast=True))
+    user = submit(database, ("j5-0",))
+    assert found() == user
+    with database.write() as session:
+        cancel_run(session, user, "by suite cancel", 5.0)
+    assert found() == late
+    with database.write() as session:
+        assert reopen_run(session, session.get_one(SuiteRun, late)) == 1
+    end(late)
+    assert found() == late  # its time ran out again
 
 
 def test_a_dispatcher_of_some_runs_leaves_the_others_alone(database: Database, work: Callable[..., Working]) -> None:

@@ -34,6 +34,55 @@ def test_values_of_a_node_are_those_of_the_pair_with_the_board() -> None:
     assert chart.dots[0].y > chart.dots[1].y and chart.line.startswith("M") and chart.line.count("L") == 1
 
 
+def test_points_without_the_label_are_apart_and_not_joined() -> None:
+    """1.0, then a run that nobody labelled, then 1.1: the line goes from 1.0 to 1.1 alone."""
+    of_board = {"pair": "reference ~ board"}
+    points = [
+        row("PASSED", "1.0", **of_board, metrics={"max_lsb": 0.0}),
+        row("FAILED", **of_board, metrics={"max_lsb": 9.0}),
+        row("PASSED", "1.1", **of_board, metrics={"max_lsb": 1.0}),
+        row("PASSED", **of_board, metrics={"max_lsb": 0.0}),
+    ]
+    chart = draw_values(points, "firmware")
+    assert chart is not None and chart.border is not None
+    placed, apart = [d for d in chart.dots if not d.is_apart], [d for d in chart.dots if d.is_apart]
+    assert [dot.text for dot in placed] == ["firmware 1.0: 0 on desk", "firmware 1.1: 1 on desk"]
+    assert [dot.text for dot in apart] == ["no firmware: 9 on desk", "no firmware: 0 on desk"]
+    assert max(dot.x for dot in placed) < chart.border < min(dot.x for dot in apart) < apart[1].x <= WIDTH
+    first, second = placed
+    assert chart.line == f"M{first.x:.1f} {first.y:.1f} L{second.x:.1f} {second.y:.1f}"
+    assert [text for _, text in chart.names] == ["1.0", "1.1", "no firmware"]
+    assert "2 hollow dots" in chart.legend and "not joined" in chart.legend
+    verdicts = draw_results(points, "firmware")
+    assert verdicts is not None and [dot.is_apart for dot in verdicts.dots] == [False, False, True, True]
+
+
+def test_each_board_has_a_line_of_its_own() -> None:
+    points = [
+        row("FAILED", firmware, pair="a ~ board", metrics={"max_lsb": value}) | {"board": board}
+        for firmware in ("1.0", "1.1")
+        for board, value in (("desk", 0.0), ("shelf", 9.0))
+    ]
+    chart = draw_values(points, "firmware")
+    assert chart is not None
+    (a, b, c, d), moves = chart.dots, chart.line.split("M")[1:]
+    assert (
+        [f"{a.x:.1f}" in moves[0], f"{c.x:.1f}" in moves[0]]
+        == [True, True]
+        == [f"{x:.1f}" in moves[1] for x in (b.x, d.x)]
+    )
+    assert a.y == c.y and b.y == d.y and len(moves) == 2
+
+
+@pytest.mark.parametrize("label", ["", "toolchain"])
+def test_without_a_label_points_are_joined_by_time_and_with_an_unknown_one_not_at_all(label: str) -> None:
+    points = [row("PASSED", "1.0", pair="a ~ board", metrics={"max_lsb": float(n)}) for n in range(3)]
+    chart = draw_values(points, label)
+    assert chart is not None and len(chart.dots) == 3 and all(dot.is_apart == bool(label) for dot in chart.dots)
+    assert chart.line.count("L") == (0 if label else 2) and bool(chart.line) == (not label)
+    assert ("hollow" in chart.legend) == bool(label) and len({dot.x for dot in chart.dots}) == 3
+
+
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), -1.0, True, "3"])
 def test_values_that_are_not_numbers_are_not_drawn(value: object) -> None:
     assert draw_values([row("FAILED", pair="a ~ board", metrics={"max_lsb": value})], "firmware") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,11 @@ import qverify
 from qverify.cli.main import main
 
 pytest.importorskip("fastapi", reason="qverify[service] is not installed")
+from qverify_farm.client import verify_on_farm
+from qverify_farm.dispatcher import dispatcher
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token, revoke_token
+from qverify_farm.store import artifacts
 from qverify_farm.store.runs import ensure_project
 
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
@@ -49,6 +53,23 @@ def test_output_and_exit_status_are_as_without_a_server(
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["verdict"] == ("FAILED" if status else "PASSED") and "--server" in report["command"]
     assert not any(token in one.read_text() for one in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 3
+
+
+def test_why_a_job_waits_is_told_once_in_a_pipe(
+    service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _, token = service
+    words = ["-m", MODEL, "-b", "desk", "--server", url, "--token", token]
+    assert main(words) == 0 and capsys.readouterr().err == ""
+    monkeypatch.setattr(verify_on_farm, "WAITS_SAID_S", 0.5)
+    monkeypatch.setattr(artifacts, "KEEP_FREE_BYTES", 1 << 60)
+    time.sleep(1.5 * dispatcher.POLL_S)  # now it knows that the store is full
+    room = threading.Timer(4.0, monkeypatch.undo)
+    room.start()
+    assert main(words) == 0
+    room.join()
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"qverify: digits_quant desk waits: the artifact store is full: \d+ MB are free\n", err), err
 
 
 def test_frames_and_several_boards(

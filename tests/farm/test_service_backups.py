@@ -17,6 +17,7 @@ from qverify_farm.service.sessions import begin_session
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import Database, open_database
+from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.store.tables import BrowserSession, Job, Project, SuiteRun, Token
 from sqlalchemy import select
 
@@ -54,6 +55,35 @@ def test_a_backup_without_bytes_is_complete_if_the_store_has_them(service: Servi
     old, new = ["--database", str(tmp_path / "farm.db")], ["--database", str(tmp_path / "new.db")]
     assert main(["serve", "backup", "--no-artifacts", str(tmp_path / "b.tar"), *old, *words]) == 0
     assert main(["serve", "restore", str(tmp_path / "b.tar"), *new, *words]) == 0
+
+
+@pytest.mark.parametrize("words", [[], ["--no-artifacts"]])
+def test_the_store_of_another_database_is_refused_before_anything_is_written(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    service.put(b"new")
+    backed_up = ["--database", str(tmp_path / "farm.db"), "--artifacts", str(tmp_path / "artifacts")]
+    assert main(["serve", "backup", *words, str(tmp_path / "b.tar"), *backed_up]) == 0
+    other = open_database(str(tmp_path / "other" / "farm.db"))
+    store = open_database_artifacts(other)
+    store.put_bytes(b"of the other")
+    before = _contents(Path(store.url))
+    restoring = ["serve", "restore", str(tmp_path / "b.tar"), "--database", str(tmp_path / "new.db"), "--artifacts"]
+    capsys.readouterr()
+    assert main([*restoring, store.url]) == 2
+    said = capsys.readouterr().err
+    assert "other/farm.db" in said and "Next: give --artifacts" in said and said.count("\n") == 1
+    assert _contents(Path(store.url)) == before
+    database = open_database(str(tmp_path / "new.db"))
+    with database.read() as session:
+        assert session.scalars(select(Project)).all() == []
+    database.close()
+    assert main([*restoring, str(tmp_path / "fits")]) == (1 if words else 0)  # the refusal left the database empty
+    other.close()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
 
 
 def test_sessions_of_browsers_are_not_backed_up(tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ def test_a_drained_board_gets_no_jobs_and_has_a_reason(any_service: Service) -> 
     client = any_service.client
     assert client.post("/api/v1/boards/j5-0/drain", json={"reason": "new cable"}).json() == {"changed": True, "jobs": 0}
     board = client.get("/api/v1/boards/j5-0").json()
-    assert board["drained"]
+    assert board["drained"] and board["reason"] == "drained: new cable"
+    assert client.get("/api/v1/boards").json()["boards"][0]["reason"] == "drained: new cable"
     run = any_service.submit(boards=["soc=j5"])
     assert any_service.ended(run)["verdict"] == "PASSED"
     assert client.get(f"/api/v1/runs/{run}/jobs").json()["jobs"][0]["board"] == "j5-1"
@@ -169,6 +170,7 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     found = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()
     assert (found["same"], [(d["before"], d["after"]) for d in found["different"]]) == (0, [("PASSED", "FAILED")])
     (change,) = found["different"]
+    assert (change["before_state"], change["after_state"]) == ("done", "done")
     assert change["after_board"] == job["board"] and change["before_board"] in ("j5-0", "j5-1", "rv-0")
     assert client.put("/api/v1/baselines", json={"run": before}).json()["jobs"] == 1
     assert client.get("/api/v1/history").json()["jobs"][0]["baseline"] == "PASSED"

@@ -96,6 +96,20 @@ def test_an_interrupted_suite_keeps_what_is_done_and_is_resumed(desk: Path) -> N
     assert main(["suite", "status"]) == 3
 
 
+def test_a_suite_whose_time_ran_out_is_resumed_without_an_id(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite(desk, 'boards = ["desk"]\nrepeats = 3\nsuite_timeout = 0.001')
+    assert main(["suite", "run", "s.toml", "--json", "S.json"]) == 3
+    found = json.loads((desk / "S.json").read_text())
+    assert found["state"] == "cancelled" and found["why"].startswith("timeout of the suite")
+    assert f"Next: qverify suite resume {found['id'][:12]}" in capsys.readouterr().err
+    suite(desk, 'boards = ["desk"]')
+    assert main(["suite", "run", "s.toml"]) == 0
+    capsys.readouterr()
+    assert main(["suite", "resume"]) == 3  # in 1 ms again
+    err = capsys.readouterr().err
+    assert f"run {found['id'][:12]} (s): 3 of 3 jobs left; it was cancelled (timeout of the suite: 0.001 s)" in err
+
+
 def test_a_second_suite_run_on_one_database_is_refused(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from qverify_farm.store.database import open_database
 

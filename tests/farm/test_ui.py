@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,15 @@ import httpx
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.runs import ensure_project
+from qverify_farm.ui import views
 
+from tests.farm.browsing import CHROMIUM, SIZES, WAIT_MS, looking, opened_browser
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
-CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
-SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 400, "height": 800}}
 BAD = {"serious", "critical"}
-WAIT_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -36,24 +33,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Far
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with opened_browser() as opened:
         yield opened
-        opened.close()
-
-
-@contextmanager
-def looking(browser: Any, url: str, **how: Any) -> Iterator[Any]:
-    """A page in a new browser context. It fails if the page logs an error or contacts anything but the service."""
-    page = browser.new_context(**{"viewport": SIZES["desk"], **how}).new_page()
-    page.set_default_timeout(WAIT_MS)
-    logged, foreign = list[str](), list[str]()
-    page.on("console", lambda message: logged.append(message.text))
-    page.on("pageerror", lambda error: logged.append(str(error)))
-    page.on("request", lambda r: None if r.url.startswith((url, "blob:", "data:")) else foreign.append(r.url))
-    yield page
-    assert logged == [] and foreign == []
-    page.context.close()
 
 
 def submit(page: Any, url: str, *boards: str) -> str:
@@ -223,3 +204,83 @@ def test_user_input_is_shown_as_text(service: tuple[str, Farm], browser: Any) ->
         assert page.get_by_label("Job").input_value() == name and page.locator("main img").count() == 0
         policy = httpx.get(f"{url}/history").headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_an_administrator_drains_a_board_and_puts_it_back(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        page.goto(url)
+        page.get_by_role("button", name="Drain desk").click()
+        card = page.locator(".board", has_text="desk")
+        card.get_by_text("offline").wait_for()
+        page.goto(f"{url}/submit?board=desk")
+        page.get_by_label("Models").set_input_files(MODEL)
+        page.get_by_role("button", name="Submit").click()
+        page.wait_for_url("**/runs/*")
+        page.get_by_text("waits: desk is drained").wait_for()
+        waiting = page.url
+        page.goto(url)
+        assert "1 job waits, 0 run; 1 of those that wait has no usable board" in page.locator("main").inner_text()
+        page.get_by_role("button", name="Put back desk").click()
+        page.goto(waiting)
+        page.locator("h1 .verdict.passed").wait_for()
+        assert page.title().startswith("PASSED: digits_quant")
+
+
+def test_a_viewer_is_told_so_and_has_no_buttons(tmp_path: Path, browser: Any) -> None:
+    with serving(tmp_path) as (url, farm):
+        with farm.database.write() as session:
+            project = ensure_project(session).name
+            _, secret = create_token(session, "eve", "viewer", project, None, time.time())
+        page = browser.new_context().new_page()
+        page.goto(url)
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Log in").click()
+        page.locator(".board").first.wait_for()
+        assert page.get_by_role("button").all_inner_texts() == ["Log out"]
+        page.goto(f"{url}/submit")
+        assert "may look, not submit" in page.locator("main").inner_text()
+        sent = {one["name"]: one["value"] for one in page.context.cookies()}
+        form = {"form_token": sent["qverify_form"], "board": "desk"}
+        assert httpx.post(f"{url}/boards/drain", data=form, cookies=sent).status_code == 403
+        page.context.close()
+
+
+def test_the_history_suggests_jobs_and_says_which_runs_have_no_label(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        submit(page, url, "wrong")
+        page.goto(f"{url}/submit?board=wrong")
+        page.get_by_label("Models").set_input_files(MODEL)
+        page.get_by_role("button", name="Submit").click()
+        page.wait_for_url("**/runs/*")
+        page.locator("h1 .verdict.failed").wait_for()
+        page.goto(f"{url}/history")
+        page.get_by_role("link", name="digits_quant wrong").click()
+        assert page.locator("tbody tr").first.get_by_text("no firmware").count() == 1
+        assert page.locator(".dot.apart").count() >= 1 and "without this label" in page.locator("figure").inner_text()
+        page.goto(f"{url}/history?name=digits_quant+wrong&label=time")
+        assert page.locator(".dot.apart").count() == 0 and "Verdicts by time" in page.locator("figure").inner_text()
+        page.goto(f"{url}/history?name=digits_quant+wrong&node=nowhere")
+        assert "No report of this job has numbers" in page.locator("main").inner_text()
+
+
+def test_of_a_long_run_the_worst_jobs_are_shown(
+    service: tuple[str, Farm], browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_JOBS", 1)
+    with looking(browser, service[0]) as page:
+        submit(page, service[0], "desk", "wrong")
+        assert page.locator("tbody tr").count() == 1 and "digits_quant wrong" in page.locator("tbody").inner_text()
+        assert page.locator("caption").inner_text() == "Jobs, the worst first; the first 1 of 2"
+
+
+def test_compare_offers_the_last_two_runs(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        before, after = (submit(page, url, "desk").rpartition("/")[2] for _ in range(2))
+        page.goto(f"{url}/compare")
+        page.get_by_role("button", name="Compare").click()
+        assert f"before={before}&after={after}" in page.url
+        assert "firmware=1.0" in page.locator("option").first.inner_text()
+        assert page.get_by_role("link", name=f"After: digits_quant {after[:12]}").count() == 1

@@ -79,8 +79,8 @@ def resume(
     tls_cert: str | None,
     tls_key: str | None,
 ) -> int:
-    """Run the unfinished jobs of a run after an interruption or a crash; without ID: of the newest run that was not cancelled. With
-    the ID of a cancelled run, its cancelled jobs run."""
+    """Run the unfinished jobs of a run after an interruption, a crash, or a suite_timeout; without ID: of the newest run that has
+    some and was not cancelled by a user or fail_fast. With the ID of a cancelled run, its cancelled jobs run."""
     from qverify_farm.cli.suite_work import resume_run
 
     return _finish(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)
@@ -88,7 +88,7 @@ def resume(
 
 def _finish(report: object, outputs: SuiteOutputs) -> int:
     """Writes and shows a report, and returns its exit status. Raises KeyboardInterrupt if the run was interrupted."""
-    from qverify_farm.cli.suite_work import say_interrupted
+    from qverify_farm.cli.suite_work import say_interrupted, say_timed_out
     from qverify_farm.suites.suite_report import SuiteReport
 
     assert isinstance(report, SuiteReport)
@@ -97,6 +97,7 @@ def _finish(report: object, outputs: SuiteOutputs) -> int:
         say_interrupted(report)
         raise KeyboardInterrupt
     outputs.show(report)
+    say_timed_out(report)
     return EXIT_STATUS[report.verdict]
 
 
@@ -129,7 +130,7 @@ def report(id: str, outputs: SuiteOutputs, database: str) -> int:
 
 
 def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
-    from qverify_farm.cli.suite_work import opened_database, report_of, say_unfinished
+    from qverify_farm.cli.suite_work import opened_database, report_of, say_timed_out, say_unfinished
     from qverify_farm.store.runs import find_run
 
     with opened_database(database) as farm:
@@ -140,6 +141,7 @@ def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
     outputs.show(report)
     if report.state == "running":
         say_unfinished(report)
+    say_timed_out(report)
     return EXIT_STATUS[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3
 
 

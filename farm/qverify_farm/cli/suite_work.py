@@ -12,6 +12,7 @@ from qverify.cli.live_progress import progress_bars
 from qverify.cli.say_line import say
 from qverify.errors import UsageError
 from qverify.plural import count
+from qverify.printable import printable
 from qverify_agents.this_user import user_name
 
 from qverify_farm.cli.suite_boards import Tls, engine_at, fitting_boards, read_here, read_with_workers
@@ -26,8 +27,16 @@ from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.store.jobs import jobs_of as rows_of
 from qverify_farm.store.jobs import requeue_abandoned
-from qverify_farm.store.runs import NewRun, counts_of, ensure_project, find_run, reopen_run, submit_run
-from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING
+from qverify_farm.store.runs import (
+    NewRun,
+    counts_of,
+    ensure_project,
+    find_run,
+    find_unfinished_run,
+    reopen_run,
+    submit_run,
+)
+from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING, TIMED_OUT
 from qverify_farm.store.tables import SuiteRun
 from qverify_farm.suites.board_words import is_address
 from qverify_farm.suites.expand import definition_of, jobs_of, store_files
@@ -89,13 +98,14 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             artifacts = open_database_artifacts(database, artifacts_url)
             with database.write() as session:
                 requeue_abandoned(session, time.time())
-                run = find_run(session, text, resumable=True)
+                run = find_run(session, text) if text else find_unfinished_run(session)
                 cancelled_why = (run.why or "no reason given") if run.state == CANCELLED else ""
                 reopened, run.started = reopen_run(session, run), None
                 wanted = [tuple(map(str, job.wanted)) for job in rows_of(session, run.id) if job.state == QUEUED]
                 total = sum(counts_of(session, run.id).get(state, 0) for state in (QUEUED, RUNNING, DONE, CANCELLED))
             note = f"; it was cancelled ({cancelled_why}), they run again" if cancelled_why and reopened else ""
-            say(f"run {run.id[:12]}: {reopened} of {count(total, 'job')} left{note}", err=True)
+            name = "" if text else f" ({printable(run.name)})"
+            say(f"run {run.id[:12]}{name}: {reopened} of {count(total, 'job')} left{note}", err=True)
             if not reopened:
                 return report_of(database, run.id)
             if engine is None:
@@ -183,6 +193,12 @@ def report_of(database: Database, run: str) -> SuiteReport:
 def say_unfinished(report: SuiteReport) -> None:
     """Prints how to continue a run that has not ended."""
     click.echo(f"qverify: if nothing works on it any more: qverify suite resume {report.id[:12]}", err=True)
+
+
+def say_timed_out(report: SuiteReport) -> None:
+    """Prints how to run the rest of a run, if the time of its suite ran out."""
+    if report.state == CANCELLED and report.why.startswith(TIMED_OUT):
+        say(f"qverify: {report.why}. Next: qverify suite resume {report.id[:12]}", err=True)
 
 
 def say_interrupted(report: SuiteReport) -> None:

@@ -22,10 +22,12 @@ from qverify_farm.work.job_options import FILES, REFUSED, VALUES
 
 API = "/api/v1"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between requests for the state of a run
+WAITS_SAID_S = 10.0  # a job that waits for so long for one reason: the reason is told
 END_STATES = ("done", "cancelled")
 
 Progress = Callable[[str, int, int], None]
 OnReport = Callable[["FarmReport", int, int], None]
+OnWait = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,16 @@ def _flag(keyword: str) -> str:
     return f"--{keyword.replace('_', '-')}"
 
 
-def verify_on_farm(request: FarmRequest, progress: Progress | None = None, on_report: OnReport | None = None) -> Report:
+def verify_on_farm(
+    request: FarmRequest,
+    progress: Progress | None = None,
+    on_report: OnReport | None = None,
+    on_wait: OnWait | None = None,
+) -> Report:
     """Runs the main job on a farm and returns the combined report of all boards.
 
-    on_report is called with each board's report, its number from 0, and the number of boards. On KeyboardInterrupt the run is
-    cancelled. Raises UsageError if the farm refuses the request, and ServerError if it cannot be reached.
+    on_report is called with each board's report, its number from 0, and the number of boards; on_wait, once for each reason, with
+    a line that says why jobs have been waiting for WAITS_SAID_S. On KeyboardInterrupt the run is cancelled. Raises UsageError if the farm refuses the request, and ServerError if it cannot be reached.
     """
     check_farm_request(request)
     files = collect_job_files(request.models, request.inputs, request.options)
@@ -99,7 +106,7 @@ def verify_on_farm(request: FarmRequest, progress: Progress | None = None, on_re
         }
         run = _text(server.post(f"{API}/verifications", body), "id")
         try:
-            jobs = _wait(server, run, progress)
+            jobs = _wait(server, run, progress, WaitReasons(on_wait))
         except KeyboardInterrupt:
             _cancel(server, run)
             raise
@@ -116,7 +123,36 @@ def _json_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
-def _wait(server: FarmServer, run: str, progress: Progress | None) -> list[dict[str, Any]]:
+class WaitReasons:
+    """Tells why jobs wait, once for each reason that lasts for WAITS_SAID_S."""
+
+    def __init__(self, on_wait: OnWait | None):
+        self._on_wait = on_wait
+        self._since = dict[str, float]()  # by reason: in monotonic seconds
+        self._told = set[str]()
+
+    def look(self, jobs: Sequence[Mapping[str, Any]], now: float) -> None:
+        """Looks at the jobs at this moment. now: in monotonic seconds."""
+        waiting = [(job, _reason_to_wait(job)) for job in jobs]
+        kinds = {
+            reason.partition(":")[0] for _, reason in waiting if reason
+        }  # the rest, such as the free space, varies
+        self._since = {kind: self._since.get(kind, now) for kind in kinds}
+        for kind in sorted(kinds - self._told):
+            if now - self._since[kind] >= WAITS_SAID_S and self._on_wait is not None:
+                self._told.add(kind)
+                those = [(job, reason) for job, reason in waiting if reason.partition(":")[0] == kind]
+                name = printable(str(those[0][0].get("name") or "the job"))[:200]
+                more = f" and {len(those) - 1} more wait" if len(those) > 1 else " waits"
+                self._on_wait(f"{name}{more}: {those[0][1]}")
+
+
+def _reason_to_wait(job: Mapping[str, Any]) -> str:
+    """Returns why a job waits, or "", also from a server that does not tell."""
+    return printable(" ".join(str(job.get("waits") or "").split())[:300]) if job["state"] == "queued" else ""
+
+
+def _wait(server: FarmServer, run: str, progress: Progress | None, reasons: WaitReasons) -> list[dict[str, Any]]:
     """Waits until a run has ended, and returns its jobs. The server may be out of reach for MAX_WAIT_S at a time."""
     pause, away_since, shown = FIRST_PAUSE_S, None, ("", -1)
     while True:
@@ -137,6 +173,7 @@ def _wait(server: FarmServer, run: str, progress: Progress | None) -> list[dict[
             progress(progress_text, done, len(jobs))
         if ended:
             return jobs
+        reasons.look(jobs, time.monotonic())
         pause = FIRST_PAUSE_S if (progress_text, done) != shown else min(pause * 1.3, LONGEST_PAUSE_S)
         shown = (progress_text, done)
         time.sleep(pause)
@@ -159,7 +196,8 @@ def _read_run(server: FarmServer, run: str) -> tuple[list[dict[str, Any]], str]:
 
 def _describe_progress(jobs: Sequence[Mapping[str, Any]]) -> str:
     running = [printable(str(job.get("board") or "")) for job in jobs if job["state"] == "running"]
-    return f"on {', '.join(running)[:60]}" if running else "waits for a board"
+    why = next((reason for job in jobs if (reason := _reason_to_wait(job))), "")
+    return f"on {', '.join(running)[:60]}" if running else f"waits: {why[:60]}" if why else "waits for a board"
 
 
 def _cancel(server: FarmServer, run: str) -> None:

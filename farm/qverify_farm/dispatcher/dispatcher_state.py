@@ -15,7 +15,7 @@ from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
 from qverify_farm.store.jobs import WaitingJob
-from qverify_farm.store.states import DONE, FAILED, QUEUED
+from qverify_farm.store.states import DONE, FAILED, QUEUED, TIMED_OUT
 from qverify_farm.work.job_task import JobResult
 
 
@@ -149,7 +149,7 @@ class DispatcherState:
         """Cancels the runs that have exceeded their timeout."""
         for run in list(self.runs.values()):
             if run.deadline is not None and at.now >= run.deadline and not run.cancelled:
-                self.cancel_run(run.id, f"timeout of the suite: {run.definition['timeout_s']:g} s", tell=True)
+                self.cancel_run(run.id, f"{TIMED_OUT}{run.definition['timeout_s']:g} s", tell=True)
 
     def give_up_unserved(self, at: Moment) -> None:
         """Ends, as INCONCLUSIVE, the jobs that have waited too long while no board that fits them was usable."""

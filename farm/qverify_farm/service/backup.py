@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import PIECE_BYTES, Artifacts, key_of
 from qverify_farm.store.database import SCHEMA_REVISION, Database, known_revisions, migrate, scratch_database
+from qverify_farm.store.database_artifacts import check_store_fits
 from qverify_farm.store.tables import Artifact, Base, BrowserSession
 
 FORMAT = "qverify.backup/1"
@@ -119,8 +120,9 @@ def _forget_members(archive: tarfile.TarFile) -> None:
 
 def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
     """Restores a backup into an empty database and a store, and returns its counts. Either all rows are restored or none; rows
-    of an earlier schema are migrated. Raises UsageError if the database is not empty, and BadFileError if the file is not a
-    backup or comes from a later version."""
+    of an earlier schema are migrated. Raises UsageError if the database is not empty or the store belongs to another one, before
+    anything is written; and BadFileError if the file is not a backup or comes from a later version."""
+    target = _Target(artifacts, database.url)
     with database.write() as session:
         for table in TABLES.values():
             if session.execute(select(table).limit(1)).first() is not None:
@@ -132,9 +134,9 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
             with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
                 schema = _schema_of(archive, path)
                 if schema == SCHEMA_REVISION:
-                    counts = _read_members(session, TABLES, artifacts, archive, path)
+                    counts = _read_members(session, TABLES, target, archive, path)
                 else:
-                    counts = _read_older_schema(session, schema, artifacts, archive, path)
+                    counts = _read_older_schema(session, schema, target, archive, path)
         except (tarfile.TarError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise BadFileError(f"{path}: not a backup of qverify: {printable(str(error))[:200]}") from error
         except SQLAlchemyError as error:
@@ -146,16 +148,29 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
     return counts
 
 
-def _read_older_schema(
-    session: Session, schema: str, artifacts: Artifacts, archive: tarfile.TarFile, path: str
-) -> Counts:
+@dataclass(slots=True)
+class _Target:
+    """The store that takes a backup's bytes, and the URL of its database."""
+
+    artifacts: Artifacts
+    database_url: str
+    is_checked: bool = False
+
+    def check_once(self, session: Session) -> None:
+        """Raises UsageError if the store belongs to another database. session: sees the restored projects."""
+        if not self.is_checked:
+            check_store_fits(self.artifacts, self.database_url, session)
+            self.is_checked = True
+
+
+def _read_older_schema(session: Session, schema: str, target: _Target, archive: tarfile.TarFile, path: str) -> Counts:
     """Restores rows of an earlier schema: into a temporary database of that schema, which is migrated and then copied."""
     with tempfile.TemporaryDirectory() as folder, scratch_database(Path(folder), schema) as scratch:
         earlier = MetaData()
         earlier.reflect(scratch)
         with Session(scratch.execution_options(qverify_writes=True)) as rows, rows.begin():
             tables = {name: table for name, table in earlier.tables.items() if name in TABLES}
-            counts = _read_members(rows, tables, artifacts, archive, path)
+            counts = _read_members(rows, tables, target, archive, path)
         migrate(scratch)
         with Session(scratch) as rows:
             for table in TABLES.values():
@@ -165,8 +180,9 @@ def _read_older_schema(
 
 
 def _read_members(
-    session: Session, tables: Mapping[str, Table], artifacts: Artifacts, archive: tarfile.TarFile, path: str
+    session: Session, tables: Mapping[str, Table], target: _Target, archive: tarfile.TarFile, path: str
 ) -> Counts:
+    artifacts = target.artifacts
     counts, digests_in_rows, restored_digests = Counts(), set[str](), set[str]()
     while (member := archive.next()) is not None:
         _forget_members(archive)
@@ -180,10 +196,12 @@ def _read_members(
         elif (match := ARTIFACT_PATTERN.fullmatch(member.name)) and (
             content := archive.extractfile(member)
         ) is not None:
+            target.check_once(session)  # the projects, which name the store's owner, come before the artifacts
             artifacts.put_stream(iter(lambda c=content: c.read(PIECE_BYTES), b""), expected=match.group(1))  # type: ignore[misc]
             restored_digests.add(match.group(1))
         else:
             raise BadFileError(f"{path}: it holds {printable(member.name)[:100]!r}, which is no part of a backup")
+    target.check_once(session)
     counts.artifacts = len(restored_digests)
     counts.missing = sum(artifacts.size_of(sha256) is None for sha256 in digests_in_rows - restored_digests)
     return counts

@@ -11,23 +11,24 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.schemas.lab import BoardShort
 from qverify_farm.service.schemas.runs import AttemptShort, JobShort, RunShort
 from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
-from qverify_farm.store.tables import Attempt, Board, Job, SuiteRun
+from qverify_farm.store.tables import Attempt, AuditEntry, Board, Job, SuiteRun
 
-JOB_FIELDS = [name for name in JobShort.model_fields]
-RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts")]
+JOB_FIELDS = [name for name in JobShort.model_fields if name != "waits"]
+RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts", "note")]
+MAX_DRAINS = 1000  # number of the last entries of the audit that are searched for the reason of a drained board
 ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
 
 
-def job_values(job: Job) -> dict[str, Any]:
-    """Returns the fields of JobShort. For a triage, which runs in a lane instead of on a board, the board is left out."""
-    values = {name: getattr(job, name) for name in JOB_FIELDS}
+def job_values(job: Job, waits: str) -> dict[str, Any]:
+    """Returns the fields of JobShort. waits: why the job waits, or "". For a triage, which runs in a lane instead of on a board, the board is left out."""
+    values = {name: getattr(job, name) for name in JOB_FIELDS} | {"waits": waits}
     if TRIAGE_WANTED in job.wanted:
         values |= {"board": None, "wanted": []}
     return values
 
 
-def job_reply(job: Job) -> JobShort:
-    return JobShort(**job_values(job))
+def job_reply(job: Job, waits: str) -> JobShort:
+    return JobShort(**job_values(job, waits))
 
 
 def attempt_reply(attempt: Attempt) -> AttemptShort:
@@ -37,7 +38,10 @@ def attempt_reply(attempt: Attempt) -> AttemptShort:
 
 def run_reply(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
     """Returns the reply for a run. project: the name of its project."""
-    return RunShort(project=project, counts=dict(counts), **{name: getattr(run, name) for name in RUN_FIELDS})
+    note = str(run.definition.get("note", ""))
+    return RunShort(
+        project=project, counts=dict(counts), note=note, **{name: getattr(run, name) for name in RUN_FIELDS}
+    )
 
 
 def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -56,11 +60,10 @@ def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str,
     return counts
 
 
-def board_reply(board: Board, visible_jobs: set[str] | None) -> BoardShort:
-    """Returns the reply for a board. visible_jobs: ids of the jobs that the caller may see, or None for all. The id, the verdict
-    and the messages of other jobs are left out."""
+def board_reply(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> BoardShort:
+    """Returns the reply for a board. drain_reasons: those of drain_reasons_of(). visible_jobs: ids of the jobs that the caller may
+    see, or None for all. The id, the verdict and the messages of other jobs are left out."""
     may_see_job = visible_jobs is None or board.job in visible_jobs
-    reason = board.reason if visible_jobs is None else board.reason.partition("; the last: ")[0]
     may_see_last_job = visible_jobs is None or board.last_job in visible_jobs
     return BoardShort(
         name=board.name,
@@ -68,10 +71,39 @@ def board_reply(board: Board, visible_jobs: set[str] | None) -> BoardShort:
         tags=dict(board.tags or {}),
         state=board.state,
         drained=board.drained,
-        reason=reason,
+        reason=visible_reason(board, visible_jobs, drain_reasons),
         since=board.since,
         job=board.job if may_see_job else None,
         last_verdict=board.last_verdict if may_see_last_job else None,
         next_check=board.next_check,
         facts=dict(board.facts or {}),
     )
+
+
+def visible_reason(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> str:
+    """Returns why a board is not usable, without the message of a job that the caller may not see."""
+    if board.drained:
+        reason = drain_reasons.get(board.name, "")
+        return f"drained: {reason}" if reason else "drained"
+    return board.reason if visible_jobs is None else board.reason.partition("; the last: ")[0]
+
+
+def visible_job_ids(session: Session, project: str | None, boards: Iterable[Board]) -> set[str] | None:
+    """Returns the ids of the boards' jobs that belong to a caller's project, or None for a caller of all projects."""
+    if project is None:
+        return None
+    jobs = {job for row in boards for job in (row.job, row.last_job) if job}
+    query = select(Job.id).join(SuiteRun, SuiteRun.id == Job.run)
+    return set(session.scalars(query.where(Job.id.in_(jobs), SuiteRun.project == project)))
+
+
+def drain_reasons_of(session: Session, boards: Iterable[Board]) -> dict[str, str]:
+    """Returns the reasons that administrators gave when they drained these boards, by board."""
+    drained = {board.name for board in boards if board.drained}
+    reasons: dict[str, str] = {}
+    if drained:
+        entries = select(AuditEntry.content).where(AuditEntry.action == "board.drain")
+        for content in session.scalars(entries.order_by(AuditEntry.number.desc()).limit(MAX_DRAINS)):
+            if content.get("board") in drained:
+                reasons.setdefault(str(content["board"]), str(content.get("reason") or ""))
+    return reasons

@@ -7,10 +7,13 @@ import json
 from typing import Any
 
 from qverify.errors import UsageError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database
-from qverify_farm.store.runs import ensure_project
+from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
+from qverify_farm.store.tables import Project
 
 OWNER_NAME = "database.json"  # a file of the store that names its database
 
@@ -35,6 +38,13 @@ def open_database_artifacts(database: Database, url: str = "") -> Artifacts:
         artifacts.write_note(OWNER_NAME, json.dumps(own).encode())
         _check_owner(artifacts, own)  # against a process that did the same at the same time
     return artifacts
+
+
+def check_store_fits(artifacts: Artifacts, database_url: str, session: Session) -> None:
+    """Raises UsageError if a store belongs to another database than the one with this URL and the projects that the session
+    sees. Nothing is written."""
+    project = session.scalar(select(Project.id).where(Project.name == DEFAULT_PROJECT))
+    _check_owner(artifacts, {"database": database_url} | ({"project": project} if project else {}))
 
 
 def _check_owner(artifacts: Artifacts, own: dict[str, str]) -> None:

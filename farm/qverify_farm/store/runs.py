@@ -14,7 +14,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from qverify_farm.store.events import add_event
-from qverify_farm.store.states import CANCELLED, DONE, ENDED, QUEUED, RUNNING
+from qverify_farm.store.states import CANCELLED, DONE, ENDED, QUEUED, RUNNING, TIMED_OUT
 from qverify_farm.store.tables import Job, Project, SuiteRun
 from qverify_farm.store.verdicts import verdict_of
 
@@ -110,13 +110,10 @@ def _job_row(run: str, number: int, job: NewJob) -> dict[str, Any]:
     }
 
 
-def find_run(session: Session, text: str = "", project: str | None = None, *, resumable: bool = False) -> SuiteRun:
-    """Returns the run with this id, or with an id that begins so; "" stands for the newest run, or with `resumable` for the
-    newest that was not cancelled. project: the id of the project to search, or None for all. Raises UsageError if no run or more
-    than one matches."""
+def find_run(session: Session, text: str = "", project: str | None = None) -> SuiteRun:
+    """Returns the run with this id, or with an id that begins so; "" stands for the newest run. project: the id of the project to
+    search, or None for all. Raises UsageError if no run or more than one matches."""
     query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(2)
-    if resumable and not text:
-        query = query.where(SuiteRun.state != CANCELLED)
     if project is not None:
         query = query.where(SuiteRun.project == project)
     if text:
@@ -126,17 +123,27 @@ def find_run(session: Session, text: str = "", project: str | None = None, *, re
     matches = session.scalars(query).all()
     if not matches:
         raise UsageError(
-            f"run {text[:40]!r}: there is none. Next: qverify suite list"
-            if text
-            else "there are no runs yet, or only cancelled ones; their IDs: qverify suite list"
-            if resumable
-            else "there are no runs yet"
+            f"run {text[:40]!r}: there is none. Next: qverify suite list" if text else "there are no runs yet"
         )
     if text and len(matches) > 1:
         raise UsageError(
             f"run {text!r}: {matches[0].id[:12]} and {matches[1].id[:12]} begin so; wanted more characters"
         )
     return matches[0]
+
+
+def find_unfinished_run(session: Session) -> SuiteRun:
+    """Returns the newest run that is unfinished: its process ended, or the time of its suite ran out. A run that a user or fail-fast
+    cancelled counts as finished. If every run is finished, returns the newest that was not cancelled. Raises UsageError if
+    there is none."""
+    newest = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(1)
+    is_timed_out = (SuiteRun.state == CANCELLED) & SuiteRun.why.startswith(TIMED_OUT)
+    has_left = select(Job.id).where(Job.run == SuiteRun.id, Job.state != DONE).exists()
+    run = session.scalar(newest.where((SuiteRun.state == RUNNING) | is_timed_out, has_left))
+    run = run or session.scalar(newest.where(SuiteRun.state != CANCELLED))
+    if run is None:
+        raise UsageError("there are no runs yet, or only cancelled ones; their IDs: qverify suite list")
+    return run
 
 
 def list_runs(

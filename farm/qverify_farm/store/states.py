@@ -8,6 +8,7 @@ QUEUED, RUNNING, DONE, CANCELLED = "queued", "running", "done", "cancelled"  # o
 ENDED = (DONE, CANCELLED)
 FREE, BUSY, QUARANTINED, OFFLINE = "free", "busy", "quarantined", "offline"  # of boards
 PASSED, FAILED, INCONCLUSIVE = "PASSED", "FAILED", "INCONCLUSIVE"
+TIMED_OUT = "timeout of the suite: "  # begins `why` of a run that was cancelled because its time ran out
 WORST_FIRST = (FAILED, INCONCLUSIVE, PASSED)
 
 

@@ -52,8 +52,8 @@ class ApiCalls:
             raise RefusedError(404, "no such page")
         return _json_of(await self._client.get(f"{API}{path}", params=parameters))
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Posts JSON to a path of the API and returns the JSON of the reply."""
+    async def post(self, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Posts JSON, or nothing, to a path of the API and returns the JSON of the reply."""
         return _json_of(await self._client.post(f"{API}{path}", json=body))
 
     async def log_in(self, token: str) -> list[str]:

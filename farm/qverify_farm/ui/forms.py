@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
@@ -18,6 +19,7 @@ PIECE_BYTES = 1 << 20
 OPEN_PATHS = ("/login", "/logout")  # forms that do not need a session
 MAX_FILES, MAX_FIELDS = 1000, 60
 NUMBER_OPTIONS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
+BOARD_ACTIONS = ("drain", "undrain", "check")
 BOOLEAN_OPTIONS = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
 
 
@@ -62,8 +64,7 @@ async def submit(request: Request) -> Response:
             run = await _submit_verification(form, calls)
         except RefusedError as error:
             boards = (await calls.get("/boards"))["boards"]
-            given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
-            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=given)
+            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=_typed(form))
         return redirect_to(f"/runs/{run}")
 
 
@@ -90,6 +91,12 @@ async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
     if name := _text(form, "name", 200):
         body["name"] = name
     return str((await calls.post("/verifications", body))["id"])
+
+
+def _typed(form: FormData) -> dict[str, Any]:
+    """Returns what was typed and chosen in a form, to show it again: `boards` as a list."""
+    given: dict[str, Any] = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
+    return given | {"boards": [name for name in form.getlist("boards") if isinstance(name, str)]}
 
 
 def _options(form: FormData) -> dict[str, Any]:
@@ -126,6 +133,16 @@ async def run_action(request: Request) -> Response:
     return redirect_to(f"/runs/{run}")
 
 
+async def board_action(request: Request) -> Response:
+    action = request.path_params["action"]
+    if action not in BOARD_ACTIONS:
+        raise RefusedError(404, "there is no such page")
+    async with _checked_form(request) as form:
+        board = _text(form, "board", 200)
+    await ApiCalls(request).post(f"/boards/{quote(board, safe='')}/{action}", {} if action == "drain" else None)
+    return redirect_to("/")
+
+
 async def bad_case_form(request: Request) -> Response:
     return await show(request, "bad_case.html", wrong="", given={})
 
@@ -135,8 +152,7 @@ async def bad_case(request: Request) -> Response:
         try:
             run = await _submit_bad_case(form, ApiCalls(request))
         except RefusedError as error:
-            given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
-            return await show(request, "bad_case.html", error.status, wrong=error.text, given=given)
+            return await show(request, "bad_case.html", error.status, wrong=error.text, given=_typed(form))
         return redirect_to(f"/runs/{run}")
 
 

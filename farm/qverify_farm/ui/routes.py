@@ -17,6 +17,7 @@ def add_pages(app: FastAPI) -> None:
     get, post = ["GET"], ["POST"]
     table = [
         ("/", views.boards, get),
+        ("/boards/{action}", forms.board_action, post),
         ("/runs", views.runs, get),
         ("/runs/{run}", views.run, get),
         ("/runs/{run}/cancel", forms.run_action, post),

@@ -18,6 +18,8 @@ RUNS_PER_PAGE = 50
 MAX_HOLDERS = 100  # number of busy boards for which the job is shown
 MAX_JOBS = 1000
 HISTORY_ROWS, HISTORY_POINTS = 200, 50
+BY_TIME = "time"  # instead of a label
+MAX_NAMES = 50  # number of jobs that the history suggests
 VERDICT_ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
 
 
@@ -54,11 +56,20 @@ async def runs(request: Request) -> Response:
 async def run(request: Request) -> Response:
     calls, run_id = ApiCalls(request), request.path_params["run"]
     details = await calls.get(f"/runs/{run_id}")
-    jobs = (await calls.get(f"/runs/{run_id}/jobs", limit=MAX_JOBS))["jobs"]
-    jobs.sort(key=lambda job: (VERDICT_ORDER.get(job["verdict"], 2), job["number"]))
+    jobs = await _worst_jobs(calls, details)
     runs_of_suite = (await calls.get("/runs", suite=details["name"], limit=20))["runs"]
     others = [other for other in runs_of_suite if other["id"] != details["id"]]
     return await show(request, "run.html", run=details, jobs=jobs, others=others)
+
+
+async def _worst_jobs(calls: ApiCalls, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the jobs of a run, the worst first, at most MAX_JOBS."""
+    total = sum(run["counts"].get(state, 0) for state in ("queued", "running", "done", "cancelled"))
+    found: dict[str, dict[str, Any]] = {}
+    for verdict in ("FAILED", "INCONCLUSIVE", None) if total > MAX_JOBS else (None,):
+        rows = (await calls.get(f"/runs/{run['id']}/jobs", verdict=verdict, limit=MAX_JOBS))["jobs"]
+        found |= {row["id"]: row for row in rows}
+    return sorted(found.values(), key=lambda row: (VERDICT_ORDER.get(row["verdict"], 2), row["number"]))[:MAX_JOBS]
 
 
 async def job(request: Request) -> Response:
@@ -71,16 +82,27 @@ async def history(request: Request) -> Response:
     calls, query = ApiCalls(request), request.query_params
     given = {key: query.get(key, "")[:500] for key in ("name", "board", "node", "label")}
     filters = {"job": given["name"], "board": given["board"]}
-    await calls.get("/whoami")  # also the empty form needs a session
+    last_jobs = (await calls.get("/history", limit=HISTORY_ROWS))["jobs"]
+    names = list(dict.fromkeys(row["name"] for row in last_jobs))[:MAX_NAMES]
     jobs = (await calls.get("/history", **filters, limit=HISTORY_ROWS))["jobs"] if given["name"] else []
     points: list[dict[str, Any]] = []
     if given["name"] and given["node"]:
         points = (await calls.get("/history/nodes", **filters, node=given["node"], limit=HISTORY_POINTS))["points"]
     labels = sorted({key for row in jobs for key in row["labels"]})
-    given["label"] = given["label"] or ("firmware" if "firmware" in labels else next(iter(labels), ""))
-    chart = draw_values(points, given["label"]) if points else draw_results(jobs[::-1], given["label"])
+    if jobs:
+        given["label"] = given["label"] or ("firmware" if "firmware" in labels else next(iter(labels), BY_TIME))
+    label = "" if given["label"] == BY_TIME and BY_TIME not in labels else given["label"]
+    chart = draw_values(points, label) if given["node"] else draw_results(jobs[::-1], label)
     nodes = sorted({row["blame_node"] for row in jobs if row["blame_node"]} | {n for row in jobs for n in row["nodes"]})
-    return await show(request, "history.html", jobs=jobs, chart=chart, labels=labels, nodes=nodes, asked=given)
+    values: dict[str, Any] = {
+        "jobs": jobs,
+        "chart": chart,
+        "label": label,
+        "labels": labels,
+        "nodes": nodes,
+        "names": names,
+    }
+    return await show(request, "history.html", asked=given, **values)
 
 
 async def compare(request: Request) -> Response:
@@ -89,8 +111,11 @@ async def compare(request: Request) -> Response:
     differences = None
     if before and after:
         differences = await calls.get(f"/runs/{_checked_id(after)}/differences", since=_checked_id(before))
-    recent = (await calls.get("/runs", limit=100))["runs"]
-    return await show(request, "compare.html", found=differences, before=before, after=after, runs=recent)
+    runs = (await calls.get("/runs", limit=100))["runs"]
+    known = {run["id"] for run in runs}
+    runs += [await calls.get(f"/runs/{_checked_id(run)}") for run in {before, after} - known - {""}]
+    before = before or (runs[1]["id"] if len(runs) > 1 else "")  # the newest is chosen after it
+    return await show(request, "compare.html", found=differences, before=before, after=after, runs=runs)
 
 
 async def inbox(request: Request) -> Response:

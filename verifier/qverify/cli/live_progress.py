@@ -34,11 +34,11 @@ class LiveProgress:
         self._prefix, self._step = "", ""
         self._lock = threading.Lock()
 
-    def say(self, text: str) -> None:
-        """Prints the text to stdout, above the line."""
+    def say(self, text: str, err: bool = False) -> None:
+        """Prints the text to stdout, or to stderr if `err`, above the line."""
         with self._lock:
             self._erase()
-            click.echo(text)
+            click.echo(text, err=err)
             self._draw()
 
     def set_prefix(self, text: str) -> None:

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from qverify.cli.live_progress import live_progress
 from qverify.cli.say_line import say
+from qverify.printable import printable
 
 if TYPE_CHECKING:
     from qverify.renderers.text_view import TextView
@@ -97,5 +98,8 @@ def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> Report:
             finals = list(dict.fromkeys(r.name for pair in report.pairs for r in pair.tensors if r.final))
             live.say(frame_lines.render(report, view) if report.frames else terminal.render(report, finals, view))
 
-        whole: Report = load("verify_on_farm").verify_on_farm(request, live.watch, show_result)
+        def say_wait(line: str) -> None:
+            live.say(printable(f"qverify: {line}"), err=True)
+
+        whole: Report = load("verify_on_farm").verify_on_farm(request, live.watch, show_result, say_wait)
     return whole

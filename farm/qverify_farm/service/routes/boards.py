@@ -7,20 +7,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import AfterValidator
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from qverify_farm.service.access import ADMIN_OF_ALL, Scope, Scoped
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.row_replies import board_reply
+from qverify_farm.service.row_replies import board_reply, drain_reasons_of, visible_job_ids
 from qverify_farm.service.schemas.lab import Boards, BoardShort, Drain, QueueState
 from qverify_farm.service.schemas.runs import Changed
 from qverify_farm.service.schemas.texts import plain
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards, ensure_board
-from qverify_farm.store.tables import Board, Job, SuiteRun
+from qverify_farm.store.tables import Board
 
 router = APIRouter(tags=["boards"], responses=error_responses())
 BoardPath = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(plain)]
@@ -31,8 +30,9 @@ def list_boards(scope: Scoped) -> Boards:
     """Sorted by name. If a board runs a job of another project, the reply contains only that it is busy."""
     with scope.farm.database.read() as session:
         rows = [row for row in all_boards(session) if not is_lane(row.name)]
-        visible_jobs = _visible_jobs(session, scope, rows)
-    return Boards(boards=[board_reply(row, visible_jobs) for row in rows])
+        jobs = visible_job_ids(session, scope.caller.project, rows)
+        drain_reasons = drain_reasons_of(session, rows)
+    return Boards(boards=[board_reply(row, jobs, drain_reasons) for row in rows])
 
 
 @router.get("/boards/{board:path}", summary="A board")
@@ -40,7 +40,8 @@ def get_board(scope: Scoped, board: BoardPath) -> BoardShort:
     """Its state, its tags, and the facts that it last reported about itself."""
     with scope.farm.database.read() as session:
         row = _find(session, board)
-        return board_reply(row, _visible_jobs(session, scope, [row]))
+        jobs = visible_job_ids(session, scope.caller.project, [row])
+        return board_reply(row, jobs, drain_reasons_of(session, [row]))
 
 
 @router.post("/boards/{board:path}/drain", dependencies=[ADMIN_OF_ALL], summary="Take a board out of service")
@@ -95,12 +96,3 @@ def _find(session: Session, board: str, scope: Scope | None = None) -> Board:
     if row is None or is_lane(board):
         raise not_found("board", board)
     return row
-
-
-def _visible_jobs(session: Session, scope: Scope, boards: list[Board]) -> set[str] | None:
-    """Returns the ids of the boards' jobs that belong to the caller's project, or None if the caller sees all projects."""
-    if scope.caller.project is None:
-        return None
-    jobs = {job for row in boards for job in (row.job, row.last_job) if job}
-    query = select(Job.id).join(SuiteRun, SuiteRun.id == Job.run)
-    return set(session.scalars(query.where(Job.id.in_(jobs), SuiteRun.project == scope.project)))

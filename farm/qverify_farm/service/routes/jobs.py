@@ -9,12 +9,14 @@ from sqlalchemy import select
 from qverify_farm.service.access import Scope, Scoped
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
+from qverify_farm.service.job_waits import JobWaits
 from qverify_farm.service.report_pages import POLICY, ReportPages
 from qverify_farm.service.routes.artifacts import find_artifact, safe_name
 from qverify_farm.service.row_replies import attempt_reply, job_values
 from qverify_farm.service.schemas.runs import JobWhole, ResultFile
 from qverify_farm.service.schemas.texts import IdPath
 from qverify_farm.service.triage_engine import is_lane, page_of
+from qverify_farm.store.states import QUEUED
 from qverify_farm.store.tables import Artifact, Attempt, Job, SuiteRun
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], responses=error_responses())
@@ -29,12 +31,13 @@ def get_job(scope: Scoped, job: IdPath) -> JobWhole:
         stored = [(kind, sha) for kind, sha in (("report", row.report), ("capture", row.capture)) if sha]
         rows = select(Artifact.sha256, Artifact.size).where(Artifact.sha256.in_([sha for _, sha in stored]))
         sizes = {sha: size for sha, size in session.execute(rows)}
+        waits = JobWaits(scope, session).of(row) if row.state == QUEUED else ""
     files = [
         ResultFile(name=_file_name(row, kind), kind=kind, sha256=sha, size=sizes[sha])
         for kind, sha in stored
         if sha in sizes
     ]
-    return JobWhole(**job_values(row), attempts=[attempt_reply(attempt) for attempt in attempts], results=files)
+    return JobWhole(**job_values(row, waits), attempts=[attempt_reply(attempt) for attempt in attempts], results=files)
 
 
 @router.get(

@@ -12,6 +12,7 @@ from qverify_farm.service.access import SUBMITTER, Scope, Scoped
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
+from qverify_farm.service.job_waits import JobWaits
 from qverify_farm.service.row_replies import counts_of_runs, job_reply, run_reply
 from qverify_farm.service.schemas.runs import (
     Cancel,
@@ -30,7 +31,7 @@ from qverify_farm.service.schemas.texts import ID, IdPath, Limit, Offset, TitleQ
 from qverify_farm.service.submissions import queued_jobs, submit_suite, submit_verification
 from qverify_farm.service.triage_submissions import submit_triage
 from qverify_farm.store.runs import cancel_run, counts_of, reopen_run
-from qverify_farm.store.states import RUNNING
+from qverify_farm.store.states import QUEUED, RUNNING
 from qverify_farm.store.tables import Job, Project, SuiteRun
 
 router = APIRouter(tags=["runs"], responses=error_responses())
@@ -110,7 +111,8 @@ def list_jobs(
         query = query.where(Job.verdict == verdict)
     with scope.farm.database.read() as session:
         rows = session.scalars(query.order_by(Job.number).limit(limit).offset(offset)).all()
-    return Jobs(jobs=[job_reply(row) for row in rows])
+        waits = JobWaits(scope, session) if any(row.state == QUEUED for row in rows) else None
+    return Jobs(jobs=[job_reply(row, waits.of(row) if waits else "") for row in rows])
 
 
 @router.post("/runs/{run}/cancel", dependencies=[SUBMITTER], summary="Cancel a run's unfinished jobs")
@@ -160,6 +162,8 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 name=name,
                 before=old.verdict if old else None,
                 after=new.verdict if new else None,
+                before_state=old.state if old else "",
+                after_state=new.state if new else "",
                 before_board=old.board if old else None,
                 after_board=new.board if new else None,
                 before_blame=old.blame_node if old else "",

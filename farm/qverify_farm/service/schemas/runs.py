@@ -100,7 +100,8 @@ class Triage(Submission):
 
 
 class RunShort(BaseModel):
-    """A run without its jobs. counts: the number of jobs in each state and with each verdict."""
+    """A run without its jobs. counts: the number of jobs in each state and with each verdict. note: what the sender of a triage or
+    a bad case saw."""
 
     id: Id
     name: str
@@ -116,6 +117,7 @@ class RunShort(BaseModel):
     started: float | None
     ended: float | None
     qverify: str
+    note: str = ""
     counts: dict[str, int] = Field(default_factory=dict)
 
 
@@ -124,7 +126,8 @@ class Runs(BaseModel):
 
 
 class JobShort(BaseModel):
-    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or ""."""
+    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
+    ""."""
 
     id: Id
     run: Id
@@ -137,6 +140,7 @@ class JobShort(BaseModel):
     attempt: int
     verdict: str | None
     why: str
+    waits: str
     blame_side: str
     blame_node: str
     nodes: list[str]
@@ -238,11 +242,14 @@ class NodeHistory(BaseModel):
 
 
 class Difference(BaseModel):
-    """A job with different results in two runs, or that only one of the runs has."""
+    """A job with different results in two runs, or that only one of the runs has. before, after: its verdicts. before_state,
+    after_state: its states, or "" in a run that does not have it."""
 
     name: str
     before: str | None
     after: str | None
+    before_state: str = ""
+    after_state: str = ""
     before_board: str | None = None
     after_board: str | None = None
     before_blame: str = ""

@@ -168,3 +168,12 @@ def find_landing_slices(start: int, stride: int, size: int, room: int) -> tuple[
     return slice(start + first * stride, start + (end - 1) * stride + 1 if end > first else 0, stride), slice(
         first, end
     )
+
+
+def find_copied_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of
+    `room`."""
+    skipped = max(0, -(start // stride))
+    first = start + skipped * stride
+    count = max(0, min(len(range(first, size, stride)), room - skipped))
+    return slice(skipped, skipped + count), slice(first, first + count * stride, stride)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,24 +58,44 @@ def strip_of(
         dtype: type of the strip.
         ones: True to begin each matrix with a row of ones.
     """
-    (_, kernel_w), stride, size = window.kernel, window.stride, x.shape[1:]
-    reach = [i * window.dilation[0] for i in range(window.kernel[0])]
-    phases = sorted({r % stride[0] for r in reach})
-    height = rows.stop - rows.start + reach[-1] // stride[0]
-    first_row, shift = rows.start * stride[0] - window.pad[0], window.dilation[1]
-    lines = [find_copied_slices(first_row + phase, stride[0], size[0], height) for phase in phases]
-    columns = [find_copied_slices(j * shift - window.pad[1], stride[1], size[1], width) for j in range(kernel_w)]
-    full = all(_covers(t, height) for t, _ in lines) and all(_covers(t, width) for t, _ in columns)
-    flat = (np.empty if full else np.zeros)((len(phases), ones + len(x) * kernel_w, height * width), dtype)
+    layout = _layout_of(window, x.shape[1:], width, rows.start, rows.stop)
+    kernel_w, height = len(layout.columns), layout.height
+    shape = (len(layout.lines), ones + len(x) * kernel_w, height * width)
+    flat = (np.empty if layout.full else np.zeros)(shape, dtype)
     if ones:
         flat[:, 0] = 1
     zero, narrow = np.asarray(zero_point), narrow_type(str(x.dtype))
-    for plane, (targets, sources) in zip(flat[:, int(ones) :], lines, strict=True):
+    for plane, (targets, sources) in zip(flat[:, int(ones) :], layout.lines, strict=True):
         read, copies = centred(x[:, sources], zero, narrow), plane.reshape(len(x), kernel_w, height, width)
-        for j, (target, source) in enumerate(columns):
-            copies[:, j, targets, target] = read[:, :, source]
+        for k, (target, source) in enumerate(layout.columns):
+            copies[:, k, targets, target] = read[:, :, source]
+    return Strip(flat, layout.starts, (rows.stop - rows.start) * width, int(ones))
+
+
+class _Layout(NamedTuple):
+    """Where the elements of a strip are: for each phase, and for each column of the kernel, slices of the strip and of
+    the input; whether these fill the strip; the number of rows of a phase; `starts` of the Strip."""
+
+    lines: list[tuple[slice, slice]]
+    columns: list[tuple[slice, slice]]
+    full: bool
+    height: int
+    starts: tuple[tuple[int, int], ...]
+
+
+@lru_cache(1 << 12)
+def _layout_of(window: Window, size: tuple[int, ...], width: int, first: int, end: int) -> _Layout:
+    stride, shift = window.stride, window.dilation[1]
+    reach = [i * window.dilation[0] for i in range(window.kernel[0])]
+    phases = sorted({r % stride[0] for r in reach})
+    height = end - first + reach[-1] // stride[0]
+    start = first * stride[0] - window.pad[0]
+    lines = [find_copied_slices(start + phase, stride[0], size[0], height) for phase in phases]
+    taps = range(window.kernel[1])
+    columns = [find_copied_slices(j * shift - window.pad[1], stride[1], size[1], width) for j in taps]
+    full = all(_covers(t, height) for t, _ in lines) and all(_covers(t, width) for t, _ in columns)
     starts = tuple((phases.index(r % stride[0]), r // stride[0] * width) for r in reach)
-    return Strip(flat, starts, (rows.stop - rows.start) * width, int(ones))
+    return _Layout(lines, columns, full, height, starts)
 
 
 def _covers(target: slice, room: int) -> bool:

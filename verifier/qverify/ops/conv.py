@@ -19,7 +19,8 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
 Array = npt.NDArray[Any]
-DEPTHWISE_BLOCK, STRIP_BLOCK = 1 << 16, 1 << 19  # elements of a block that stay in a second-level cache (measured)
+DEPTHWISE_BLOCK, STRIP_BLOCK = 1 << 17, 1 << 19  # elements of a block that stay in a second-level cache (measured)
+WEIGHTS_BLOCK = 1 << 19  # weights that are converted at once
 PRODUCTS_BLOCK = 1 << 22  # smallest number of multiplications of a block
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
@@ -132,12 +133,22 @@ def _convolve_grouped(x: Array, state: PreparedConv, y: Array) -> list[Callable[
     def block(g: int, rows: slice) -> None:
         product(g, strip(g, rows), rows, slice(0, per_group))
 
-    strips = split_range(height, STRIP_BLOCK // (channels * state.window.kernel[1] * width))
+    read_once = channels * state.window.kernel[1] * (state.window.kernel[0] if _copies_all(state) else 1)
+    strips = split_range(height, STRIP_BLOCK // (read_once * width))
     if group * len(strips) != 1:
         return [partial(block, g, rows) for g in range(group) for rows in strips]
     read = strip(0, strips[0])
     most = max(PRODUCTS_BLOCK // max(1, terms * height * width), -(-per_group // core_count()))
+    if state.weight.dtype != state.terms.dtype:
+        most = min(most, max(1, WEIGHTS_BLOCK // terms))
     return [partial(product, 0, read, strips[0], part) for part in split_range(per_group, most)]
+
+
+def _copies_all(state: PreparedConv) -> bool:
+    """Returns whether one product over all rows of the kernel, which copies what each reads, is faster than a product
+    for each row, which adds them."""
+    rows, (_, outputs, terms) = state.window.kernel[0], state.weight.shape
+    return rows == 1 or state.terms.dtype != state.terms.whole or terms <= (rows - 1) * outputs
 
 
 def _sum_products(read: Strip, state: PreparedConv, weight: Array, outputs: slice) -> Array:
@@ -152,7 +163,7 @@ def _sum_products(read: Strip, state: PreparedConv, weight: Array, outputs: slic
     if state.bias is not None:
         factors[:, 0] = state.bias[outputs]
     kernel_h, each = len(read.starts), weight.shape[1] // len(read.starts)
-    if kernel_h == 1 or kernel_h * each <= (kernel_h - 1) * len(weight):
+    if _copies_all(state):
         return factors @ read.whole()
     acc = factors[:, : read.ones + each] @ read.matrix(0, ones=True)
     product = np.empty_like(acc)

@@ -167,11 +167,13 @@ def sin64(x: Array, quarters: int = 0) -> Array:
 
 def sequential_sum(x: Array, axis: int) -> Array:
     """Returns the sum along axis, added left to right in the dtype of x. The axis is kept with length 1."""
-    moved = np.moveaxis(x, axis, 0)
-    if moved[0].size < FEW_SUMS:  # numpy sums a single column in pairs
-        return np.expand_dims(np.add.accumulate(moved, 0, dtype=x.dtype)[-1], axis)
-    start = x.dtype.type(-0.0)  # to which -0 is added without becoming +0
-    return np.expand_dims(np.add.reduce(np.ascontiguousarray(moved), 0, dtype=x.dtype, initial=start), axis)
+    swapped = x.swapaxes(0, axis)
+    if swapped[0].size < FEW_SUMS:  # numpy sums a single column in pairs
+        total = np.add.accumulate(swapped, 0, dtype=x.dtype)[-1]
+    else:
+        start = x.dtype.type(-0.0)  # to which -0 is added without becoming +0
+        total = np.add.reduce(np.ascontiguousarray(swapped), 0, dtype=x.dtype, initial=start)
+    return total[None].swapaxes(0, axis)
 
 
 def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
@@ -199,7 +201,11 @@ def dynamic_parameters(x: Array) -> tuple[Array, int]:
 
 def dequantize(q: Array, scale: Array, zero_point: Array) -> Array:
     """Returns fl32(fl32(q-z)*s), float32; q-z of 8- and 16-bit types is exact in float32."""
-    exact = np.float32 if q.dtype.itemsize <= 2 else np.int64
-    centred = np.subtract(q, zero_point, dtype=exact, casting="unsafe").astype(np.float32, copy=False)
-    centred *= scale
-    return centred
+    if q.dtype.itemsize > 2:
+        real = np.subtract(q, zero_point, dtype=np.int64, casting="unsafe").astype(np.float32)
+    else:
+        real = q.astype(np.float32)
+        if zero_point.any():
+            real -= zero_point.astype(np.float32)
+    real *= scale
+    return real

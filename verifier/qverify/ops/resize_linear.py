@@ -3,6 +3,7 @@ truncate 2: in integers; 3: each sample times its row's weight first, half up.""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         real = x.astype(np.float32)
     else:
         real = float32.dequantize(x, *parameters(spec))
-    left, right = (real[..., columns_].reshape(-1, real.shape[-2], columns) for columns_ in (column1, column2))
+    left, right = (real.take(at, -1).reshape(-1, real.shape[-2], columns) for at in (column1, column2))
     result = np.empty((len(left), rows, columns), y.dtype)
 
     def block(some: slice, planes: slice) -> None:
@@ -46,9 +47,9 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         weights = [] if node.words[0] == HALF_UP else [dx * dy[:, None] for dy in of_rows for dx in (dx2, dx1)]
         for at in range(planes.start, planes.stop, each := max(1, BLOCK // (len(of_rows[0]) * columns))):
             part = slice(at, min(at + each, planes.stop))
-            corners = [side[part, row[some]] for row in (row1, row2) for side in (left, right)]
+            corners = (side[part].take(row[some], 1) for row in (row1, row2) for side in (left, right))
             if node.words[0] == HALF_UP:
-                result[part, some] = _half_up(corners, of_rows, (dx2, dx1), y)
+                result[part, some] = _half_up(list(corners), of_rows, (dx2, dx1), y)
             else:
                 result[part, some] = _convert(_weigh(weights, corners), node.words[0], y)
 
@@ -58,12 +59,14 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     return (result.reshape(y.shape),)
 
 
-def _weigh(weights: list[Array], corners: list[Array]) -> Array:
-    """Returns the sum of the weighted corners, added one after the other."""
-    value = weights[0] * corners[0]
-    for weight, corner in zip(weights[1:], corners[1:], strict=True):
-        value += weight * corner
-    return value
+def _weigh(weights: list[Array], corners: Iterable[Array]) -> Array:
+    """Returns the sum of the weighted corners, added one after the other. May overwrite the corners."""
+    total = None
+    for weight, corner in zip(weights, corners, strict=True):
+        value = np.multiply(weight, corner, out=corner) if weight.dtype == corner.dtype else weight * corner
+        total = value if total is None else np.add(total, value, out=total)
+    assert total is not None
+    return total
 
 
 def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:

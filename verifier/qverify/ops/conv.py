@@ -69,7 +69,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConv:
     whole = None if bias is None else bias.astype(terms.whole)
     zeros = x.zero_point
     zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
-    return PreparedConv(window, weight, terms, whole, read_requantization(node, graph), kept, zero)
+    return PreparedConv(window, weight, terms, whole, read_requantization(node, graph, axis=0), kept, zero)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConv) -> tuple[Array, ...]:

@@ -47,7 +47,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConvTranspose:
     return PreparedConvTranspose(
         np.ascontiguousarray(of_group.astype(dtype)),
         None if bias is None else bias.astype(dtype),
-        read_requantization(node, graph),
+        read_requantization(node, graph, axis=0),
     )
 
 

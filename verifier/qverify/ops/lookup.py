@@ -20,8 +20,9 @@ def prepare(node: Node, graph: Graph) -> Table:
     return Table.of(np.roll(graph.constants[node.inputs[1] or ""], lowest), y.elements)
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Table) -> tuple[Array, ...]:
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Table | None) -> tuple[Array, ...]:
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
+    table = prepare(node, graph) if state is None else state
     index = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
-    return (state.look_up(index).reshape(y.shape),)
+    return (table.look_up(index).reshape(y.shape),)

@@ -42,14 +42,21 @@ def round_to_odd(total: Array, error: Array) -> Array:
 _EXP = [1.0 / factorial(k) for k in range(14)]
 _LOG = [1.0 / (2 * k + 1) for k in range(15)]
 _ERF = [(-1.0) ** k / (factorial(k) * (2 * k + 1)) for k in range(41)]
+FEW_SUMS = 16
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 
 
 def _horner(coefficients: list[float], x: Array) -> Array:
     result = np.full_like(x, coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        result = result * x + c
+        result *= x
+        result += c
     return result
+
+
+def _power_of_two(exponent: Array) -> Array:
+    """Returns 2^exponent, float64, for exponents of normal numbers."""
+    return ((exponent + 1023) << 52).view(np.float64)
 
 
 def exp64(x: Array) -> Array:
@@ -60,7 +67,7 @@ def exp64(x: Array) -> Array:
     p = _horner(_EXP, r)
     whole = n.astype(np.int64)
     half = whole >> 1
-    result = np.ldexp(np.ldexp(p, half), whole - half)
+    result = (p * _power_of_two(half)) * _power_of_two(whole - half)
     return np.where(np.isnan(x), np.nan, np.where(x > 709.7, np.inf, np.where(x < -745.0, 0.0, result)))
 
 
@@ -160,11 +167,13 @@ def sin64(x: Array, quarters: int = 0) -> Array:
 
 def sequential_sum(x: Array, axis: int) -> Array:
     """Returns the sum along axis, added left to right in the dtype of x. The axis is kept with length 1."""
-    moved = np.moveaxis(x, axis, 0)
-    total = moved[0].copy()
-    for row in moved[1:]:
-        total += row
-    return np.expand_dims(total, axis)
+    swapped = x.swapaxes(0, axis)
+    if swapped[0].size < FEW_SUMS:  # numpy sums a single column in pairs
+        total = np.add.accumulate(swapped, 0, dtype=x.dtype)[-1]
+    else:
+        start = x.dtype.type(-0.0)  # to which -0 is added without becoming +0
+        total = np.add.reduce(np.ascontiguousarray(swapped), 0, dtype=x.dtype, initial=start)
+    return total[None].swapaxes(0, axis)
 
 
 def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
@@ -192,7 +201,11 @@ def dynamic_parameters(x: Array) -> tuple[Array, int]:
 
 def dequantize(q: Array, scale: Array, zero_point: Array) -> Array:
     """Returns fl32(fl32(q-z)*s), float32; q-z of 8- and 16-bit types is exact in float32."""
-    exact = np.float32 if q.dtype.itemsize <= 2 else np.int64
-    centred = np.subtract(q, zero_point, dtype=exact, casting="unsafe").astype(np.float32, copy=False)
-    centred *= scale
-    return centred
+    if q.dtype.itemsize > 2:
+        real = np.subtract(q, zero_point, dtype=np.int64, casting="unsafe").astype(np.float32)
+    else:
+        real = q.astype(np.float32)
+        if zero_point.any():
+            real -= zero_point.astype(np.float32)
+    real *= scale
+    return real

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.windows import Window
+from qverify.arithmetic.windows import Window, find_copied_slices
 
 Array = npt.NDArray[Any]
 
@@ -60,8 +60,8 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array 
     width = out[1] + reach[1][-1] // window.stride[1]
     flat = np.zeros((len(x), len(phases), height, width), dtype)
     for plane, (i, j) in enumerate(phases):
-        rows, source_rows = _find_copied_slices(i - window.pad[0], window.stride[0], x.shape[1], height)
-        columns, source_columns = _find_copied_slices(j - window.pad[1], window.stride[1], x.shape[2], width)
+        rows, source_rows = find_copied_slices(i - window.pad[0], window.stride[0], x.shape[1], height)
+        columns, source_columns = find_copied_slices(j - window.pad[1], window.stride[1], x.shape[2], width)
         target = flat[:, plane, rows, columns]
         np.subtract(x[:, source_rows, source_columns], zero_point, out=target, dtype=dtype, casting="unsafe")
     numbers = {phase: number for number, phase in enumerate(phases)}
@@ -71,12 +71,3 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array 
         for j in reach[1]
     )
     return Planes(flat.reshape(len(x), len(phases), -1), width, taps)
-
-
-def _find_copied_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
-    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of
-    `room`."""
-    skipped = max(0, -(start // stride))
-    first = start + skipped * stride
-    count = max(0, min(len(range(first, size, stride)), room - skipped))
-    return slice(skipped, skipped + count), slice(first, first + count * stride, stride)

@@ -12,6 +12,7 @@ from qverify.arithmetic.workers import core_count, run_blocks, split_range
 
 MAX_SUMS = 1 << 20  # of a block
 MIN_MULTIPLICATIONS = 1 << 22  # of a block
+CONVERTED = 384  # columns that are converted at once (measured)
 FEW_ROWS, IN_CACHE = 16, 1 << 17  # rows of the left matrix; elements of the right one that fit a second-level cache
 
 
@@ -50,8 +51,9 @@ def _multiply_columns(a: Array, b: Array, requantization: Requantization, y: Arr
         requantization.select(columns, -1).apply_into(acc, target[:, columns])
 
     parts = _cut_blocks(b.shape[1], len(rows), len(b))
-    if b.dtype != rows.dtype and len(rows) < FEW_ROWS:  # then most of the time is spent on reading b
-        parts = split_range(b.shape[1], IN_CACHE // max(1, len(b)))
+    if b.dtype != rows.dtype:
+        few = len(rows) < FEW_ROWS  # then most of the time is spent on reading b
+        parts = split_range(b.shape[1], IN_CACHE // max(1, len(b)) if few else min(CONVERTED, parts[0].stop))
     run_blocks([partial(block, part) for part in parts])
 
 

@@ -70,16 +70,23 @@ class Window:
         each window. A window that reads fewer elements than others has `fill` in some of the arrays. Time and memory
         are limited by the sizes of x and of the output, whatever the words are."""
         size = (x.shape[2], x.shape[3])
-        spans = [self._find_taps_inside(axis, size[axis], out[axis]) for axis in (0, 1)]
-        needed = int(np.prod([(end - first).max() for first, end in spans]))
-        room = int(np.prod([size[i] + self.pad[i] + self.pad[i + 2] + self._reach(i) for i in (0, 1)]))
-        if (
-            self.kernel[0] * self.kernel[1] <= 4 * needed
-            and room <= 4 * (size[0] * size[1] + out[0] * out[1]) + FREE_PADDING
-        ):
+        if self.reads_directly(size, out):
             yield from self.taps(self.padded(x, out, fill), out)
         else:
-            yield from self._read_one_by_one(x, spans, fill)
+            yield from self._read_one_by_one(x, self._find_spans(size, out), fill)
+
+    def reads_directly(self, size: tuple[int, int], out: tuple[int, int]) -> bool:
+        """Returns whether the padded image is not much larger than an image of this size, and few of the taps read
+        only padding."""
+        needed = int(np.prod([(end - first).max() for first, end in self._find_spans(size, out)]))
+        room = int(np.prod([size[i] + self.pad[i] + self.pad[i + 2] + self._reach(i) for i in (0, 1)]))
+        return (
+            self.kernel[0] * self.kernel[1] <= 4 * needed
+            and room <= 4 * (size[0] * size[1] + out[0] * out[1]) + FREE_PADDING
+        )
+
+    def _find_spans(self, size: tuple[int, int], out: tuple[int, int]) -> list[tuple[Array, Array]]:
+        return [self._find_taps_inside(axis, size[axis], out[axis]) for axis in (0, 1)]
 
     def _read_one_by_one(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
         """Yields the same elements as `reads`. The first array has the first element of each window, the second array
@@ -168,3 +175,12 @@ def find_landing_slices(start: int, stride: int, size: int, room: int) -> tuple[
     return slice(start + first * stride, start + (end - 1) * stride + 1 if end > first else 0, stride), slice(
         first, end
     )
+
+
+def find_copied_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of
+    `room`."""
+    skipped = max(0, -(start // stride))
+    first = start + skipped * stride
+    count = max(0, min(len(range(first, size, stride)), room - skipped))
+    return slice(skipped, skipped + count), slice(first, first + count * stride, stride)

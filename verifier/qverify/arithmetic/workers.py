@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,28 +33,29 @@ def core_count() -> int:
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-class _Limited(threading.local):
-    """A flag for each thread: whether it has limited BLAS to one thread."""
+class _State(threading.local):
+    """Flags for each thread: whether it has limited BLAS to one thread, and whether it runs blocks."""
 
-    inside = False
+    limited = False
+    in_blocks = False
 
 
-_LIMITED = _Limited()
+_STATE = _State()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limits BLAS to one thread, whose threads would compete with those of the blocks (measured: two are not faster). A
     nested use does nothing."""
-    if _LIMITED.inside:
+    if _STATE.limited:
         yield
         return
     with _controller().limit(limits=1, user_api="blas"):
-        _LIMITED.inside = True
+        _STATE.limited = True
         try:
             yield
         finally:
-            _LIMITED.inside = False
+            _STATE.limited = False
 
 
 def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
@@ -68,21 +70,37 @@ def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
     """Runs all blocks, several at the same time and in any order. They must write to disjoint memory. Raises the first
-    error. Blocks that are started by a block run one after the other, because workers that wait for workers could wait
-    forever."""
-    if len(blocks) == 1 or threading.current_thread().name.startswith(WORKER):
-        for block in blocks:
-            _run_without_warnings(block)
+    error. Blocks that are started by a block run one after the other.
+
+    The calling thread takes part. Workers are asked once, and not for each block, because waking a thread takes longer
+    than a small block (measured: 30 us); a worker that has not begun when all blocks are taken is not waited for."""
+    waiting = deque(blocks)
+    if len(waiting) < 2 or _STATE.in_blocks or threading.current_thread().name.startswith(WORKER):
+        _run_waiting(waiting)
         return
-    for future in [submit(partial(_run_without_warnings, block)) for block in blocks]:
-        future.result()
+    helpers = [_pool().submit(_run_waiting, waiting) for _ in range(min(core_count(), len(blocks)) - 1)]
+    _STATE.in_blocks = True
+    try:
+        _run_waiting(waiting)
+    finally:
+        _STATE.in_blocks = False
+        waiting.clear()
+        begun = [helper for helper in helpers if not helper.cancel()]
+        wait(begun)
+    for helper in begun:
+        helper.result()
 
 
-def _run_without_warnings(block: Callable[[], None]) -> None:
-    """Runs the block without numpy's warnings of infinities and NaN. (The setting applies to the current thread
-    only.)"""
+def _run_waiting(waiting: deque[Callable[[], None]]) -> None:
+    """Takes and runs blocks until none is left, without numpy's warnings of infinities and NaN. (The setting applies to
+    the current thread only.)"""
     with np.errstate(all="ignore"):
-        block()
+        while True:
+            try:
+                block = waiting.popleft()
+            except IndexError:
+                return
+            block()
 
 
 def split_range(count: int, largest: int) -> list[slice]:

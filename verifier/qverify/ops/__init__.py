@@ -33,6 +33,7 @@ class OpPage(Protocol):
     def simulate(self, node: Node, inputs: list[Array | None], graph: Graph, state: Any) -> tuple[Array, ...]: ...
 
 
+@cache
 def page(stem: str) -> OpPage:
     """Returns the page of an op. Raises BadFileError for an unknown stem."""
     if stem not in stems():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import fma32
+from qverify.arithmetic.pairs import FloatSteps
 from qverify.arithmetic.requantize import half_away, half_up, shifted
 from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
@@ -20,10 +21,38 @@ WORDS = ("swap", "act_min", "act_max")
 ROWS_AT_ONCE = 64  # rows of a table that are computed at once, so that their float64 values fit the cache
 LEFT_SHIFT = 20  # of operands that are scaled one by one
 FEW = 4096  # largest number of elements that are computed faster than a table of 65536
+OFFSETS = sorted(range(-12, 13), key=abs)  # of the constant that are tried, in units of 2^-20
 
 
-def prepare(node: Node, graph: Graph) -> Array | None:
-    return make_table(formula, node, graph)
+def prepare(node: Node, graph: Graph) -> Array | FloatSteps | None:
+    table = make_table(formula, node, graph)
+    return table if table is None else _find_steps(node, graph, table) or table
+
+
+def _find_steps(node: Node, graph: Graph, table: Array) -> FloatSteps | None:
+    """Returns float32 steps without fma that give every value of the table, or None. They are faster than the table,
+    but round more often: a value close to a tie may need a constant that is slightly different."""
+    swap, low, high = node.words
+    rq = graph.constants[node.inputs[2] or ""]
+    if rq.dtype != np.float32 or not np.isfinite(rq).all():
+        return None
+    first, second = every_pair(node, graph)
+    found = np.empty((256, 256), table.dtype)
+    factors = (rq[1], rq[0]) if swap else (rq[0], rq[1])
+    for offset in OFFSETS:
+        summand = np.float32(rq[2] + np.float32(offset * 2.0**-20))
+        steps = FloatSteps(np.add, factors, (0, summand), 1, 0, low, high)
+        steps.apply(first, second, found)
+        if np.array_equal(found.reshape(-1), table):
+            return steps
+    return None
+
+
+def every_pair(node: Node, graph: Graph) -> tuple[Array, Array]:
+    """Returns every value of both 8-bit operands, in the order of their bytes, as a column and a row."""
+    every = np.arange(256, dtype=np.uint8)
+    first, second = (every.view(graph.spec(n or "").numpy_dtype) for n in node.inputs[:2])
+    return first[:, None], second
 
 
 def make_table(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
@@ -35,8 +64,8 @@ def make_table(function: Callable[[Node, Graph, Array, Array], Array], node: Nod
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None
-    every = np.arange(256, dtype=np.uint8)
-    first, second, table = every.view(a.dtype)[:, None], every.view(b.dtype), np.empty((256, 256), y.numpy_dtype)
+    first, second = every_pair(node, graph)
+    table = np.empty((256, 256), y.numpy_dtype)
     for rows in (slice(at, at + ROWS_AT_ONCE) for at in range(0, 256, ROWS_AT_ONCE)):
         table[rows] = function(node, graph, first[rows], second)
     return table.reshape(-1)
@@ -74,15 +103,21 @@ def _shift(acc: Array, shift: Any, rounding: str) -> Array:
     return half_away(acc, shift) if rounding in ("gemmlowp", "pow2-half-away") else half_up(acc, shift)
 
 
-def look_up_pairs(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
-    """Returns table[first byte * 256 + second byte], broadcast."""
+def compute_pairs(state: Array | FloatSteps, first: Array, second: Array, y: TensorSpec) -> Array:
+    """Returns the function of both operands, broadcast, by steps or as table[first byte * 256 + second byte]."""
+    if isinstance(state, FloatSteps):
+        value = np.empty(y.shape, y.numpy_dtype)
+        state.apply(first, second, value)
+        return value
     index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
-    return look_up(table, index).reshape(y.shape)
+    return look_up(state, index).reshape(y.shape)
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array | None) -> tuple[Array, ...]:
+def simulate(
+    node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
+) -> tuple[Array, ...]:
     first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
     assert first is not None and second is not None
     if state is not None:
-        return (look_up_pairs(state, first, second, y),)
+        return (compute_pairs(state, first, second, y),)
     return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widen
-from qverify.arithmetic.linear import Requantization, along_axis
-from qverify.arithmetic.planes import Planes, planes_of
+from qverify.arithmetic.linear import Requantization, along_axis, apply_to_rows
+from qverify.arithmetic.strips import Strip, strip_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import core_count, run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
 Array = npt.NDArray[Any]
-DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements of a block that stay in a second-level cache (measured)
+DEPTHWISE_BLOCK, STRIP_BLOCK = 1 << 17, 1 << 19  # elements of a block that stay in a second-level cache (measured)
+WEIGHTS_BLOCK = 1 << 19  # weights that are converted at once
 PRODUCTS_BLOCK = 1 << 22  # smallest number of multiplications of a block
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
@@ -30,21 +31,22 @@ class PreparedConv:
 
     Attributes:
         window: the window, without the taps that read only padding.
-        group: number of groups.
-        weight: centred weights, [group, O/group, I/group * kh * kw]. Many weights have their narrow type.
+        weight: centred weights. [group, O/group, kh * I/group * kw], of which many have their narrow type; for groups
+            of one channel [kh, group, O/group, kw].
         terms: plan by which the sums are exact.
         bias: [O], or None.
         requantization: the requantization of the sums.
         image: index of the part of x that the window reads.
+        zero: zero point of x, one number or [I, 1, 1].
     """
 
     window: Window
-    group: int
     weight: Array
     terms: ExactSumPlan
     bias: Array | None
     requantization: Requantization
     image: Cut
+    zero: Array | int
 
 
 def prepare(node: Node, graph: Graph) -> PreparedConv:
@@ -55,81 +57,118 @@ def prepare(node: Node, graph: Graph) -> PreparedConv:
         raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
-    flat = stored[taps].reshape(w.shape[0], -1)
+    kernel = stored[taps].transpose(0, 2, 1, 3)  # [O, kh, I/group, kw]
+    flat = kernel.reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
     terms = plan_node_sums(node, graph, flat, bias)
-    return PreparedConv(
-        window,
-        group,
-        widen(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
-        terms,
-        None if bias is None else bias.astype(terms.whole),
-        read_requantization(node, graph),
-        kept,
-    )
+    if w.shape[1] == 1 and group > 1:
+        of_groups = kernel.reshape(group, w.shape[0] // group, *window.kernel).transpose(2, 0, 1, 3)
+        weight = np.ascontiguousarray(of_groups, terms.whole)
+    else:
+        weight = widen(flat, terms.dtype).reshape(group, w.shape[0] // group, -1)
+    whole = None if bias is None else bias.astype(terms.whole)
+    zeros = x.zero_point
+    zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
+    return PreparedConv(window, weight, terms, whole, read_requantization(node, graph, axis=0), kept, zero)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConv) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    zeros, out = graph.spec(node.inputs[0] or "").zero_point, plane_shape(spec.shape)
-    zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
-    y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
-    one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
-    blocks_of = _convolve_depthwise if one_channel and state.group > 1 else _convolve_grouped
+    outputs = state.weight.shape[0] * state.weight.shape[1] if state.weight.ndim == 3 else spec.shape[1]
+    y = np.empty((len(x), outputs, *plane_shape(spec.shape)), spec.dtype)
+    blocks_of = _convolve_grouped if state.weight.ndim == 3 else _convolve_depthwise
     for image, result in zip(as_planes(x)[state.image], y, strict=True):
-        run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.terms.dtype), state, result))
+        run_blocks(blocks_of(image, state, result))
     return (y.reshape(spec.shape),)
 
 
-def _requantize_into(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> None:
-    """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
-    if state.bias is not None:
-        acc += state.bias[outputs, None]
-    requantization, planes = state.requantization.select(outputs), acc.reshape(len(y), y.shape[1], -1)
-    if planes.shape == y.shape:
-        requantization.apply_into(planes, y)
-    else:
-        y[...] = requantization.apply(planes)[:, :, : y.shape[2]]
+def _zero_of(state: PreparedConv, channels: slice) -> Array | int:
+    return state.zero if isinstance(state.zero, int) else state.zero[channels]
 
 
-def _convolve_depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
-    """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
-    per_group, rows = state.weight.shape[1], y.shape[1]
-    weight = state.weight.reshape(len(y), -1).astype(state.terms.whole, copy=False)
+def _convolve_depthwise(x: Array, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
+    """Computes groups of one input channel: a product of a row of weights and its strip for each row of the kernel."""
+    (_, rows, width), (_, group, per_group, _), dtype = y.shape, state.weight.shape, state.weight.dtype
 
-    def block(channels: slice) -> None:
-        outputs = slice(channels.start * per_group, channels.stop * per_group)
-        acc = np.zeros((outputs.stop - outputs.start, rows * planes.width), weight.dtype)
-        product = np.empty_like(acc)
-        for k in range(len(planes.taps)):
-            tap = planes.tap(k, channels, 0, rows)
-            np.multiply(tap if per_group == 1 else np.repeat(tap, per_group, 0), weight[outputs, k, None], out=product)
-            acc += product
-        _requantize_into(acc, outputs, state, y[outputs])
+    def block(some: slice) -> None:
+        strip = strip_of(x[some], state.window, width, slice(0, rows), _zero_of(state, some), dtype)
+        acc = _multiply_rows(strip, state.weight[:, some])
+        outputs = slice(some.start * per_group, some.stop * per_group)
+        acc = acc.reshape(-1, rows * width)
+        if state.bias is not None:
+            apply_to_rows(np.add, acc, state.bias[outputs, None])
+        state.requantization.select(outputs).apply_into(acc, y.reshape(len(y), -1)[outputs])
 
-    return [
-        partial(block, run) for run in split_range(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))
-    ]
+    return [partial(block, some) for some in split_range(group, DEPTHWISE_BLOCK // (rows * width * per_group))]
 
 
-def _convolve_grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
-    """Computes one matrix product for each group and run of rows whose patches fit the cache; for one run of rows, one
-    product for each run of outputs."""
-    channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
+def _multiply_rows(strip: Strip, weight: Array) -> Array:
+    """Returns the sums [C, O/C, elements] over the rows of the kernel. weight: [kh, C, O/C, kw]."""
+    _, channels, _, kernel_w = weight.shape
+    acc = weight[0] @ strip.matrix(0).reshape(channels, kernel_w, -1)
+    product = np.empty_like(acc) if len(weight) > 1 else acc
+    for i in range(1, len(weight)):
+        np.matmul(weight[i], strip.matrix(i).reshape(channels, kernel_w, -1), out=product)
+        acc += product
+    return acc
 
-    def product(g: int, patch: Array, of_group: slice, rows: slice) -> None:
-        outputs = slice(g * per_group + of_group.start, g * per_group + of_group.stop)
-        weight = state.weight[g, of_group].astype(state.terms.dtype, copy=False)
-        _requantize_into(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
+
+def _convolve_grouped(x: Array, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
+    """Computes the products of each group and run of rows whose strip fits the cache; for one run of rows, those of
+    each run of outputs."""
+    (group, per_group, terms), (_, height, width) = state.weight.shape, y.shape
+    channels, flat = terms // (state.window.kernel[0] * state.window.kernel[1]), y.reshape(len(y), -1)
+
+    def strip(g: int, rows: slice) -> Strip:
+        some = slice(g * channels, (g + 1) * channels)
+        ones = state.bias is not None and state.terms.dtype == state.terms.whole
+        return strip_of(x[some], state.window, width, rows, _zero_of(state, some), state.terms.dtype, ones)
+
+    def product(g: int, read: Strip, rows: slice, some: slice) -> None:
+        outputs = slice(g * per_group + some.start, g * per_group + some.stop)
+        acc = _sum_products(read, state, state.weight[g, some], outputs)
+        state.requantization.select(outputs).apply_into(acc, flat[outputs, rows.start * width : rows.stop * width])
 
     def block(g: int, rows: slice) -> None:
-        patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
-        product(g, patch, slice(0, per_group), rows)
+        product(g, strip(g, rows), rows, slice(0, per_group))
 
-    strips = split_range(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
-    if state.group * len(strips) != 1:
-        return [partial(block, g, rows) for g in range(state.group) for rows in strips]
-    patch = planes.columns(slice(0, channels), 0, height)
-    most = max(PRODUCTS_BLOCK // max(1, patch.size), -(-per_group // core_count()))
-    return [partial(product, 0, patch, part, strips[0]) for part in split_range(per_group, most)]
+    read_once = channels * state.window.kernel[1] * (state.window.kernel[0] if _copies_all(state) else 1)
+    strips = split_range(height, STRIP_BLOCK // (read_once * width))
+    if group * len(strips) != 1:
+        return [partial(block, g, rows) for g in range(group) for rows in strips]
+    read = strip(0, strips[0])
+    most = max(PRODUCTS_BLOCK // max(1, terms * height * width), -(-per_group // core_count()))
+    if state.weight.dtype != state.terms.dtype:
+        most = min(most, max(1, WEIGHTS_BLOCK // terms))
+    return [partial(product, 0, read, strips[0], part) for part in split_range(per_group, most)]
+
+
+def _copies_all(state: PreparedConv) -> bool:
+    """Returns whether one product over all rows of the kernel, which copies what each reads, is faster than a product
+    for each row, which adds them."""
+    rows, (_, outputs, terms) = state.window.kernel[0], state.weight.shape
+    return rows == 1 or state.terms.dtype != state.terms.whole or terms <= (rows - 1) * outputs
+
+
+def _sum_products(read: Strip, state: PreparedConv, weight: Array, outputs: slice) -> Array:
+    """Returns the sums [O, elements] of the products and the bias. weight: those of the outputs [O, terms]."""
+    if state.terms.dtype != state.terms.whole:
+        acc = state.terms.product(weight.astype(state.terms.dtype, copy=False), read.whole())
+        if state.bias is not None:
+            acc += state.bias[outputs, None]
+        return acc
+    factors = np.empty((len(weight), read.ones + weight.shape[1]), state.terms.dtype)
+    factors[:, read.ones :] = weight
+    if state.bias is not None:
+        factors[:, 0] = state.bias[outputs]
+    kernel_h, each = len(read.starts), weight.shape[1] // len(read.starts)
+    if _copies_all(state):
+        return factors @ read.whole()
+    acc = factors[:, : read.ones + each] @ read.matrix(0, ones=True)
+    product = np.empty_like(acc)
+    for i in range(1, kernel_h):
+        first = read.ones + i * each
+        np.matmul(factors[:, first : first + each], read.matrix(i), out=product)
+        acc += product
+    return acc

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import centred, narrow_type
-from qverify.arithmetic.linear import Requantization, along_axis
+from qverify.arithmetic.linear import Requantization, along_axis, apply_to_rows
 from qverify.arithmetic.windows import as_planes, find_landing_slices, plane_shape
 from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
@@ -47,7 +47,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConvTranspose:
     return PreparedConvTranspose(
         np.ascontiguousarray(of_group.astype(dtype)),
         None if bias is None else bias.astype(dtype),
-        read_requantization(node, graph),
+        read_requantization(node, graph, axis=0),
     )
 
 
@@ -56,14 +56,21 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     assert inputs[0] is not None
     x = np.subtract(as_planes(inputs[0]), zero, dtype=state.weight.dtype, casting="unsafe")
     group, per_out, _, per_in = state.weight.shape
-    y = np.empty((len(x), group * per_out, *plane_shape(spec.shape)), spec.dtype)
+    out = plane_shape(spec.shape)
+    y, tiles = np.empty((len(x), group * per_out, *out), spec.dtype), _is_tiled(node, x.shape[2:], out)
 
     def block(image: int, g: int, part: slice) -> None:
         outputs = slice(g * per_out + part.start, g * per_out + part.stop)
-        acc = _scatter(node, x[image, g * per_in : (g + 1) * per_in], state.weight[g, part], y.shape[2:])
+        read, weight = x[image, g * per_in : (g + 1) * per_in], state.weight[g, part]
+        acc = (weight.reshape(-1, per_in) @ read.reshape(per_in, -1)) if tiles else _scatter(node, read, weight, out)
+        acc = acc.reshape(len(weight), -1)
         if state.bias is not None:
-            acc += state.bias[outputs, None, None]
-        y[image, outputs] = state.requantization.select(outputs).apply(acc)
+            apply_to_rows(np.add, acc, state.bias[outputs, None])
+        found = state.requantization.select(outputs).apply(acc)
+        if tiles:
+            _lay_tiles(found.reshape(len(weight), *node.words[:2], *read.shape[1:]), y[image, outputs])
+        else:
+            y[image, outputs] = found.reshape(len(weight), *out)
 
     largest = CONV_BLOCK // (x[0, 0].size * node.words[0] * node.words[1])
     run_blocks(
@@ -75,6 +82,20 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
         ]
     )
     return (y.reshape(spec.shape),)
+
+
+def _is_tiled(node: Node, size: tuple[int, ...], out: tuple[int, int]) -> bool:
+    """Returns whether each element of the output is the product of exactly one tap."""
+    kernel, stride, pad, dilation = (node.words[k : k + n] for k, n in ((0, 2), (2, 2), (4, 4), (8, 2)))
+    whole = out == (size[0] * stride[0], size[1] * stride[1])
+    return kernel == stride and dilation == (1, 1) and not any(pad) and whole
+
+
+def _lay_tiles(found: Array, y: Array) -> None:
+    """Writes found [O, kh, kw, H, W] to y [O, H * kh, W * kw], in which each element of the input makes a tile."""
+    for i in range(found.shape[1]):
+        for j in range(found.shape[2]):
+            y[:, i :: found.shape[1], j :: found.shape[2]] = found[:, i, j]
 
 
 def _scatter(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:

@@ -23,7 +23,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array, Array | None, Requant
     stored, bias = centred(graph.constants[w.name], zeros, narrow_type(w.dtype)), whole_bias(node, graph)
     dtype = choose_exact_dtype(node, graph, stored, bias)
     weight = widen(stored, dtype).T
-    return dtype, weight, None if bias is None else bias.astype(dtype), read_requantization(node, graph)
+    return dtype, weight, None if bias is None else bias.astype(dtype), read_requantization(node, graph, axis=-1)
 
 
 def simulate(

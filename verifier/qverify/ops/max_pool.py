@@ -27,10 +27,14 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
     x, out = as_planes(inputs[0]), plane_shape(y.shape)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = np.full((*x.shape[:2], *out), lowest, x.dtype)
+    direct = x.dtype.kind != "f" and state.reads_directly(plane_shape(x.shape), out)
 
     def block(channels: slice) -> None:
-        part = best[:, channels]
-        for tap in state.reads(x[:, channels], out, lowest):
+        part, read = best[:, channels], x[:, channels]
+        if direct:
+            _take_maxima(state, state.padded(read, out, lowest), part)
+            return
+        for tap in state.reads(read, out, lowest):
             if x.dtype.kind != "f":
                 np.maximum(part, tap, out=part)
             else:  # the first of equal elements, such as zeros with different signs
@@ -43,3 +47,16 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         ]
     )
     return (best.reshape(y.shape),)
+
+
+def _take_maxima(window: Window, padded: Array, best: Array) -> None:
+    """Replaces the elements of best [N, C, oh, ow] by larger ones of their windows: first the largest of each column of
+    a window, which are contiguous in memory, then the largest of these."""
+    (height, width), (stride_h, stride_w), (dilation_h, dilation_w) = best.shape[2:], window.stride, window.dilation
+    rows = None
+    for i in range(0, window.kernel[0] * dilation_h, dilation_h):
+        read = padded[:, :, i : i + (height - 1) * stride_h + 1 : stride_h]
+        rows = np.array(read) if rows is None else np.maximum(rows, read, out=rows)
+    assert rows is not None
+    for j in range(0, window.kernel[1] * dilation_w, dilation_w):
+        np.maximum(best, rows[..., j : j + (width - 1) * stride_w + 1 : stride_w], out=best)

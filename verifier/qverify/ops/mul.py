@@ -8,15 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.pairs import FloatSteps
 from qverify.arithmetic.requantize import requantize
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.add import look_up_pairs, make_table
+from qverify.ops.add import FEW, compute_pairs, make_table
 
 Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
-def prepare(node: Node, graph: Graph) -> Array | None:
+def prepare(node: Node, graph: Graph) -> Array | FloatSteps | None:
+    a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    rq, narrow = graph.constants[node.inputs[2] or ""], a.numpy_dtype.itemsize == b.numpy_dtype.itemsize == 1
+    if y.elements > FEW and narrow and rq.dtype == np.float32 and np.isfinite(rq[0]):
+        low, high = node.words
+        zeros = (np.float32(-a.zero_point[0]), np.float32(-b.zero_point[0]))
+        return FloatSteps(np.multiply, (1, 1), zeros, rq[0], np.float32(y.zero_point[0]), low, high)
     return make_table(formula, node, graph)
 
 
@@ -31,9 +38,11 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
     return requantize(acc, rq, zero, low, high, y.dtype, graph.rounding, is_wide(a.dtype, b.dtype, y.dtype))
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array | None) -> tuple[Array, ...]:
+def simulate(
+    node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
+) -> tuple[Array, ...]:
     first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
     assert first is not None and second is not None
     if state is not None:
-        return (look_up_pairs(state, first, second, y),)
+        return (compute_pairs(state, first, second, y),)
     return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -3,6 +3,7 @@ truncate 2: in integers; 3: each sample times its row's weight first, half up.""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import float32
-from qverify.arithmetic.workers import run_blocks, split_range
+from qverify.arithmetic.workers import core_count, run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
@@ -37,22 +38,35 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         real = x.astype(np.float32)
     else:
         real = float32.dequantize(x, *parameters(spec))
-    left, right = (real[..., columns_].reshape(-1, real.shape[-2], columns) for columns_ in (column1, column2))
+    left, right = (real.take(at, -1).reshape(-1, real.shape[-2], columns) for at in (column1, column2))
     result = np.empty((len(left), rows, columns), y.dtype)
 
-    def block(planes: slice) -> None:
-        corners = [side[planes, row] for row in (row1, row2) for side in (left, right)]
-        if node.words[0] == HALF_UP:
-            result[planes] = _half_up(corners, (dy2, dy1), (dx2, dx1), y)
-            return
-        weights = [dx * dy[:, None] for dy in (dy2, dy1) for dx in (dx2, dx1)]
-        value = weights[0] * corners[0]
-        for weight, corner in zip(weights[1:], corners[1:], strict=True):
-            value += weight * corner
-        result[planes] = _convert(value, node.words[0], y)
+    def block(some: slice, planes: slice) -> None:
+        """Computes some rows of some planes, as many planes at once as fit the cache."""
+        of_rows = (dy2[some], dy1[some])
+        weights = [] if node.words[0] == HALF_UP else [dx * dy[:, None] for dy in of_rows for dx in (dx2, dx1)]
+        for at in range(planes.start, planes.stop, each := max(1, BLOCK // (len(of_rows[0]) * columns))):
+            part = slice(at, min(at + each, planes.stop))
+            corners = (side[part].take(row[some], 1) for row in (row1, row2) for side in (left, right))
+            if node.words[0] == HALF_UP:
+                result[part, some] = _half_up(list(corners), of_rows, (dx2, dx1), y)
+            else:
+                result[part, some] = _convert(_weigh(weights, corners), node.words[0], y)
 
-    run_blocks([partial(block, planes) for planes in split_range(len(left), BLOCK // (rows * columns))])
+    runs = split_range(rows, BLOCK // columns)
+    parts = split_range(len(left), BLOCK // (rows * columns) or -(-len(left) // core_count()))
+    run_blocks([partial(block, some, planes) for some in runs for planes in parts])
     return (result.reshape(y.shape),)
+
+
+def _weigh(weights: list[Array], corners: Iterable[Array]) -> Array:
+    """Returns the sum of the weighted corners, added one after the other. May overwrite the corners."""
+    total = None
+    for weight, corner in zip(weights, corners, strict=True):
+        value = np.multiply(weight, corner, out=corner) if weight.dtype == corner.dtype else weight * corner
+        total = value if total is None else np.add(total, value, out=total)
+    assert total is not None
+    return total
 
 
 def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:

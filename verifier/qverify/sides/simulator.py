@@ -173,7 +173,7 @@ class _RunResults:
         self.kept: dict[str, Array] = {}
         self.names = set[str]()
         self._keep, self._digests = keep, digests
-        self._digest_futures: dict[str, Future[str]] = {}
+        self._found: dict[str, str | Future[str]] = {}  # digests
         self._waiting: list[str] = []  # names of tensors that both keep, whose digests are not compared yet
         self._peer_digests = peer.digests if peer is not None else {}
         self._peer_arrays = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
@@ -181,12 +181,11 @@ class _RunResults:
     def add(self, name: str, value: Array) -> None:
         self.names.add(name)
         if self._digests:
-            self._digest_futures[name] = submit(
-                partial(tensor_digest, value), inline=value.nbytes < INLINE_DIGEST_BYTES
-            )
+            small = value.nbytes < INLINE_DIGEST_BYTES
+            self._found[name] = tensor_digest(value) if small else submit(partial(tensor_digest, value))
         if name in self._keep:
             self.kept[name] = value
-            if name in self._peer_arrays and name in self._digest_futures:
+            if name in self._peer_arrays and name in self._found:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
@@ -194,11 +193,16 @@ class _RunResults:
         to wait for every digest."""
         unfinished = []
         for name in self._waiting:
-            if not wait and not self._digest_futures[name].done():
+            found = self._found[name]
+            if not wait and isinstance(found, Future) and not found.done():
                 unfinished.append(name)
-            elif self._peer_digests.get(name) == self._digest_futures[name].result():
+            elif self._peer_digests.get(name) == _finished(found):
                 self.kept[name] = self._peer_arrays[name]
         self._waiting = unfinished
 
     def digests(self) -> dict[str, str]:
-        return {name: future.result() for name, future in self._digest_futures.items()}
+        return {name: _finished(found) for name, found in self._found.items()}
+
+
+def _finished(found: str | Future[str]) -> str:
+    return found.result() if isinstance(found, Future) else found

@@ -26,7 +26,7 @@ from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
 from qverify_farm.work.worker import JobWorker
 
-from tests.farm.example_jobs import FAULTY, IMAGES, NODE, ExampleJobs, program
+from tests.farm.example_jobs import ALL_NODES, FAULTY, IMAGES, NODE, ExampleJobs, program
 
 CRASHING = "tests.farm.crashing_child"
 
@@ -123,6 +123,22 @@ def test_host_results_are_computed_once(jobs: ExampleJobs, worker: JobWorker, mo
     assert counted == [1, 0]
     for one in (first, second):
         one.close()
+
+
+def test_host_results_that_change_on_the_disk_are_computed_again(jobs: ExampleJobs, folder: Path) -> None:
+    """The values of the host's sides are replaced by those of the faulty board while the worker lives."""
+    worker, task = JobWorker(folder / "replaced"), jobs.task(FAULTY, options={**ALL_NODES, "pull": "all"})
+    before = run_job(task, worker)
+    assert before.verdict == "FAILED"
+    (path,) = worker.results.folder.glob("*/*/values.bin")
+    right = path.read_bytes()
+    for wrong in (bytes(len(right)), right[:100], bytes(byte ^ 1 for byte in right)):
+        (path,) = worker.results.folder.glob("*/*/values.bin")
+        path.write_bytes(wrong)
+        after = run_job(task, worker)
+        assert (after.verdict, after.why, after.nodes) == (before.verdict, before.why, before.nodes)
+        assert [found.read_bytes() for found in worker.results.folder.glob("*/*/values.bin")] == [right]
+    worker.close()
 
 
 def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: JobWorker) -> None:

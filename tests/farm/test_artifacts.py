@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +64,80 @@ def test_a_path_is_not_accepted_as_a_digest(store: Artifacts, name: str) -> None
             act(name)
 
 
-def test_damaged_bytes_are_never_returned(tmp_path: Path) -> None:
-    store = open_artifacts(str(tmp_path))
-    store.put_bytes(DATA)
-    path = store.path_of(DIGEST)
-    assert path is not None
-    os.chmod(path, 0o600)
-    path.write_bytes(DATA[:-1] + b"?")
-    for act in (store.read, store.open, store.path_of, lambda digest: store.copy_to(digest, tmp_path / "copy")):
+WRONG = DATA[:-1] + b"?"
+
+
+def object_store() -> Artifacts:
+    import obstore
+    from obstore.store import MemoryStore
+
+    return Artifacts("s3://bucket", ObjectStoreBackend(obstore, MemoryStore()))
+
+
+@pytest.fixture(params=["folder", "memory", "object store"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+    if request.param == "object store":
+        return object_store()
+    return open_artifacts(str(tmp_path / "store") if request.param == "folder" else f"memory://{tmp_path}")
+
+
+def damage(store: Artifacts, tmp_path: Path, data: bytes = WRONG) -> None:
+    """Replaces the bytes of DIGEST in the store."""
+    (tmp_path / "wrong").write_bytes(data)
+    store._backend.place(tmp_path / "wrong", module.key_of(DIGEST))
+
+
+def test_damaged_bytes_are_never_returned(any_store: Artifacts, tmp_path: Path) -> None:
+    """Whoever finds the damage moves the bytes aside, so that the artifact is missing."""
+    store = any_store
+    for act in (store.read, store.open, lambda digest: store.copy_to(digest, tmp_path / "copy")):
+        store.put_bytes(DATA)
+        damage(store, tmp_path)
         with pytest.raises(ArtifactError, match="were damaged"):
             act(DIGEST)
+        assert not store.exists(DIGEST) and list(store.entries()) == []
+        with pytest.raises(ArtifactError, match="nothing is stored"):
+            act(DIGEST)
     assert not (tmp_path / "copy").exists()
-    path.write_bytes(DATA[:-1])  # cut short, as by a crash of the machine: putting it again mends it
+    aside = [(name, size) for name, size, _ in store._backend.entries()]
+    assert aside == [(f"{DIGEST}.damaged", len(WRONG))]
     store.put_bytes(DATA)
-    assert store.read(DIGEST) == DATA
+    store.delete_damaged(0.0)
+    assert len(list(store._backend.entries())) == 2
+    store.delete_damaged(time.time() + 60)
+    assert [name for name, _, _ in store._backend.entries()] == [DIGEST] and store.read(DIGEST) == DATA
+
+
+@pytest.mark.parametrize("wrong", [WRONG, DATA[:-1]])
+def test_the_right_bytes_replace_damaged_ones(any_store: Artifacts, tmp_path: Path, wrong: bytes) -> None:
+    (tmp_path / "m.onnx").write_bytes(DATA)
+    for put in (
+        lambda: any_store.put_bytes(DATA),
+        lambda: any_store.put_file(tmp_path / "m.onnx"),
+        lambda: any_store.put_stream([DATA], expected=DIGEST),
+    ):
+        any_store.put_bytes(DATA)
+        damage(any_store, tmp_path, wrong)
+        put()
+        assert any_store.read(DIGEST) == DATA
+
+
+def test_right_bytes_that_were_read_wrong_stay(
+    any_store: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reading fails, as after an error of the network."""
+    any_store.put_bytes(DATA)
+    with monkeypatch.context() as patched:
+        right, opened = any_store._backend.open, list[str]()
+
+        def read_wrong_once(key: str) -> Any:
+            opened.append(key)
+            return io.BytesIO(WRONG) if len(opened) == 1 else right(key)
+
+        patched.setattr(any_store._backend, "open", read_wrong_once)
+        with pytest.raises(ArtifactError, match="were damaged"):
+            any_store.read(DIGEST)
+    assert any_store.read(DIGEST) == DATA and len(list(any_store._backend.entries())) == 1
 
 
 def test_a_failed_write_leaves_nothing(store: Artifacts) -> None:

@@ -15,7 +15,7 @@ from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify_farm.work import host_results
-from qverify_farm.work.host_results import HostResults, result_key
+from qverify_farm.work.host_results import HostResultDamaged, HostResults, result_key
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,29 @@ def test_damaged_results_are_not_returned(
     (store.path("ab12") / file).write_bytes(data)
     assert store.get("ab12", ran[0].graph) is None and not store.path("ab12").exists()
     store.put("ab12", ran[2])
+    assert store.get("ab12", ran[0].graph) is not None
+
+
+@pytest.mark.parametrize("change", ["other values", "cut short"])
+def test_values_that_change_later_are_not_returned(
+    tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults], change: str
+) -> None:
+    """The file changes after it was loaded and checked. The result can then be stored again."""
+    store = HostResults(tmp_path)
+    store.put("ab12", ran[2])
+    found = store.get("ab12", ran[0].graph)
+    assert found is not None and not found.values.damaged
+    size = found.values.path.stat().st_size
+    found.values.path.write_bytes(b"\xa5" * size if change == "other values" else b"")
+    tensors = found.fresh().recordings["simulator"].tensors
+    for name in tensors:
+        with pytest.raises(HostResultDamaged, match="changed in this host's cache"):
+            tensors[name]
+    assert found.values.damaged
+    store.discard("ab12", found)
+    assert store.get("ab12", ran[0].graph) is None
+    store.put("ab12", ran[2])
+    store.discard("ab12", found)  # another result by now
     assert store.get("ab12", ran[0].graph) is not None
 
 

@@ -35,9 +35,7 @@ def test_files_have_their_paths_and_bytes(tmp_path: Path, elsewhere: Artifacts, 
             assert again == folder
     assert found == {"m.onnx": b"model", "a/b/x.npy": b"x", "a/y.npy": b"x"}
     cache.close()
-    assert not folder.exists() and len(list((tmp_path / "cache/files").glob("*/*"))) == (
-        2 if kind == "elsewhere" else 0
-    )
+    assert not folder.exists() and len(list((tmp_path / "cache/files").glob("*/*"))) == 2
 
 
 def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: Artifacts) -> None:
@@ -50,6 +48,67 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: Artifacts) -
         (kept,) = (tmp_path / "files").glob("*/*")
         kept.chmod(0o644)
         kept.write_bytes(b"wrong")
+
+
+def change(path: Path, data: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["folder", "elsewhere"])
+@pytest.mark.parametrize("how", ["in place", "replaced", "removed"])
+def test_a_file_that_changes_between_jobs_is_fetched_again(
+    tmp_path: Path, elsewhere: Artifacts, kind: str, how: str
+) -> None:
+    """The cache lives on, and the store keeps its bytes."""
+    store = elsewhere if kind == "elsewhere" else open_artifacts(str(tmp_path / "store"))
+    cache, files = FileCache(tmp_path / "cache"), [stored(store, "a/x", b"right"), stored(store, "y", b"other")]
+    with cache.tree(files, store) as folder:
+        pass
+    if how != "in place":
+        (folder / "a/x").unlink()
+    if how != "removed":
+        (folder / "a/x").touch()
+        change(folder / "a/x", b"wrong")
+    with cache.tree(files, store) as again:
+        assert again == folder and (folder / "a/x").read_bytes() == b"right"
+    assert store.read(files[0].sha256) == b"right"
+    with cache.tree([stored(store, "z", b"right")], store) as third:
+        assert (third / "z").read_bytes() == b"right"
+
+
+def test_the_cache_shares_no_file_with_the_store(tmp_path: Path) -> None:
+    store = open_artifacts(str(tmp_path / "store"))
+    file = stored(store, "x", b"right")
+    with FileCache(tmp_path / "cache").tree([file], store) as folder:
+        path = store.path_of(file.sha256)
+        assert path is not None and path.stat().st_nlink == 1 and not (folder / "x").samefile(path)
+        assert (folder / "x").stat().st_mode & 0o222 == 0
+
+
+def test_a_file_that_changes_during_a_job_ends_it(tmp_path: Path, elsewhere: Artifacts) -> None:
+    """This is so also if another job has the file repaired meanwhile."""
+    cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
+    for repaired in (False, True):
+        with pytest.raises(ArtifactError, match="x: it changed in this"), cache.tree([file], elsewhere) as folder:
+            change(folder / "x", b"wrong")
+            if repaired:
+                with cache.tree([file], elsewhere) as again:
+                    assert (again / "x").read_bytes() == b"right"
+    with cache.tree([file], elsewhere) as folder:
+        assert (folder / "x").read_bytes() == b"right"
+
+
+def test_a_changed_file_is_not_used_if_it_cannot_be_fetched(tmp_path: Path, elsewhere: Artifacts) -> None:
+    """Neither by the next job nor by the one after it."""
+    cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
+    with cache.tree([file], elsewhere) as folder:
+        pass
+    change(folder / "x", b"wrong")
+    elsewhere.delete(file.sha256)
+    for _ in range(2):
+        with pytest.raises(ArtifactError, match="nothing is stored"), cache.tree([file], elsewhere):
+            pass
 
 
 def test_missing_or_different_bytes_are_refused(tmp_path: Path, elsewhere: Artifacts) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkTimeout
 from qverify_agents.host_lock import HostLock
 from qverify_farm.work import host_processes
+from qverify_farm.work import worker as worker_module
 from qverify_farm.work.check_board import check_board
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.job_limit import JobLimit
@@ -26,7 +28,7 @@ from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
 from qverify_farm.work.worker import JobWorker
 
-from tests.farm.example_jobs import FAULTY, IMAGES, NODE, ExampleJobs, program
+from tests.farm.example_jobs import ALL_NODES, FAULTY, IMAGES, NODE, ExampleJobs, program
 
 CRASHING = "tests.farm.crashing_child"
 
@@ -123,6 +125,44 @@ def test_host_results_are_computed_once(jobs: ExampleJobs, worker: JobWorker, mo
     assert counted == [1, 0]
     for one in (first, second):
         one.close()
+
+
+def test_host_results_that_change_on_the_disk_are_computed_again(jobs: ExampleJobs, folder: Path) -> None:
+    """The values of the host's sides are replaced by those of the faulty board while the worker lives."""
+    worker, task = JobWorker(folder / "replaced"), jobs.task(FAULTY, options={**ALL_NODES, "pull": "all"})
+    before = run_job(task, worker)
+    assert before.verdict == "FAILED"
+    (path,) = worker.results.folder.glob("*/*/values.bin")
+    right = path.read_bytes()
+    for wrong in (bytes(len(right)), right[:100], bytes(byte ^ 1 for byte in right)):
+        (path,) = worker.results.folder.glob("*/*/values.bin")
+        path.write_bytes(wrong)
+        after = run_job(task, worker)
+        assert (after.verdict, after.why, after.nodes) == (before.verdict, before.why, before.nodes)
+        assert [found.read_bytes() for found in worker.results.folder.glob("*/*/values.bin")] == [right]
+    worker.close()
+
+
+def test_models_that_change_while_they_are_opened_are_not_kept(
+    jobs: ExampleJobs, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, opened = JobWorker(folder / "opening"), worker_module.open_with_board_model
+
+    def open_and_change(request: Any, runner: Any) -> Any:
+        models, path = opened(request, runner), Path(request.models[0])
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes() + b" ")
+        return models
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker_module, "open_with_board_model", open_and_change)
+        result = run_job(jobs.task(), worker)
+    assert (result.verdict, result.why) == (
+        "INCONCLUSIVE",
+        f"{jobs.task().models[0]}: its bytes changed in this host's cache while they were read",
+    )
+    assert run_job(jobs.task(), worker).verdict == "PASSED"
+    worker.close()
 
 
 def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: JobWorker) -> None:

@@ -128,6 +128,22 @@ def test_missing_bytes_are_reported(service: Service) -> None:
     service.put(DATA)
     service.farm.artifacts.delete(SHA)
     assert "no longer stored" in error_of(service.client.get(f"/api/v1/artifacts/{SHA}"), 409)["got"]
+    assert service.client.head(f"/api/v1/artifacts/{SHA}").status_code == 404
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_damaged_bytes_can_be_uploaded_again(service: Service, noticed: bool) -> None:
+    service.put(DATA)
+    path = service.farm.artifacts.path_of(SHA)
+    assert path is not None
+    path.chmod(0o644)
+    path.write_bytes(DATA[:-1] + b"?")
+    if noticed:
+        assert "damaged" in error_of(service.client.get(f"/api/v1/artifacts/{SHA}"), 409)["got"]
+        assert service.client.head(f"/api/v1/artifacts/{SHA}").status_code == 404
+    service.put(DATA)
+    assert service.client.head(f"/api/v1/artifacts/{SHA}").status_code == 200
+    assert service.client.get(f"/api/v1/artifacts/{SHA}").content == DATA
 
 
 def test_the_retention_removes_old_unreferenced_data(any_service: Service) -> None:

@@ -131,7 +131,8 @@ class Retention:
                 return
 
     def _remove_unknown(self, now: float, swept: Swept) -> None:
-        """Removes artifacts without a row, such as those of results that were never recorded."""
+        """Removes artifacts without a row, such as those of results that were never recorded, and damaged bytes."""
+        self.artifacts.delete_damaged(now - MIN_AGE_S)
         old = [artifact for artifact, stored_at in self.artifacts.entries() if stored_at < now - MIN_AGE_S]
         for at in range(0, len(old), ROWS_PER_TRANSACTION):
             part = {artifact.sha256: artifact.size for artifact in old[at : at + ROWS_PER_TRANSACTION]}

@@ -43,6 +43,9 @@ class Backend(Protocol):
     def delete(self, key: str) -> None:
         """Removes the file with this key, if there is one."""
 
+    def rename(self, key: str, new_key: str) -> None:
+        """Gives the file with this key another one, and replaces the file there. Raises FileNotFoundError if there is none."""
+
     def entries(self) -> Iterator[tuple[str, int, float]]:
         """Yields the name, the size in bytes and the time (seconds since 1970) of every stored file."""
 
@@ -86,6 +89,9 @@ class FolderBackend:
 
     def delete(self, key: str) -> None:
         (self._root / key).unlink(missing_ok=True)
+
+    def rename(self, key: str, new_key: str) -> None:
+        os.replace(self._root / key, self._root / new_key)
 
     def entries(self) -> Iterator[tuple[str, int, float]]:
         for path in (self._root / "sha").glob("*/*/*"):
@@ -134,6 +140,10 @@ class FsspecBackend:
     def delete(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError), _reach_store():
             self._fs.rm_file(f"{self._root}/{key}")
+
+    def rename(self, key: str, new_key: str) -> None:
+        with _reach_store():
+            self._fs.mv(f"{self._root}/{key}", f"{self._root}/{new_key}")
 
     def check(self) -> None:
         self.size_of("any")
@@ -202,6 +212,10 @@ class ObjectStoreBackend:
     def delete(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError), _reach_store(self._errors):
             self._obstore.delete(self._store, key)
+
+    def rename(self, key: str, new_key: str) -> None:
+        with _reach_store(self._errors):
+            self._obstore.rename(self._store, key, new_key)
 
     def entries(self) -> Iterator[tuple[str, int, float]]:
         with _reach_store(self._errors):

@@ -20,6 +20,7 @@ from qverify_farm.store.artifact_backends import FULL_DISK, Backend, FolderBacke
 
 PIECE_BYTES = 1 << 20  # bytes read or written at a time
 MAX_NOTE_BYTES = 4096
+DAMAGED = ".damaged"  # ends the names of damaged bytes that were moved aside
 REACHED_S = 5.0  # a store that was reached is not checked again for so long
 KEEP_FREE_BYTES = 64 << 20  # bytes of a local disk that stay free, since the database may be on the same disk
 
@@ -64,7 +65,8 @@ class ArtifactWriter:
 
 class Artifacts:
     """The artifact store at a URL. A stored artifact never changes, and its bytes are checked against the digest when they are
-    read: ArtifactError is raised if they are missing or damaged. StoreFullError is raised if there is no room to write, and
+    read: ArtifactError is raised if they are missing or damaged. Damaged bytes are moved aside, so that the artifact is missing
+    until it is stored again. StoreFullError is raised if there is no room to write, and
     StoreUnavailableError if the store is not reached."""
 
     def __init__(self, url: str, backend: Backend):
@@ -74,8 +76,9 @@ class Artifacts:
 
     @contextlib.contextmanager
     def writer(self, limit: int | None = None, expected: str = "") -> Iterator[ArtifactWriter]:
-        """Yields a writer. Its bytes are in the store after the `with` block, unless there was an exception. expected: the
-        required digest, or "" for any; ArtifactError is raised if the bytes have another."""
+        """Yields a writer. Its bytes are in the store after the `with` block, unless there was an exception; they replace those
+        that were stored under their digest, which may be damaged. expected: the required digest, or "" for any; ArtifactError
+        is raised if the bytes have another."""
         with _raise_store_full():
             free = self._backend.free_bytes()
             if free is not None and free < KEEP_FREE_BYTES:
@@ -89,10 +92,8 @@ class Artifacts:
             stored = writer.stored
             if expected and stored.sha256 != expected:
                 raise ArtifactError(f"SHA-256 is {stored.sha256}, wanted {expected}")
-            key = key_of(stored.sha256)
-            if self._backend.size_of(key) != stored.size:  # a file that was truncated by a crash is replaced
-                with _raise_store_full():
-                    self._backend.place(part, key)
+            with _raise_store_full():
+                self._backend.place(part, key_of(stored.sha256))
         finally:
             part.unlink(missing_ok=True)
 
@@ -105,9 +106,6 @@ class Artifacts:
 
     def put_bytes(self, data: bytes) -> Stored:
         """Stores these bytes and returns their digest and size."""
-        sha256 = hashlib.sha256(data).hexdigest()
-        if self._backend.size_of(key_of(sha256)) == len(data):
-            return Stored(sha256, len(data))
         return self.put_stream([data])
 
     def put_file(self, path: str | os.PathLike[str], limit: int | None = None) -> Stored:
@@ -153,7 +151,21 @@ class Artifacts:
         except FileNotFoundError:
             raise ArtifactError(f"{self.url}: nothing is stored under {sha256}") from None
         if digest.hexdigest() != sha256:
+            self._set_aside(sha256)
             raise ArtifactError(f"{self.url}: {sha256}: its bytes were damaged; their SHA-256 is {digest.hexdigest()}")
+
+    def _set_aside(self, sha256: str) -> None:
+        """Moves the damaged bytes of an artifact to another name. They are moved back if a second reading finds them right, as
+        after an error of the network, or if somebody has just replaced them."""
+        key = key_of(sha256)
+        with contextlib.suppress(OSError, StoreUnavailableError):
+            self._backend.rename(key, key + DAMAGED)
+            digest = hashlib.sha256()
+            with self._backend.open(key + DAMAGED) as file:
+                while piece := file.read(PIECE_BYTES):
+                    digest.update(piece)
+            if digest.hexdigest() == sha256:
+                self._backend.rename(key + DAMAGED, key)
 
     def read(self, sha256: str, limit: int = 1 << 30) -> bytes:
         """Returns the checked bytes of an artifact. Raises ArtifactError, without reading it, if it is larger than `limit`."""
@@ -213,6 +225,12 @@ class Artifacts:
         """Removes an artifact, if it is stored."""
         self._checked.pop(sha256, None)
         self._backend.delete(key_of(sha256))
+
+    def delete_damaged(self, before: float) -> None:
+        """Removes the damaged bytes that were moved aside, if they are older than `before` (seconds since 1970)."""
+        for name, _, time_s in list(self._backend.entries()):
+            if time_s < before and re.fullmatch(rf"[0-9a-f]{{64}}{re.escape(DAMAGED)}", name):
+                self._backend.delete(key_of(name.removesuffix(DAMAGED)) + DAMAGED)
 
     def entries(self) -> Iterator[tuple[Stored, float]]:
         """Yields every artifact and the time at which it was stored (seconds since 1970)."""

@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,22 +26,26 @@ from qverify_farm.work.job_task import StoredFile
 MAX_TREES = 64  # folders kept for later jobs with the same files
 MAX_PATH_LENGTH = 400
 DEFAULT_LIMIT_BYTES = 20 << 30
+FileState = tuple[int, int, int]  # size, time of the last change, inode
 
 
 @dataclass(slots=True)
 class _Tree:
-    """A folder with the files of jobs. `users` is the number of jobs that use it now; `lock` protects `laid_out`."""
+    """A folder with the files of jobs. `users` is the number of jobs that use it now; `states` has the state of each file when
+    its bytes were checked; `lock` protects `states` and `laid_out`."""
 
     folder: Path
     users: int = 0
     laid_out: bool = False
+    states: dict[str, FileState] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class FileCache:
     """A cache folder with files by digest, which several processes may share. It has at most limit_bytes; the least recently
-    used files are removed first. The files of a job are linked into a folder of this process, where they stay until the job
-    is done."""
+    used files are removed first. It shares no file with the artifact store. The files of a job are linked into a folder of this
+    process, where they stay until the job is done. Files that changed since they were checked are checked again for the next
+    job, and must not change while it runs."""
 
     def __init__(self, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES):
         """Raises UsageError for a folder with a comma or a colon in its path, which -i could not name."""
@@ -51,12 +56,13 @@ class FileCache:
         self._trees_folder, self._trees_lock = _make_trees_folder(folder.absolute() / "trees")
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
         self._lock, self._since_sweep = threading.Lock(), limit_bytes  # the first file sweeps
-        self._checked_states: dict[str, tuple[int, int]] = {}
+        self._checked_states: dict[str, FileState] = {}
 
     @contextlib.contextmanager
     def tree(self, files: Sequence[StoredFile], artifacts: Artifacts) -> Iterator[Path]:
         """Yields a folder that contains the files at their paths; the caller must not change it. Raises UsageError for paths
-        that check_paths refuses, and ArtifactError if an artifact is missing or damaged."""
+        that check_paths refuses, and ArtifactError if an artifact is missing or damaged, or if a file was changed during the
+        `with` block."""
         key = hashlib.sha256(json.dumps(sorted((f.path, f.sha256) for f in files)).encode()).hexdigest()[:32]
         with self._lock:
             tree = self._trees.setdefault(key, _Tree(self._trees_folder / key))
@@ -65,9 +71,15 @@ class FileCache:
         try:
             with tree.lock:
                 if not tree.laid_out:
-                    self._lay_out(tree.folder, files, artifacts)
+                    self._lay_out(tree, files, artifacts)
                     tree.laid_out = True
+                for file in _changed_files(tree, files):
+                    self._place(tree, file, artifacts)
+                states = {file.path: tree.states[file.path] for file in files}
             yield tree.folder
+            for path, state in states.items():
+                if _state_of(tree.folder / path) != state:
+                    raise ArtifactError(f"{path}: it changed in this host's cache while the job ran")
         finally:
             with self._lock:
                 tree.users -= 1
@@ -88,32 +100,32 @@ class FileCache:
         for key in [key for key, tree in self._trees.items() if not tree.users][: max(0, len(self._trees) - max_trees)]:
             shutil.rmtree(self._trees.pop(key).folder, ignore_errors=True)
 
-    def _lay_out(self, folder: Path, files: Sequence[StoredFile], artifacts: Artifacts) -> None:
+    def _lay_out(self, tree: _Tree, files: Sequence[StoredFile], artifacts: Artifacts) -> None:
         check_paths([file.path for file in files])
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        shutil.rmtree(tree.folder, ignore_errors=True)
+        tree.folder.mkdir(parents=True)
         try:
             for file in files:
-                target = folder / file.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._place(file, target, artifacts)
+                self._place(tree, file, artifacts)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(tree.folder, ignore_errors=True)
             raise
 
-    def _place(self, file: StoredFile, target: Path, artifacts: Artifacts) -> None:
-        """Links the file to its target, or copies it if the target is on another file system."""
+    def _place(self, tree: _Tree, file: StoredFile, artifacts: Artifacts) -> None:
+        """Links the file into a tree, and replaces the one that is there."""
+        target = tree.folder / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(3):
-            source = artifacts.path_of(file.sha256) or self._fetch(file, artifacts)
             try:
-                if source.stat().st_size != file.size:
-                    raise ArtifactError(
-                        f"{file.path}: {source.stat().st_size} bytes are stored, the job says {file.size}"
-                    )
-                try:
-                    os.link(source, target)
-                except OSError:
-                    shutil.copyfile(source, target)
+                source, state = self._fetch(file, artifacts)
+                if state[0] != file.size:
+                    raise ArtifactError(f"{file.path}: {state[0]} bytes are stored, the job says {file.size}")
+                target.unlink(missing_ok=True)
+                if _link_or_copy(source, target):
+                    state = _stat(target)
+                    if digest_of(target) != file.sha256:
+                        continue
+                tree.states[file.path] = state
                 return
             except FileNotFoundError:  # another process has just removed it
                 continue
@@ -121,20 +133,23 @@ class FileCache:
             f"{file.path}: its bytes were removed while they were read; the cache of this host is too small"
         )
 
-    def _fetch(self, file: StoredFile, artifacts: Artifacts) -> Path:
-        """Returns the path of the file in this cache. The file is fetched if it is missing or damaged."""
+    def _fetch(self, file: StoredFile, artifacts: Artifacts) -> tuple[Path, FileState]:
+        """Returns the path of the file in this cache, and its state when it was checked. The file is fetched if it is missing or
+        damaged."""
         path = self._files / file.sha256[:2] / file.sha256
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            state = (status.st_size, status.st_ino)
-            if self._checked_states.get(file.sha256) == state or _digest_of(path) == file.sha256:
-                os.utime(path)
-                self._checked_states[file.sha256] = state
-                return path
         path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            state = _stat(path)
+            is_right = self._checked_states.get(file.sha256) == state or digest_of(path) == file.sha256
+            if is_right and _stat(path) == state:
+                os.utime(path, ns=(time.time_ns(), state[1]))  # the time of the last change stays
+                self._checked_states[file.sha256] = state
+                return path, state
         artifacts.copy_to(file.sha256, path)
+        path.chmod(0o444)
+        self._checked_states[file.sha256] = state = _stat(path)
         self._sweep(file.size)
-        return path
+        return path, state
 
     def _sweep(self, added_bytes: int) -> None:
         """Removes the least recently used files if the cache exceeds its limit. To save time, this is done only after a
@@ -148,12 +163,14 @@ class FileCache:
 
 
 def sweep(folder: Path, pattern: str, limit_bytes: int, newer_than: float = float("inf")) -> None:
-    """Removes the files and folders that match the pattern, least recently used (modified) first, until the rest have at most
-    limit_bytes. An entry that was used after newer_than (seconds since 1970) is kept."""
+    """Removes the files and folders that match the pattern, least recently used first (folders: modified), until the rest have
+    at most limit_bytes. An entry that was used after newer_than (seconds since 1970) is kept."""
     entries = []
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
-            entries.append((path.stat().st_mtime, _size_of(path), path))
+            status = path.stat()
+            used = status.st_mtime if path.is_dir() else max(status.st_atime, status.st_mtime)
+            entries.append((used, _size_of(path), path))
     total = sum(size for _, size, _ in entries)
     for used, size, path in sorted(entries, key=lambda entry: entry[0]):
         if total <= limit_bytes or used > newer_than:
@@ -209,7 +226,49 @@ def _make_trees_folder(parent: Path) -> tuple[Path, int]:
         os.close(descriptor)  # another process just removed it
 
 
-def _digest_of(path: Path) -> str:
+def _changed_files(tree: _Tree, files: Sequence[StoredFile]) -> list[StoredFile]:
+    """Returns the files of a tree that are missing or have other bytes than the job says. Only those whose state changed are
+    read."""
+    changed = []
+    for file in files:
+        state = _state_of(tree.folder / file.path)
+        if state is None:
+            changed.append(file)
+        elif state != tree.states.get(file.path):
+            if digest_of(tree.folder / file.path) == file.sha256:
+                tree.states[file.path] = state
+            else:
+                changed.append(file)
+    return changed
+
+
+def _link_or_copy(source: Path, target: Path) -> bool:
+    """Links a file, or copies it on a file system without links. Returns whether it was copied."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+        return True
+    return False
+
+
+def _state_of(path: Path) -> FileState | None:
+    """Returns the state of a file, or None if there is none."""
+    try:
+        return _stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _stat(path: Path) -> FileState:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def digest_of(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -12,8 +12,9 @@ import secrets
 import shutil
 import threading
 import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from qverify import __version__
+from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.session.host_sides import SideResults
 from qverify.tensors.digest import tensor_digest
@@ -30,7 +32,7 @@ from qverify.tensors.recording import Array, Recording
 from qverify_farm.work.file_cache import sweep
 
 DEFAULT_LIMIT_BYTES = 10 << 30
-MAX_MAPPED_RESULTS = 256  # number of results that stay mapped into memory
+MAX_OPEN_RESULTS = 256  # number of results whose files stay open
 KEEP_S = 3600.0  # a result that was used within this time is not removed
 ALIGNMENT = 64
 FORMAT = 1
@@ -48,16 +50,89 @@ COPIED_FIELDS = (
 )
 
 
+class HostResultDamaged(QVerifyError):
+    """The values of a stored result changed on the disk after they were checked. The exit status is 3, since nothing is known
+    about the board."""
+
+    exit_status = 3
+
+
+class StoredValues:
+    """The file with the values of a result. Its bytes are checked whenever they are read, since they may change on the disk.
+
+    Attributes:
+        path: The path of the file.
+        damaged: Whether bytes were read that are not those that were written.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.damaged = path, False
+        self._file, self._lock = open(path, "rb", buffering=0), threading.Lock()  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+
+    def read(self, offset: int, dtype: str, shape: list[int], digest: str) -> Array:
+        """Returns a tensor. Raises HostResultDamaged if its bytes do not have the digest."""
+        array = np.zeros(shape, np.dtype(dtype))
+        data = array.reshape(-1).view(np.uint8)
+        size = 0
+        with self._lock:
+            self._file.seek(offset)
+            while size < data.nbytes and (added := self._file.readinto(data[size:].data)):
+                size += added
+        if size != data.nbytes or tensor_digest(array) != digest:
+            self.damaged = True
+            raise HostResultDamaged("the results of the reference and the simulator changed in this host's cache")
+        array.flags.writeable = False
+        return array
+
+    def is_at_path(self) -> bool:
+        """Returns whether the open file is still the one at the path."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+
+class StoredTensors(Mapping[str, Array]):
+    """The tensors of a recording, which are read from the disk and checked whenever they are used. The last one is kept."""
+
+    def __init__(self, values: StoredValues, places: Mapping[str, list[Any]]):
+        """places: the arguments of StoredValues.read, by tensor."""
+        self._values, self._places = values, places
+        self._last: tuple[str, Array] | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        last = self._last
+        if last is None or last[0] != name:
+            self._last = last = name, self._values.read(*self._places[name])
+        return last[1]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def fresh(self) -> StoredTensors:
+        """Returns the same tensors for another job."""
+        return StoredTensors(self._values, self._places)
+
+
 @dataclass(frozen=True, slots=True)
 class HostResult:
     """The results of the host's sides on one set of inputs.
 
     Attributes:
-        recordings: The recordings, by side.
+        values: The file with the values of the recordings.
+        recordings: The recordings, by side. Their tensors are StoredTensors.
         plain: SideResults.plain.
         canary: SideResults.canary.
     """
 
+    values: StoredValues
     recordings: dict[str, Recording]
     plain: list[dict[str, Any]]
     canary: dict[str, Any]
@@ -66,7 +141,13 @@ class HostResult:
         """Returns a copy for one job, which may add to it."""
         recordings = {
             side: replace(
-                r, settings=dict(r.settings), missing=dict(r.missing), notes=list(r.notes), link={}, pulled={}
+                r,
+                settings=dict(r.settings),
+                missing=dict(r.missing),
+                notes=list(r.notes),
+                link={},
+                pulled={},
+                tensors=r.tensors.fresh() if isinstance(r.tensors, StoredTensors) else r.tensors,
             )
             for side, r in self.recordings.items()
         }
@@ -92,7 +173,7 @@ class HostResults:
     def __init__(self, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES):
         self.folder, self._limit = folder.absolute(), limit_bytes
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._mapped: OrderedDict[str, HostResult] = OrderedDict()
+        self._open: OrderedDict[str, HostResult] = OrderedDict()
         self._lock, self._since_sweep = threading.Lock(), limit_bytes  # the first result sweeps
 
     def path(self, key: str) -> Path:
@@ -100,10 +181,10 @@ class HostResults:
         return self.folder / key[:2] / key
 
     def get(self, key: str, graph: Graph) -> HostResult | None:
-        """Returns a result with its values mapped from the disk, or None if there is none. A damaged result is removed."""
+        """Returns a result, or None if there is none. Its values stay on the disk. A damaged result is removed."""
         with self._lock:
-            if (result := self._mapped.get(key)) is not None:
-                self._mapped.move_to_end(key)
+            if (result := self._open.get(key)) is not None:
+                self._open.move_to_end(key)
                 return result
         folder = self.path(key)
         if not folder.is_dir():
@@ -111,14 +192,22 @@ class HostResults:
         try:
             result = _read(folder, graph)
             os.utime(folder)
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, HostResultDamaged):
             shutil.rmtree(folder, ignore_errors=True)
             return None
         with self._lock:
-            self._mapped[key] = result
-            while len(self._mapped) > MAX_MAPPED_RESULTS:
-                self._mapped.popitem(last=False)
+            self._open[key] = result
+            while len(self._open) > MAX_OPEN_RESULTS:
+                self._open.popitem(last=False)
         return result
+
+    def discard(self, key: str, result: HostResult) -> None:
+        """Removes a result, so that it is computed again, unless another is stored under its key by now."""
+        with self._lock:
+            if self._open.get(key) is result:
+                del self._open[key]
+        if result.values.is_at_path():
+            shutil.rmtree(self.path(key), ignore_errors=True)
 
     def put(self, key: str, results: SideResults) -> None:
         """Stores a result completely or not at all. A result that is already stored is not replaced."""
@@ -178,29 +267,23 @@ def _plain(value: Any) -> Any:
 
 
 def _read(folder: Path, graph: Graph) -> HostResult:
-    """Reads the result in a folder. Raises ValueError if its bytes are not those that were written."""
+    """Reads the result in a folder. Raises ValueError or HostResultDamaged if its bytes are not those that were
+    written."""
     digest, _, body = (folder / "results.json").read_text(encoding="utf-8").partition("\n")
     if hashlib.sha256(body.encode()).hexdigest() != digest:
         raise ValueError("results.json is damaged")
     content = json.loads(body)
-    size = (folder / "values.bin").stat().st_size
-    values = np.memmap(folder / "values.bin", np.uint8, "r") if size else np.zeros(0, np.uint8)
-    arrays = {place_key: _array(values, *place) for place_key, place in content["places"].items()}
-    sides = {label: _recording(row, arrays, graph) for label, row in content["sides"].items()}
-    return HostResult(sides, content["plain"], content["canary"])
+    values = StoredValues(folder / "values.bin")
+    for place in content["places"].values():
+        values.read(*place)
+    sides = {label: _recording(row, values, content["places"], graph) for label, row in content["sides"].items()}
+    return HostResult(values, sides, content["plain"], content["canary"])
 
 
-def _array(values: Any, offset: int, dtype: str, shape: list[int], digest: str) -> Array:
-    element_type = np.dtype(dtype)
-    end = offset + int(np.prod(shape, dtype=np.int64)) * element_type.itemsize
-    array: Array = np.asarray(values[offset:end]).view(element_type).reshape(shape)
-    if tensor_digest(array) != digest:
-        raise ValueError("values.bin is damaged")
-    return array
-
-
-def _recording(row: Mapping[str, Any], arrays: Mapping[str, Array], graph: Graph) -> Recording:
-    tensors = {name: arrays[place_key] for name, place_key in row["tensors"].items()}
+def _recording(
+    row: Mapping[str, Any], values: StoredValues, places: Mapping[str, list[Any]], graph: Graph
+) -> Recording:
+    tensors = StoredTensors(values, {name: places[place_key] for name, place_key in row["tensors"].items()})
     return Recording(
         **{field: row[field] for field in (*COPIED_FIELDS, "digests", "missing", "notes", "runtime")},
         specs={name: graph.spec(name) for name in row["specs"]},

@@ -67,6 +67,7 @@ class HostStep:
         if job_request.models_key not in self._open:
             request = job_request.request
             models, _ = open_with_board_model(request, runner_for(request.board, request.runner))
+            job_request.check_model_files()
             self._open[job_request.models_key] = models, HostSides(models)
             while len(self._open) > MAX_OPEN_MODELS:
                 self._open.popitem(last=False)

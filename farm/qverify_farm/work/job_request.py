@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
 from qverify.session.runner import runner_for
 
+from qverify_farm.errors import ArtifactError
+from qverify_farm.work.file_cache import digest_of
 from qverify_farm.work.job_options import FILES, check_names
-from qverify_farm.work.job_task import JobTask
+from qverify_farm.work.job_task import JobTask, StoredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,19 @@ class JobRequest:
         request: The request of the main job, for the task's board.
         frames: The frames, or None if the request's inputs are the only frame.
         models_key: A digest of everything that the opened models depend on.
+        model_files: The path and the SHA-256 of each file that the opened models depend on.
     """
 
     request: Request
     frames: list[FrameSource] | None
     models_key: str
+    model_files: tuple[tuple[Path, str], ...] = ()
+
+    def check_model_files(self) -> None:
+        """Raises ArtifactError if a file that models were just opened from has other bytes than the job says."""
+        for path, sha256 in self.model_files:
+            if digest_of(path) != sha256:
+                raise ArtifactError(f"{path}: its bytes changed in this host's cache while they were read")
 
     def on(self, board: str) -> JobRequest:
         """Returns the same request for another board, which must be of the same kind: both with a runner, or both
@@ -97,7 +107,9 @@ def make_job_request(task: JobTask, folder: Path) -> JobRequest:
     _check_inside(request.inputs.files, folder)
     for frame in job.frames or ():
         _check_inside(frame.files, folder)
-    return JobRequest(request, job.frames, _models_key(task, request, other_paths))
+    model_files = tuple(file for file in task.files if file.path not in other_paths)
+    checked_files = tuple((folder / file.path, file.sha256) for file in model_files)
+    return JobRequest(request, job.frames, _models_key(task, request, model_files), checked_files)
 
 
 def _input_path(part: str, folder: Path, paths: set[str], other_paths: set[str]) -> str:
@@ -123,9 +135,9 @@ def _check_inside(files: str | Mapping[str, str] | None, folder: Path) -> None:
                 raise UsageError(f"inputs: {os.path.basename(path)[:100]!r} is outside of the job's files")
 
 
-def _models_key(task: JobTask, request: Request, other_paths: set[str]) -> str:
-    """Returns a digest of everything that the opened models depend on. other_paths: files that are not part of a model."""
-    model_files = sorted((file.path, file.sha256) for file in task.files if file.path not in other_paths)
+def _models_key(task: JobTask, request: Request, files: Sequence[StoredFile]) -> str:
+    """Returns a digest of everything that the opened models depend on. files: those that may be part of a model."""
+    model_files = sorted((file.path, file.sha256) for file in files)
     shapes = sorted((name, list(shape)) for name, shape in request.shapes.items())
     runner = _has_runner(task.board)
     key_fields = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner]

@@ -27,7 +27,7 @@ from qverify_farm.store.artifact_backends import FULL_DISK
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.farm_job import FarmJob
-from qverify_farm.work.host_results import HostResult, result_key
+from qverify_farm.work.host_results import HostResult, HostResultDamaged, result_key
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_request import JobRequest
 from qverify_farm.work.job_result import shortened, verdict_fields
@@ -91,7 +91,15 @@ class RunningAttempt:
             return self.run_in(folder, artifacts)
 
     def run_in(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
-        """Runs the attempt with the files in this folder. artifacts: the store for the report, or None to store nothing."""
+        """Runs the attempt with the files in this folder. artifacts: the store for the report, or None to store nothing. If
+        stored host results turn out to be damaged, they are computed again, once."""
+        try:
+            return self._run_once(folder, artifacts)
+        except HostResultDamaged:
+            self.uses_board = False
+            return self._run_once(folder, artifacts)
+
+    def _run_once(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
         self.prefix = os.path.join(folder, "")
         job_request = self._worker.job_requests.of(self.task, folder)
         results = self._host_results(job_request, folder)
@@ -104,7 +112,8 @@ class RunningAttempt:
             with _hold_board(self._worker, self.task.board_name):
                 job = FarmJob(job_request.request, OpenedModels(models, vendor, StoredSides(models, results)), capture)
                 self.uses_board = True
-                outcome = self._verify(job_request, job)
+                with self._discard_damaged(job_request, results):
+                    outcome = self._verify(job_request, job)
                 board_seconds = time.monotonic() - job.held_since if job.held_since is not None else 0.0
             self.uses_board = False
             if isinstance(job.unreached, BoardBusy):
@@ -148,6 +157,25 @@ class RunningAttempt:
         if missing:
             raise QVerifyError("the results of the reference and the simulator do not stay in this host's cache")
         return results
+
+    @contextlib.contextmanager
+    def _discard_damaged(self, job_request: JobRequest, results: dict[str, HostResult]) -> Iterator[None]:
+        """Removes those of the results whose values turned out to be damaged in the `with` block, and raises HostResultDamaged
+        if there are any, whatever the block made of it."""
+        try:
+            yield
+        except Exception:
+            self._check_undamaged(job_request, results)
+            raise
+        self._check_undamaged(job_request, results)
+
+    def _check_undamaged(self, job_request: JobRequest, results: dict[str, HostResult]) -> None:
+        damaged = {sha256: result for sha256, result in results.items() if result.values.damaged}
+        for sha256, result in damaged.items():
+            key = result_key(job_request.models_key, sha256, job_request.request.run_sim)
+            self._worker.results.discard(key, result)
+        if damaged:
+            raise HostResultDamaged("the results of the reference and the simulator changed in this host's cache")
 
     def _read_stored(self, job_request: JobRequest) -> tuple[dict[str, HostResult], bool]:
         """Returns the stored results, and whether any is missing."""

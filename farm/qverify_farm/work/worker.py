@@ -59,7 +59,7 @@ class JobWorker:
 
     def open_models(self, job_request: JobRequest) -> tuple[Models, BoardModel | None]:
         """Returns the opened models of a job; they stay open for later jobs with the same models. Raises QVerifyError as
-        open_with_board_model does."""
+        open_with_board_model does, and ArtifactError if their files changed."""
         key = job_request.models_key
         with self.hold_key(key):
             with self._lock:
@@ -69,6 +69,7 @@ class JobWorker:
             open_models = open_with_board_model(
                 job_request.request, runner_for(job_request.request.board, job_request.request.runner)
             )
+            job_request.check_model_files()
             with self._lock:
                 self._open[key] = open_models
                 while len(self._open) > 1 and (

@@ -181,7 +181,12 @@ def get_artifact(
     name: TitleQuery = "",
 ) -> Response:
     """Returns the bytes, or one range of them (Range: bytes=A-B). name: the name of the file for saving."""
-    row, size = find_artifact(scope, sha256)
+    try:
+        row, size = find_artifact(scope, sha256)
+    except ArtifactError:
+        if request.method == "HEAD":  # the bytes are lost, or were damaged: the client may upload them again
+            raise not_found("artifact", sha256) from None
+        raise
     headers = {
         "ETag": f'"{sha256}"',
         "Accept-Ranges": "bytes",

@@ -149,6 +149,18 @@ def joined_before_a_matmul(m: Qdq, kind: str) -> None:
     m.output(m.quantize(m.op("MatMul", [m.op("Concat", parts, axis=0), w])))
 
 
+def test_concats_in_a_row_whose_last_one_a_float_node_reads(tmp_path: Path):
+    """The first Concat of bytes has no DequantizeLinear of its own; its scale is that of its inputs."""
+    m = Qdq(seed=8)
+    x = m.input((2, 5))
+    twice = m.op("Concat", [m.op("Concat", [x, x], axis=1)] * 3, axis=0)
+    index = m.op("ArgMax", [twice], axis=-1, keepdims=0)
+    m.output(m.quantize(m.op("Gather", [twice, index], axis=-1)))
+    graph = passes(m.model(), tmp_path)
+    scales = {graph.spec(n.outputs[0]).scale for n in graph.nodes if n.op == "concat"}
+    assert len(scales) == 1 and () not in scales
+
+
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "UINT4"])
 @pytest.mark.parametrize("build", [squeezed_after_an_rnn, moved_before_a_matmul, joined_before_a_matmul])
 def test_float8_and_4_bits_are_moved_as_floats(build: Callable[[Qdq, str], None], kind: str, tmp_path: Path):

@@ -46,8 +46,8 @@ def lower(
 
 def lower_float(stream: FloatStream, node: Any) -> None:
     axis = attributes(node)["axis"] % len(stream.view.shape(node.output[0]))
-    sources = [stream.source(n) for n in node.input]
-    specs = [stream.builder.tensors.get(n) for n in sources]
+    sources: list[str | None] = [stream.source(n) for n in node.input]
+    specs = [stream.builder.tensors.get(n or "") for n in sources]
     quantizations = {(spec.scale, spec.zero_point) if spec else None for spec in specs}
-    like = sources[0] if len(quantizations) == 1 else ""  # bytes of one scale keep it
+    like = (sources[0] or "") if len(quantizations) == 1 else ""  # bytes of one scale keep it
     stream.builder.node("concat", sources, stream.declare(node, like), [axis])

@@ -55,6 +55,55 @@ def test_output_and_exit_status_are_as_without_a_server(
     assert not any(token in one.read_text() for one in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.parametrize("models", ["junk.onnx", "q.onnx,cut.bin", "q.onnx -i nan.npy", "digits.npz"])
+def test_a_mistake_in_the_files_is_as_without_a_server(
+    service: tuple[str, Farm, str],
+    models: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also for files outside of the current folder, which have other paths on the farm. The job is not tried again."""
+    import numpy as np
+
+    url, _, token = service
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    example = Path(MODEL).parent
+    for given, copy in (("digits_quant.onnx", "q.onnx"), ("digits.npz", "digits.npz")):
+        (tmp_path / copy).write_bytes((example / given).read_bytes())
+    (tmp_path / "junk.onnx").write_bytes(b"junk" * 99)
+    assert main(["compile", "../q.onnx", "-o", "../cut.bin"]) == 0
+    data = bytearray((tmp_path / "cut.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "cut.bin").write_bytes(data)
+    np.save(tmp_path / "nan.npy", np.full((1, 1, 8, 8), np.nan, np.float32))
+    capsys.readouterr()
+    words = ["-m", *re.sub(r"(^|[ ,])(?=\w)", r"\1../", models).split(), "-q", "--json", "r.json"]
+    assert main([*words, "-b", BOARDS["desk"]]) == 2
+    here = capsys.readouterr()
+    assert main([*words, "-b", "desk", "--server", url, "--token", token]) == 2
+    assert capsys.readouterr() == here and here.out == "" and here.err.count("\n") == 1
+    assert not Path("r.json").exists()
+
+
+def test_the_reason_of_a_job_that_did_not_run_is_told_with_q(
+    service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qverify_farm.work import run_job
+
+    url, _, token = service
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(run_job.RunningAttempt, "run", no_memory)
+    assert main(["-m", MODEL, "-b", "desk", "--server", url, "--token", token, "-q"]) == 3
+    ended = capsys.readouterr()
+    assert ended.out == "nothing compared: INCONCLUSIVE\n" and ended.err.count("\n") == 1
+    assert ended.err.startswith("qverify: board: not run on desk: ") and "none left" in ended.err
+
+
 def test_why_a_job_waits_is_told_once_in_a_pipe(
     service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +111,8 @@ def verify_on_farm(
         except KeyboardInterrupt:
             _cancel(server, run)
             raise
+        if mistake := next(filter(None, (_mistake(server, job) for job in jobs)), ""):
+            raise UsageError(_with_given_paths(mistake, files.given))
         reports = []
         for number, job in enumerate(jobs):
             reports.append(FarmReport(printable(str(job.get("board") or "")), _report(server, job, files), run))
@@ -203,6 +206,24 @@ def _describe_progress(jobs: Sequence[Mapping[str, Any]]) -> str:
 def _cancel(server: FarmServer, run: str) -> None:
     with contextlib.suppress(UsageError, ServerError):
         server.post(f"{API}/runs/{run}/cancel", {"why": "interrupted by its submitter"})
+
+
+def _mistake(server: FarmServer, job: Mapping[str, Any]) -> str:
+    """Returns why a job ended for its own files or options, which end the main job on this host with the same line, or ""."""
+    if job.get("report") or job.get("verdict") != "INCONCLUSIVE":
+        return ""
+    document = server.get(f"{API}/jobs/{_text(job, 'id')}")
+    attempts = document.get("attempts") if isinstance(document, dict) else None
+    last = attempts[-1] if isinstance(attempts, list) and attempts else None
+    if not isinstance(last, dict) or last.get("ending") != "refused":
+        return ""
+    return printable(" ".join(str(job.get("why") or "the job's files are wrong").split())[:300])
+
+
+def _with_given_paths(text: str, given: Mapping[str, str]) -> str:
+    """Returns a text of the farm with the paths that the caller gave in place of the farm's."""
+    paths = "|".join(re.escape(path) for path in sorted(given, key=len, reverse=True))
+    return re.sub(rf"(?<![\w/.-])(?:{paths})(?![\w/-])", lambda found: given[found[0]], text) if paths else text
 
 
 def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Report:

@@ -16,7 +16,7 @@ from qverify.cli.main import main
 from qverify.errors import BadFileError, UsageError
 
 pytest.importorskip("httpx", reason="qverify[service] is not installed")
-from qverify_farm.client.http import FarmServer, TooBusyError, server_url
+from qverify_farm.client.http import AwayError, FarmServer, TooBusyError, server_url
 from qverify_farm.client.job_files import collect_job_files, upload_files
 from qverify_farm.client.tokens import read_tokens, save_token, token_for
 from qverify_farm.client.verify_on_farm import FarmRequest, check_farm_request
@@ -31,6 +31,8 @@ class Answers:
     def __init__(self) -> None:
         self.status, self.body, self.headers = 200, b"{}", dict[str, str]()
         self.asked: list[tuple[str, str, str, bytes]] = []  # method, path, Authorization, body
+        self.keys: list[str] = []
+        self.lose: list[str | int] = []  # of the next replies: closed, cut, or the status of a proxy
         answers = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,13 +40,20 @@ class Answers:
                 size = int(self.headers.get("content-length", 0))
                 sent = self.rfile.read(size)
                 answers.asked.append((self.command, self.path, self.headers.get("authorization", ""), sent))
-                self.send_response(answers.status)
+                answers.keys.append(self.headers.get("idempotency-key", ""))
+                loss = answers.lose.pop(0) if answers.lose else ""
+                if loss == "closed":
+                    self.close_connection = True
+                    return
+                self.send_response(loss if isinstance(loss, int) else answers.status)
                 for name, value in answers.headers.items():
                     self.send_header(name, value)
                 body = b"" if self.command == "HEAD" else answers.body
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Retry-After", "0")
+                self.send_header("Content-Length", str(len(body) + (loss == "cut")))
                 self.end_headers()
                 self.wfile.write(body)
+                self.close_connection = loss == "cut"
 
             do_GET = do_PUT = do_POST = do_HEAD = answer
 
@@ -122,6 +131,33 @@ def test_an_answer_that_is_endless_or_not_json_is_refused(answers: Answers) -> N
         answers.body = b" " * 2048
         with pytest.raises(ServerError, match="more than"):
             server.get("/x", max_bytes=1024)
+
+
+def test_a_request_without_an_answer_is_sent_again_unless_that_does_it_twice(answers: Answers) -> None:
+    with FarmServer(answers.url) as server:
+        for method, ask in (
+            ("HEAD", lambda: server.has("/x")),
+            ("GET", lambda: server.get("/x")),
+            ("PUT", lambda: server.put("/x", lambda: iter([b"one", b"two"]), 6)),
+            ("POST", lambda: server.submit("/x", {})),
+        ):
+            for loss in ("closed", "cut", 502, 503, 504):
+                if (method, loss) == ("HEAD", "cut"):
+                    continue
+                answers.asked.clear()
+                answers.keys.clear()
+                answers.lose = [loss]
+                ask()
+                assert [one[0] for one in answers.asked] == [method] * 2, (method, loss)
+                assert answers.asked[0] == answers.asked[1] and len(set(answers.keys)) == 1
+                assert (answers.keys[0] != "") == (method == "POST")
+        server.submit("/x", {})
+        assert answers.keys[-1] != answers.keys[-2]  # another submission
+        answers.asked.clear()
+        answers.lose = ["closed"]
+        with pytest.raises(AwayError, match=r"without sending a response\. Is"):
+            server.post("/x", {})
+        assert len(answers.asked) == 1
 
 
 def test_an_unreachable_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:

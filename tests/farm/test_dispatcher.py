@@ -104,6 +104,16 @@ def test_the_number_of_retries_is_limited(database: Database, work: Callable[...
     assert the_run(database, run).verdict == "INCONCLUSIVE"
 
 
+def test_a_job_whose_files_are_wrong_is_not_tried_again(database: Database, work: Callable[..., Working]) -> None:
+    run = submit(database, ("soc=j5",), retries=2)
+    refused = {"ending": "refused", "verdict": "INCONCLUSIVE", "why": "m.onnx: no model"}
+    work(ScriptedEngine(J5, lambda task: passed(task, **refused))).until_ended(run)
+    (job,), (attempt,) = jobs(database, run), attempts(database, run)
+    assert (job.verdict, job.attempt, job.why) == ("INCONCLUSIVE", 1, "m.onnx: no model")
+    assert (attempt.ending, attempt.verdict, attempt.of_board) == ("refused", "INCONCLUSIVE", False)
+    assert the_run(database, run).verdict == "INCONCLUSIVE" and board(database, "j5-0").state == "free"
+
+
 def test_a_job_that_ends_its_process_is_isolated_and_given_up(database: Database, work: Callable[..., Working]) -> None:
     run = submit(database, ("j5-0", "j5-0"))
     poison = jobs(database, run)[0].id

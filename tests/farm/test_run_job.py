@@ -8,6 +8,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,15 +172,27 @@ def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: JobWorker) ->
     np.save(wrong, np.zeros((3, 3, 3), np.float32))
     task = jobs.with_file("wrong.npy", wrong.getvalue()).task(inputs="wrong.npy")
     result = run_job(task, worker)
-    assert (result.ending, result.verdict, result.of_board, result.report) == ("finished", "INCONCLUSIVE", False, "")
+    assert (result.ending, result.verdict, result.of_board, result.report) == ("refused", "INCONCLUSIVE", False, "")
     assert result.why.startswith("wrong.npy: ")
 
 
 def test_options_and_models_that_are_not_the_jobs(jobs: ExampleJobs, worker: JobWorker) -> None:
     refused = run_job(jobs.task(options={"runner": "sh -c id", "capture": "/tmp/x"}), worker)
-    assert refused.verdict == "INCONCLUSIVE" and "runner" in refused.why and "capture" in refused.why
+    assert (
+        (refused.ending, refused.verdict) == ("refused", "INCONCLUSIVE")
+        and "runner" in refused.why
+        and "capture" in refused.why
+    )
     other = run_job(jobs.task(models=("/etc/passwd",)), worker)
-    assert "none of the job's files" in other.why and not other.of_board
+    assert "none of the job's files" in other.why and not other.of_board and other.ending == "refused"
+
+
+def test_a_junk_model_is_refused_and_an_unusable_store_is_not(jobs: ExampleJobs, worker: JobWorker) -> None:
+    """The first is the submitter's mistake; another attempt may mend the second."""
+    result = run_job(jobs.with_file("junk.onnx", b"junk").task(models=("junk.onnx",)), worker)
+    assert (result.ending, result.verdict) == ("refused", "INCONCLUSIVE") and result.why.startswith("junk.onnx: ")
+    elsewhere = run_job(replace(jobs.task(), artifacts="/dev/null"), worker)
+    assert (elsewhere.ending, elsewhere.verdict) == ("finished", "INCONCLUSIVE"), elsewhere
 
 
 @pytest.mark.parametrize(

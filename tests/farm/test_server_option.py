@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +23,8 @@ from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token, revoke_token
 from qverify_farm.store import artifacts
 from qverify_farm.store.runs import ensure_project
+from qverify_farm.store.tables import SuiteRun
+from sqlalchemy import func, select
 
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
 
@@ -39,6 +44,45 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return VARIES.sub("", capsys.readouterr().out).splitlines()
 
 
+@contextlib.contextmanager
+def losing_one_reply(url: str, start: str, part: str) -> Iterator[tuple[str, list[bool]]]:
+    """Runs a proxy before a service, and yields its address. It closes the connection instead of the first reply to a request
+    whose first line begins with `start` and contains `part`, which `lost` tells."""
+    lost = list[bool]()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            host, port = url.removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port))) as there:
+                back = threading.Thread(target=self.reply, args=(there,))
+                back.start()
+                while data := self.request.recv(1 << 16):
+                    line = data.split(b"\r\n", 1)[0].decode("latin-1")
+                    self.loses |= not lost and line.startswith(start) and part in line
+                    there.sendall(data)
+                with contextlib.suppress(OSError):
+                    there.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+        loses = False
+
+        def reply(self, there: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := there.recv(1 << 16):
+                    if self.loses:
+                        lost.append(True)
+                        break
+                    self.request.sendall(data)
+                self.request.shutdown(socket.SHUT_RDWR)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", lost
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize(("board", "status"), [("desk", 0), ("wrong", 1)])
 def test_output_and_exit_status_are_as_without_a_server(
     service: tuple[str, Farm, str], board: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -53,6 +97,71 @@ def test_output_and_exit_status_are_as_without_a_server(
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["verdict"] == ("FAILED" if status else "PASSED") and "--server" in report["command"]
     assert not any(token in one.read_text() for one in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("models", ["junk.onnx", "q.onnx,cut.bin", "q.onnx -i nan.npy", "digits.npz"])
+def test_a_mistake_in_the_files_is_as_without_a_server(
+    service: tuple[str, Farm, str],
+    models: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also for files outside of the current folder, which have other paths on the farm. The job is not tried again."""
+    import numpy as np
+
+    url, _, token = service
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    example = Path(MODEL).parent
+    for given, copy in (("digits_quant.onnx", "q.onnx"), ("digits.npz", "digits.npz")):
+        (tmp_path / copy).write_bytes((example / given).read_bytes())
+    (tmp_path / "junk.onnx").write_bytes(b"junk" * 99)
+    assert main(["compile", "../q.onnx", "-o", "../cut.bin"]) == 0
+    data = bytearray((tmp_path / "cut.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "cut.bin").write_bytes(data)
+    np.save(tmp_path / "nan.npy", np.full((1, 1, 8, 8), np.nan, np.float32))
+    capsys.readouterr()
+    words = ["-m", *re.sub(r"(^|[ ,])(?=\w)", r"\1../", models).split(), "-q", "--json", "r.json"]
+    assert main([*words, "-b", BOARDS["desk"]]) == 2
+    here = capsys.readouterr()
+    assert main([*words, "-b", "desk", "--server", url, "--token", token]) == 2
+    assert capsys.readouterr() == here and here.out == "" and here.err.count("\n") == 1
+    assert not Path("r.json").exists()
+
+
+def test_the_reason_of_a_job_that_did_not_run_is_told_with_q(
+    service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qverify_farm.work import run_job
+
+    url, _, token = service
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(run_job.RunningAttempt, "run", no_memory)
+    assert main(["-m", MODEL, "-b", "desk", "--server", url, "--token", token, "-q"]) == 3
+    ended = capsys.readouterr()
+    assert ended.out == "nothing compared: INCONCLUSIVE\n" and ended.err.count("\n") == 1
+    assert ended.err.startswith("qverify: board: not run on desk: ") and "none left" in ended.err
+
+
+@pytest.mark.parametrize(("method", "part"), [("HEAD", "/artifacts"), ("POST", "/verifications"), ("GET", "/report")])
+def test_a_lost_reply_loses_no_result_and_makes_no_second_run(
+    service: tuple[str, Farm, str], method: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, farm, token = service
+
+    def runs() -> int:
+        with farm.database.read() as session:
+            return session.scalar(select(func.count()).select_from(SuiteRun)) or 0
+
+    before = runs()
+    with losing_one_reply(url, f"{method} /api/v1", part) as (proxy, lost):
+        assert main(["-m", MODEL, "-b", "desk", "--server", proxy, "--token", token, "-q"]) == 0
+    assert lost == [True] and runs() == before + 1 and capsys.readouterr().err == ""
 
 
 def test_why_a_job_waits_is_told_once_in_a_pipe(

@@ -28,6 +28,9 @@ def test_every_address_is_described_with_its_errors(service: Service) -> None:
             for status in ("401", "403", "404", "422", "429", "503"):
                 content = one["responses"][status]["content"]["application/json"]["schema"]
                 assert content == {"$ref": "#/components/schemas/ErrorReply"}, (path, method, status)
+    for path in ("verifications", "suites", "triages"):
+        headers = [one for one in document["paths"][f"/api/v1/{path}"]["post"]["parameters"] if one["in"] == "header"]
+        assert [one["name"] for one in headers] == ["Idempotency-Key"] and "sent again" in headers[0]["description"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
     names = {name for one in document["components"]["schemas"].values() for name in one.get("properties", ())}
     assert "hash" not in names

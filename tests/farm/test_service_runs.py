@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from qverify_farm.dispatcher import dispatcher
 from qverify_farm.store.artifacts import open_artifacts
+from qverify_farm.store.runs import ensure_project
 from qverify_farm.work.job_task import JobResult, JobTask
 
 from tests.farm.scripted_engine import passed
@@ -56,6 +57,44 @@ def test_the_worker_gets_the_submitted_values(tmp_path: Path) -> None:
     assert [(file.path, file.size) for file in task.files] == [("in/a.npy", len(INPUT)), ("m.onnx", len(MODEL))]
     assert (task.models, task.inputs, task.options) == (("m.onnx",), "in", {"seed": 3})
     assert task.timeout_s == 77 and task.keep_capture
+
+
+def test_a_submission_that_is_sent_again_makes_no_second_run(any_service: Service) -> None:
+    """Another project may have the same key."""
+    client, key = any_service.client, {"Idempotency-Key": "3f1c9a0e-lost"}
+    body = any_service.verification(boards=["j5-0", "j5-1"])
+    first = client.post("/api/v1/verifications", json=body, headers=key)
+    again = client.post("/api/v1/verifications", json=body, headers=key)
+    assert first.status_code == again.status_code == 201 and first.json() == again.json() and again.json()["jobs"] == 2
+    error = error_of(client.post("/api/v1/verifications", json={**body, "priority": 3}, headers=key), 422)
+    assert error["where"] == "header.Idempotency-Key"
+    suite_job = {"name": "a", "model": "m", "models": ["m.onnx"], "files": ["m.onnx"], "wanted": ["j5-0"]}
+    suite = {"name": "s", "files": body["files"], "jobs": [suite_job]}
+    error_of(client.post("/api/v1/suites", json=suite, headers=key), 422)
+    triage = {"files": body["files"], "models": ["m.onnx"]}
+    error_of(client.post("/api/v1/triages", json=triage, headers=key), 422)
+    error_of(client.post("/api/v1/verifications", json=body, headers={"Idempotency-Key": "a b"}), 422)
+    assert [run["id"] for run in client.get("/api/v1/runs").json()["runs"]] == [first.json()["id"]]
+    for path, more in (("suites", suite), ("triages", triage)):
+        of_path = {"Idempotency-Key": f"3f1c9a0e-{path}"}
+        assert len({client.post(f"/api/v1/{path}", json=more, headers=of_path).json()["id"] for _ in range(2)}) == 1
+    any_service.ended(first.json()["id"])
+    headers = any_service.bearer("submitter", "elsewhere")
+    theirs = client.post("/api/v1/verifications", json=any_service.verification(headers), headers=headers | key)
+    assert theirs.status_code == 201 and theirs.json()["id"] != first.json()["id"]
+
+
+def test_a_submission_that_is_sent_again_after_a_restart_or_into_a_full_quota(tmp_path: Path) -> None:
+    url, key = str(tmp_path / "farm.db"), {"Idempotency-Key": "3f1c9a0e-lost"}
+    with serving(url, tmp_path) as service:
+        body = service.verification()
+        first = service.client.post("/api/v1/verifications", json=body, headers=key).json()
+        service.ended(first["id"])
+    with serving(url, tmp_path) as service:
+        with service.farm.database.write() as session:
+            ensure_project(session).quota_jobs = 0
+        assert service.client.post("/api/v1/verifications", json=body, headers=key).json() == first
+        assert len(service.client.get("/api/v1/runs").json()["runs"]) == 1
 
 
 def test_a_suite_is_submitted_as_jobs_with_the_digests_of_its_files(any_service: Service) -> None:

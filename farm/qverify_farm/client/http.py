@@ -7,7 +7,8 @@ import json
 import os
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,9 +23,12 @@ from qverify_farm.errors import ServerError
 MAX_JSON_BYTES = 1 << 25  # largest reply that is not a report
 MAX_REPORT_BYTES = 1 << 28
 CONNECT_S, READ_S, WRITE_S = 10.0, 60.0, 60.0
-MAX_WAIT_S = 60.0  # longest wait for a server that is too busy, or that cannot be reached while a job runs
+MAX_WAIT_S = 60.0  # longest wait for a server that is too busy, or that cannot be reached any more
 LONGEST_PAUSE_S = 15.0
-BUSY_STATUSES = (429, 503)
+FIRST_AWAY_PAUSE_S, LONGEST_AWAY_PAUSE_S = 0.1, 2.0  # before a request without an answer is sent again
+BUSY_STATUSES, PROXY_STATUSES = (429, 503), (502, 504)
+# What httpx says of a connection that was closed before the reply's end.
+LOST_REPLIES = ("disconnected", "closed connection")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -51,11 +55,12 @@ def is_open_to_listeners(url: str) -> bool:
 
 class FarmServer:
     """A connection to a farm's server. Every method raises UsageError (exit status 2) if the server refuses the request, and
-    ServerError (exit status 3) if the server cannot be reached or fails."""
+    ServerError (exit status 3) if the server cannot be reached or fails. A request whose reply is lost is sent again for up to
+    max_wait_s, if it may be sent twice; so is one that does not reach a server that has answered before."""
 
     def __init__(self, url: str, token: str = "", max_wait_s: float = MAX_WAIT_S):
-        """token: sent with every request, unless it is "". max_wait_s: how long to retry while the server is too busy."""
-        self.url, self._max_wait_s = server_url(url), max_wait_s
+        """token: sent with every request, unless it is "". max_wait_s: how long to retry."""
+        self.url, self._max_wait_s, self._has_answered = server_url(url), max_wait_s, False
         headers = {"User-Agent": f"qverify/{__version__}", "Accept": "application/json"}
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
@@ -84,15 +89,19 @@ class FarmServer:
         """Posts JSON to a path and returns the JSON of the answer."""
         return self._json("POST", path, MAX_JSON_BYTES, json=body)
 
+    def submit(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Posts a submission, of which the server makes one run however often it is sent, and returns the JSON of the answer."""
+        return self._json("POST", path, MAX_JSON_BYTES, json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+
     def has(self, path: str) -> bool:
         """Returns whether a path exists on the server."""
         status, _ = self._request("HEAD", path, MAX_JSON_BYTES, allowed=(404,))
         return status != 404
 
-    def put(self, path: str, pieces: Iterable[bytes], size: int, **query: str) -> None:
-        """Uploads `size` bytes. There is no retry, since the pieces can be read only once."""
+    def put(self, path: str, pieces: Callable[[], Iterable[bytes]], size: int, **query: str) -> None:
+        """Uploads `size` bytes. pieces: returns them from the beginning; it is called for each try."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        self._request_once("PUT", path, MAX_JSON_BYTES, (), content=pieces, headers=headers, params=query)
+        self._request("PUT", path, MAX_JSON_BYTES, pieces=pieces, headers=headers, params=query)
 
     def _json(self, method: str, path: str, max_bytes: int, **arguments: Any) -> Any:
         _, data = self._request(method, path, max_bytes, **arguments)
@@ -102,17 +111,32 @@ class FarmServer:
             raise ServerError(f"{self.url}{path}: the answer is not JSON; is this a qverify server?") from None
 
     def _request(
-        self, method: str, path: str, max_bytes: int, allowed: tuple[int, ...] = (), **arguments: Any
+        self,
+        method: str,
+        path: str,
+        max_bytes: int,
+        allowed: tuple[int, ...] = (),
+        pieces: Callable[[], Iterable[bytes]] | None = None,
+        **arguments: Any,
     ) -> tuple[int, bytes]:
-        """Returns the status and the body of the reply. Retries while the server is too busy."""
-        deadline = time.monotonic() + self._max_wait_s
+        """Returns the status and the body of the reply. Retries while the server is too busy, and after a lost reply if the
+        request may be sent twice. pieces: returns the body, for each try."""
+        deadline, away_pause = time.monotonic() + self._max_wait_s, FIRST_AWAY_PAUSE_S
+        is_repeatable = method != "POST" or "Idempotency-Key" in arguments.get("headers", {})
         while True:
             try:
-                return self._request_once(method, path, max_bytes, allowed, **arguments)
+                body = {} if pieces is None else {"content": pieces()}
+                return self._request_once(method, path, max_bytes, allowed, **arguments, **body)
             except TooBusyError as error:
-                if time.monotonic() + error.pause_s > deadline:
+                pause = error.pause_s
+                if time.monotonic() + pause > deadline:
                     raise
-                time.sleep(error.pause_s)
+            except AwayError as error:
+                pause, away_pause = away_pause, min(2 * away_pause, LONGEST_AWAY_PAUSE_S)
+                may_be_up = self._has_answered or not error.unreached
+                if not is_repeatable or not may_be_up or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
 
     def _request_once(
         self, method: str, path: str, max_bytes: int, allowed: tuple[int, ...], **arguments: Any
@@ -123,6 +147,7 @@ class FarmServer:
                 data += piece
                 if len(data) > max_bytes:
                     raise ServerError(f"{self.url}{path}: an answer of more than {max_bytes >> 20} MiB")
+        self._has_answered = True
         if reply.status_code >= 300 and reply.status_code not in allowed:
             raise self._refusal(reply, bytes(data), path)
         return reply.status_code, bytes(data)
@@ -133,16 +158,19 @@ class FarmServer:
         try:
             yield
         except httpx.ConnectTimeout:
-            raise AwayError(f"{self.url}: no answer within {CONNECT_S:g} s") from None
+            raise AwayError(f"{self.url}: no answer within {CONNECT_S:g} s", unreached=True) from None
         except httpx.TimeoutException:
             raise AwayError(f"{self.url}: it does not go on; waited {READ_S:g} s") from None
         except httpx.TransportError as error:
-            why = printable(" ".join(str(error).split())[:200]) or type(error).__name__
+            why = printable(" ".join(str(error).split())[:200]).rstrip(".") or type(error).__name__
             if "CERTIFICATE_VERIFY_FAILED" in why:
                 raise ServerError(
                     f"{self.url}: {why}. Next, for an authority of your own: SSL_CERT_FILE=FILE, its certificate"
                 ) from None
-            raise AwayError(f"{self.url}: not reached: {why}. Is `qverify serve` running there?") from None
+            text = f"{self.url}: not reached: {why}. Is `qverify serve` running there?"
+            if isinstance(error, httpx.ProtocolError) and not any(words in why for words in LOST_REPLIES):
+                raise ServerError(text) from None
+            raise AwayError(text, unreached=isinstance(error, (httpx.ConnectError, httpx.ProxyError))) from None
         except httpx.InvalidURL as error:
             raise UsageError(f"{self.url}: {error}") from None
 
@@ -151,6 +179,8 @@ class FarmServer:
         if status in BUSY_STATUSES:
             pause = _pause(reply.headers.get("retry-after", ""))
             return TooBusyError(f"{self.url}: {text or 'too busy'} (HTTP {status})", pause)
+        if status in PROXY_STATUSES:
+            return AwayError(f"{self.url}: {text or 'its proxy does not reach the service'} (HTTP {status})")
         if status == 401:
             return UsageError(
                 f"{self.url}: {text or 'the token is not valid'}. Next: qverify login {self.url}, --token, or "
@@ -182,7 +212,11 @@ def _trusted_authorities() -> ssl.SSLContext:
 
 
 class AwayError(ServerError):
-    """The server cannot be reached at the moment."""
+    """The server cannot be reached at the moment, or its reply was lost. unreached: the request did not reach it."""
+
+    def __init__(self, text: str, unreached: bool = False):
+        super().__init__(text)
+        self.unreached = unreached
 
 
 class TooBusyError(ServerError):

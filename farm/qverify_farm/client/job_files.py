@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def upload_files(server: FarmServer, sources: Mapping[str, Path | bytes]) -> lis
         sent_digests.add(file.sha256)
         url = f"{ARTIFACTS}/{file.sha256}"
         if not server.has(url):
-            server.put(url, pieces_of(sources[file.path]), file.size, name=os.path.basename(file.path))
+            pieces = partial(pieces_of, sources[file.path])
+            server.put(url, pieces, file.size, name=os.path.basename(file.path))
     return stored
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.report.read_report import report_of
 
-from qverify_farm.client.http import MAX_REPORT_BYTES, MAX_WAIT_S, AwayError, FarmServer, TooBusyError
+from qverify_farm.client.http import MAX_REPORT_BYTES, AwayError, FarmServer, TooBusyError
 from qverify_farm.client.job_files import JobFiles, collect_job_files, upload_files
 from qverify_farm.errors import ServerError
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES
@@ -104,15 +105,20 @@ def verify_on_farm(
             "boards": list(request.boards),
             "options": _json_options(files.options),
         }
-        run = _text(server.post(f"{API}/verifications", body), "id")
+        run = _text(server.submit(f"{API}/verifications", body), "id")
         try:
             jobs = _wait(server, run, progress, WaitReasons(on_wait))
         except KeyboardInterrupt:
             _cancel(server, run)
             raise
+        with _naming_the_run(run):
+            if mistake := next(filter(None, (_mistake(server, job) for job in jobs)), ""):
+                raise UsageError(_with_given_paths(mistake, files.given))
         reports = []
         for number, job in enumerate(jobs):
-            reports.append(FarmReport(printable(str(job.get("board") or "")), _report(server, job, files), run))
+            with _naming_the_run(run):
+                report = _report(server, job, files)
+            reports.append(FarmReport(printable(str(job.get("board") or "")), report, run))
             if on_report is not None:
                 on_report(reports[-1], number, len(jobs))
     return combine([entry.report for entry in reports])
@@ -153,19 +159,11 @@ def _reason_to_wait(job: Mapping[str, Any]) -> str:
 
 
 def _wait(server: FarmServer, run: str, progress: Progress | None, reasons: WaitReasons) -> list[dict[str, Any]]:
-    """Waits until a run has ended, and returns its jobs. The server may be out of reach for MAX_WAIT_S at a time."""
-    pause, away_since, shown = FIRST_PAUSE_S, None, ("", -1)
+    """Waits until a run has ended, and returns its jobs. The server may be out of reach as long as a request is tried again."""
+    pause, shown = FIRST_PAUSE_S, ("", -1)
     while True:
-        try:
+        with _naming_the_run(run):
             jobs, state = _read_run(server, run)
-            away_since = None
-        except (AwayError, TooBusyError) as error:
-            now = time.monotonic()
-            away_since = away_since or now
-            if now - away_since > MAX_WAIT_S:
-                raise ServerError(f"{error}. The run goes on there: {run[:12]}") from None
-            time.sleep(LONGEST_PAUSE_S)
-            continue
         done = sum(job["state"] in END_STATES for job in jobs)
         ended = state in END_STATES and done == len(jobs)
         progress_text = "done" if ended else _describe_progress(jobs)
@@ -177,6 +175,16 @@ def _wait(server: FarmServer, run: str, progress: Progress | None, reasons: Wait
         pause = FIRST_PAUSE_S if (progress_text, done) != shown else min(pause * 1.3, LONGEST_PAUSE_S)
         shown = (progress_text, done)
         time.sleep(pause)
+
+
+@contextlib.contextmanager
+def _naming_the_run(run: str) -> Iterator[None]:
+    """Adds to the error of a server that is away which run it has."""
+    try:
+        yield
+    except (AwayError, TooBusyError) as error:
+        end = "" if str(error).endswith("?") else "."
+        raise ServerError(f"{error}{end} The run is kept there: {run[:12]}") from None
 
 
 def _read_run(server: FarmServer, run: str) -> tuple[list[dict[str, Any]], str]:
@@ -203,6 +211,24 @@ def _describe_progress(jobs: Sequence[Mapping[str, Any]]) -> str:
 def _cancel(server: FarmServer, run: str) -> None:
     with contextlib.suppress(UsageError, ServerError):
         server.post(f"{API}/runs/{run}/cancel", {"why": "interrupted by its submitter"})
+
+
+def _mistake(server: FarmServer, job: Mapping[str, Any]) -> str:
+    """Returns why a job ended for its own files or options, which end the main job on this host with the same line, or ""."""
+    if job.get("report") or job.get("verdict") != "INCONCLUSIVE":
+        return ""
+    document = server.get(f"{API}/jobs/{_text(job, 'id')}")
+    attempts = document.get("attempts") if isinstance(document, dict) else None
+    last = attempts[-1] if isinstance(attempts, list) and attempts else None
+    if not isinstance(last, dict) or last.get("ending") != "refused":
+        return ""
+    return printable(" ".join(str(job.get("why") or "the job's files are wrong").split())[:300])
+
+
+def _with_given_paths(text: str, given: Mapping[str, str]) -> str:
+    """Returns a text of the farm with the paths that the caller gave in place of the farm's."""
+    paths = "|".join(re.escape(path) for path in sorted(given, key=len, reverse=True))
+    return re.sub(rf"(?<![\w/.-])(?:{paths})(?![\w/-])", lambda found: given[found[0]], text) if paths else text
 
 
 def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Report:

@@ -20,7 +20,7 @@ from qverify_farm.store.jobs import NewAttempt, begin_attempt, change_job, end_a
 from qverify_farm.store.runs import cancel_run, end_run
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED
 from qverify_farm.store.tables import Job, SuiteRun
-from qverify_farm.work.job_task import JobResult, JobTask
+from qverify_farm.work.job_task import WITH_VERDICT, JobResult, JobTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def write_batch(session: Session, batch: Batch, context: BatchContext, now: floa
 def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float) -> None:
     """Writes the end of an attempt, and its job's new state, if the attempt is still the job's present one."""
     job, result, outcome = attempt.job, attempt.result, attempt.outcome
-    finished = result.ending == "finished"
+    finished = result.ending in WITH_VERDICT
     row: dict[str, Any] = {"ending": result.ending, "verdict": result.verdict if finished else None, "ended": now}
     row |= {"why": result.why[:1000], "seconds": result.seconds, "worker": result.worker[:200]}
     row["of_board"] = result.of_board

@@ -16,7 +16,7 @@ from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
 from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.states import DONE, FAILED, QUEUED, TIMED_OUT
-from qverify_farm.work.job_task import JobResult
+from qverify_farm.work.job_task import WITH_VERDICT, JobResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class DispatcherState:
 
     def _free_board(self, board: LabBoard, result: JobResult, run: RunState, at: Moment) -> None:
         board.job = None
-        if result.ending == "finished":
+        if result.ending in WITH_VERDICT:
             self.lab.after_result(board, result.verdict, result.why, result.of_board, run.quarantine, at.now)
             self.batch.change_board(board.name, last_verdict=result.verdict, last_job=result.job)
             if result.facts:

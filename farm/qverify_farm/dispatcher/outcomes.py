@@ -59,6 +59,8 @@ def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> NewJobState
     """Returns the new state of a job. closing: the dispatcher is shutting down, so a job that it cancels is queued for the
     next dispatcher."""
     retry_state = CANCELLED if job.cancelled else QUEUED
+    if result.ending == "refused":
+        return NewJobState(DONE, INCONCLUSIVE, result.why, job.retries_left, job.lost)
     if result.ending == "finished":
         if result.verdict != INCONCLUSIVE or job.retries_left <= 0 or job.cancelled:
             return NewJobState(DONE, result.verdict, result.why, job.retries_left, job.lost)

@@ -54,8 +54,8 @@ class SubmissionCheck:
             raise ApiError(422, what, got="; ".join(lines[:MAX_REPORTED_MISTAKES]) + more if len(lines) > 1 else "")
 
 
-def submit_verification(scope: Scope, submission: Verification) -> Submitted:
-    """Submits the main job for each board."""
+def submit_verification(scope: Scope, submission: Verification, key: str | None = None) -> Submitted:
+    """Submits the main job for each board. key: as for submit()."""
     check = SubmissionCheck(find_files(scope, submission))
     _check_names(submission.models, check)
     settings = _settings(submission, submission.models, sorted(submission.files), check, "")
@@ -66,11 +66,11 @@ def submit_verification(scope: Scope, submission: Verification) -> Submitted:
     ]
     check.raise_mistakes()
     definition = {"board_wait_s": submission.board_wait_s, "quarantine": 3}
-    return submit(scope, submission, submission.name or model[:200], "verify", definition, jobs, check.digests)
+    return submit(scope, submission, submission.name or model[:200], "verify", definition, jobs, check.digests, key)
 
 
-def submit_suite(scope: Scope, submission: SuiteDefinition) -> Submitted:
-    """Submits a suite that the client has expanded into jobs."""
+def submit_suite(scope: Scope, submission: SuiteDefinition, key: str | None = None) -> Submitted:
+    """Submits a suite that the client has expanded into jobs. key: as for submit()."""
     check = SubmissionCheck(find_files(scope, submission))
     board_tags = tags_of_boards(scope)
     names = set[str]()
@@ -82,7 +82,7 @@ def submit_suite(scope: Scope, submission: SuiteDefinition) -> Submitted:
     check.raise_mistakes()
     keys = ("fail_fast", "timeout_s", "board_wait_s", "quarantine", "baseline")
     definition = {key: getattr(submission, key) for key in keys}
-    return submit(scope, submission, submission.name, "suite", definition, jobs, check.digests)
+    return submit(scope, submission, submission.name, "suite", definition, jobs, check.digests, key)
 
 
 def _suite_jobs(submission: Iterable[SuiteJob], board_tags: BoardTags, check: SubmissionCheck) -> Iterator[NewJob]:
@@ -195,18 +195,33 @@ def submit(
     definition: Mapping[str, Any],
     jobs: list[NewJob],
     digests: Digests,
+    key: str | None = None,
 ) -> Submitted:
-    """Submits jobs, if the project's quota permits, and wakes the dispatcher."""
+    """Submits jobs, if the project's quota permits, and wakes the dispatcher. key: the Idempotency-Key of the request; the run's id
+    is made from it, so that a repeated request finds the run."""
     import time
 
     if len(jobs) > MAX_JOBS:
         raise ApiError(422, f"{len(jobs)} jobs", wanted=f"at most {MAX_JOBS}")
     full_definition = {"name": name, "files": {path: list(file) for path, file in digests.items()}, **definition}
+    run_id = ""
+    if key is not None:
+        run_id = hashlib.sha256(f"{scope.project}\0{key}".encode()).hexdigest()[:32]
+        full_definition["submission"] = _submission_digest(kind, submission)
     new_run = NewRun(
-        scope.project, name, scope.caller.name, full_definition, dict(submission.labels), kind, submission.priority
+        scope.project,
+        name,
+        scope.caller.name,
+        full_definition,
+        dict(submission.labels),
+        kind,
+        submission.priority,
+        run_id,
     )
     with scope.farm.database.write() as session:
         project = session.get_one(Project, scope.project, with_for_update=True)
+        if run_id and (earlier := session.get(SuiteRun, run_id)) is not None:
+            return _submitted_earlier(session, earlier, full_definition)
         if len(jobs) > project.quota_jobs:
             raise ApiError(
                 422,
@@ -224,6 +239,24 @@ def submit(
         add_audit(session, scope.caller, scope.request, "run.submit", scope.project, **content)
     scope.farm.wake()
     return Submitted(id=run.id, jobs=len(jobs))
+
+
+def _submission_digest(kind: str, submission: Submission) -> str:
+    text = json.dumps([kind, submission.model_dump(mode="json")], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _submitted_earlier(session: Session, run: SuiteRun, definition: Mapping[str, Any]) -> Submitted:
+    """Returns the run that an earlier request with the same key made. Raises ApiError 422 if that request had another body."""
+    if run.definition.get("submission") != definition["submission"]:
+        raise ApiError(
+            422,
+            "another submission had this key",
+            where="header.Idempotency-Key",
+            next="take a new random key for each submission",
+        )
+    jobs = session.scalar(select(func.count()).select_from(Job).where(Job.run == run.id))
+    return Submitted(id=run.id, jobs=int(jobs or 0))
 
 
 def _mark_used(session: Session, project: str, digests: Digests, now: float) -> None:

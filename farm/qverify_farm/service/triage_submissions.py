@@ -12,8 +12,9 @@ from qverify_farm.store.runs import NewJob
 PATHS = ("dump", "app_output", "app_input", "capture", "description")
 
 
-def submit_triage(scope: Scope, triage: Triage) -> Submitted:
-    """Submits a triage. Raises ApiError 422 with all its mistakes, and 409 if the service runs no triages."""
+def submit_triage(scope: Scope, triage: Triage, key: str | None = None) -> Submitted:
+    """Submits a triage. key: as for submit(). Raises ApiError 422 with all its mistakes, and 409 if the service runs no
+    triages."""
     if scope.farm.settings.triages < 1:
         raise ApiError(409, "this service runs no triages", next="start it with --triages 1")
     check = SubmissionCheck(find_files(scope, triage))
@@ -46,7 +47,7 @@ def submit_triage(scope: Scope, triage: Triage) -> Submitted:
     }
     name = triage.name or _default_name(triage)
     job = NewJob(f"{triage.kind} {name}"[:500], name[:200], (TRIAGE_WANTED,), settings)
-    return submit(scope, triage, name, triage.kind, {"note": triage.note}, [job], check.digests)
+    return submit(scope, triage, name, triage.kind, {"note": triage.note}, [job], check.digests, key)
 
 
 def _is_submitted(path: str, files: set[str]) -> bool:

@@ -47,8 +47,10 @@ class NewRun:
     """A run to submit.
 
     Attributes:
-        definition: name, files ({path: [sha256, size]}), fail_fast, timeout_s, quarantine, and the suite as written.
+        definition: name, files ({path: [sha256, size]}), fail_fast, timeout_s, quarantine, the suite as written, and
+            submission (a digest of the request, if it had an Idempotency-Key).
         kind: suite, verify, triage or bad-case.
+        id: Its id, or "" for a new one.
     """
 
     project: str
@@ -58,6 +60,7 @@ class NewRun:
     labels: dict[str, str] = field(default_factory=dict)
     kind: str = "suite"
     priority: int = 0
+    id: str = ""
 
 
 def ensure_project(session: Session, name: str = DEFAULT_PROJECT) -> Project:
@@ -74,7 +77,7 @@ def submit_run(session: Session, new_run: NewRun, jobs: Iterable[NewJob]) -> Sui
     """Adds a run with its jobs, in state queued, and returns it. There must be at least one job."""
     now = time.time()
     run = SuiteRun(
-        id=uuid.uuid4().hex,
+        id=new_run.id or uuid.uuid4().hex,
         project=new_run.project,
         name=new_run.name,
         submitter=new_run.submitter,

@@ -16,6 +16,7 @@ from qverify_farm.store.states import CANCELLED, DONE, FAILED, INCONCLUSIVE, PAS
 from qverify_farm.store.tables import Attempt, Baseline, Job, SuiteRun
 from qverify_farm.store.verdicts import is_known, verdict_of
 from qverify_farm.suites.suite_report import BoardRow, Change, FlakyNode, JobRow, PastRun, SuiteReport, Verdict
+from qverify_farm.work.job_task import WITH_VERDICT
 
 PAST_RUNS = 10
 FEW_ATTEMPTS = 10  # with fewer attempts, the fraction of spoiled attempts does not make a board flaky
@@ -152,7 +153,7 @@ def board_rows(attempts: Iterable[Attempt], jobs: Mapping[str, Job]) -> list[Boa
     out: the board did not cause that."""
     by_board: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
-        if attempt.ending == "finished":
+        if attempt.ending in WITH_VERDICT:
             by_board[attempt.board].append(attempt)
     return [_board_row(board, its_attempts, jobs) for board, its_attempts in sorted(by_board.items())]
 

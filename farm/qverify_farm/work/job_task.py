@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
-Ending = Literal["finished", "busy", "lost", "cancelled"]
+Ending = Literal["finished", "refused", "busy", "lost", "cancelled"]
+
+WITH_VERDICT: tuple[Ending, ...] = ("finished", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class JobResult:
     """The result of an attempt, at most 1 KB as JSON.
 
     Attributes:
-        ending: "finished" if there is a verdict. "busy" if the board was in use, no worker reaches it, or the artifact store
+        ending: "finished" if there is a verdict. "refused" if the job's files or options are wrong, the mistake of its submitter;
+            the verdict is INCONCLUSIVE, and the job is not tried again. "busy" if the board was in use, no worker reaches it, or the artifact store
             or the worker's disk is full; the job is tried again, and this does not count as an attempt. "lost" if the worker
             died. "cancelled" if the attempt was cancelled.
         why: One line of at most 300 characters.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from qverify.errors import QVerifyError
+from qverify.errors import BadFileError, MissingExtraError, QVerifyError, UnsupportedError, UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.report.document import Report
 from qverify.session.job import JobOutcome, OpenedModels, verify
@@ -37,6 +37,7 @@ from qverify_farm.work.worker import JobWorker
 
 ISOLATED = "qverify_farm.work.isolated_job"
 EXTRA_S = 30.0  # beyond the job's timeout, for the process of an isolated job to end by itself
+MISTAKES = (BadFileError, UnsupportedError, UsageError)  # of whoever submitted the job
 READ_TRIES = 3  # attempts to read host results, which another process may remove in between
 
 
@@ -53,7 +54,8 @@ def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> 
         except LinkError as error:
             result = attempt.result(why=str(error), of_board=attempt.uses_board)
         except QVerifyError as error:
-            result = attempt.result(why=str(error))
+            refused = attempt.reads_job and isinstance(error, MISTAKES) and not isinstance(error, MissingExtraError)
+            result = attempt.result(ending="refused" if refused else "finished", why=str(error))
         except OSError as error:
             full = error.errno in FULL_DISK
             where = f"{error.filename}: " if error.filename is not None else ""
@@ -71,12 +73,13 @@ class RunningAttempt:
 
     Attributes:
         uses_board: Whether the board is in use, so that a link error is the board's fault.
+        reads_job: Whether the job's own files and options are in use, so that they are the reason of a MISTAKES error.
         prefix: The folder of the job's files with a final slash; it is removed from the texts of results and reports.
     """
 
     def __init__(self, task: JobTask, worker: JobWorker, limit: JobLimit):
         self.task, self._worker, self._limit = task, worker, limit
-        self.uses_board, self.prefix = False, ""
+        self.uses_board, self.reads_job, self.prefix = False, False, ""
 
     def result(self, **fields: object) -> JobResult:
         """Returns a result of this attempt with these fields. The defaults are "finished" and INCONCLUSIVE."""
@@ -100,7 +103,7 @@ class RunningAttempt:
             return self._run_once(folder, artifacts)
 
     def _run_once(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
-        self.prefix = os.path.join(folder, "")
+        self.prefix, self.reads_job = os.path.join(folder, ""), True
         job_request = self._worker.job_requests.of(self.task, folder)
         results = self._host_results(job_request, folder)
         models, vendor = self._worker.open_models(job_request)
@@ -115,7 +118,7 @@ class RunningAttempt:
                 with self._discard_damaged(job_request, results):
                     outcome = self._verify(job_request, job)
                 board_seconds = time.monotonic() - job.held_since if job.held_since is not None else 0.0
-            self.uses_board = False
+            self.uses_board = self.reads_job = False
             if isinstance(job.unreached, BoardBusy):
                 raise job.unreached
             fields = verdict_fields(outcome.report)

@@ -90,9 +90,12 @@ def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> Report:
     with live_progress() as live:
 
         def show_result(result: Any, number: int, boards: int) -> None:
+            report = result.report
+            if (quiet or view.detail == "quiet") and not report.pairs and not report.frames:
+                for note in report.notes:  # the reason, which no verdict line has
+                    live.say(printable(f"qverify: {note}"), err=True)
             if quiet:
                 return
-            report = result.report
             if boards > 1:
                 live.say(("\n" if number else "") + heading.section(result.board, number + 1, boards, view))
             finals = list(dict.fromkeys(r.name for pair in report.pairs for r in pair.tensors if r.final))

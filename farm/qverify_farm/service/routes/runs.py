@@ -27,7 +27,7 @@ from qverify_farm.service.schemas.runs import (
     Triage,
     Verification,
 )
-from qverify_farm.service.schemas.texts import ID, IdPath, Limit, Offset, TitleQuery
+from qverify_farm.service.schemas.texts import ID, IdempotencyKey, IdPath, Limit, Offset, TitleQuery
 from qverify_farm.service.submissions import queued_jobs, submit_suite, submit_verification
 from qverify_farm.service.triage_submissions import submit_triage
 from qverify_farm.store.runs import cancel_run, counts_of, reopen_run
@@ -42,22 +42,22 @@ JobState = Literal["queued", "running", "done", "cancelled"]
 
 
 @router.post("/verifications", status_code=201, dependencies=[SUBMITTER], summary="Submit the main job")
-def post_verification(scope: Scoped, body: Verification) -> Submitted:
+def post_verification(scope: Scoped, body: Verification, key: IdempotencyKey = None) -> Submitted:
     """One job for each board."""
-    return submit_verification(scope, body)
+    return submit_verification(scope, body, key)
 
 
 @router.post("/suites", status_code=201, dependencies=[SUBMITTER], summary="Submit a suite")
-def post_suite(scope: Scoped, body: SuiteDefinition) -> Submitted:
+def post_suite(scope: Scoped, body: SuiteDefinition, key: IdempotencyKey = None) -> Submitted:
     """The client has expanded the suite into jobs and uploaded its files before."""
-    return submit_suite(scope, body)
+    return submit_suite(scope, body, key)
 
 
 @router.post("/triages", status_code=201, dependencies=[SUBMITTER], summary="Submit a triage or a bad case")
-def post_triage(scope: Scoped, body: Triage) -> Submitted:
+def post_triage(scope: Scoped, body: Triage, key: IdempotencyKey = None) -> Submitted:
     """Runs the triage ladder on this host, without a board, from the models, the inputs, and the board's dump, outputs or
     capture."""
-    return submit_triage(scope, body)
+    return submit_triage(scope, body, key)
 
 
 @router.get("/runs", summary="Runs, newest first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Header, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from qverify_farm.service.tokens import NAME
@@ -38,6 +38,15 @@ OptionValue = (
     | Annotated[dict[Text, SingleValue], Field(max_length=100)]
 )
 
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{8,200}$",
+        description="a random text of 8 to 200 visible ASCII characters: a submission that is sent again with the same key and "
+        "body is answered with the run that was made first, as long as the run is kept; with another body it is 422",
+    ),
+]
 IdPath = Annotated[str, Path(pattern=ID)]
 Sha256Path = Annotated[str, Path(pattern=SHA256)]
 NamePath = Annotated[str, Path(pattern=NAME)]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from qverify_farm.dispatcher import dispatcher as module
@@ -16,6 +17,8 @@ from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import events_after
 from qverify_farm.store.runs import cancel_run
+from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.verdicts import take_baseline
 from qverify_farm.work.job_task import JobResult, JobTask
 
 from tests.farm.dispatching import J5, Working, attempts, board, jobs, submit, the_run
@@ -174,7 +177,22 @@ def test_a_suite_ends_at_its_timeout(database: Database, work: Callable[..., Wor
     work(engine).until_ended(run)
     row = the_run(database, run)
     assert (row.state, row.verdict, row.why) == ("cancelled", "INCONCLUSIVE", "timeout of the suite: 0.1 s")
-    assert {job.state for job in jobs(database, run)} == {"cancelled"}
+    assert {(job.state, job.why) for job in jobs(database, run)} == {("cancelled", row.why)}
+
+
+def test_a_known_failure_does_not_trigger_fail_fast(database: Database, work: Callable[..., Working]) -> None:
+    def act(task: JobTask) -> JobResult:
+        verdict = "FAILED" if task.board_name == "j5-0" else "PASSED"
+        return replace(passed(task, verdict=verdict), blame_side="board", nodes=("b", "a"))
+
+    first = submit(database, ("j5-0", "j5-1"))
+    work(ScriptedEngine(J5, act)).until_ended(first).close()
+    with database.write() as session:
+        take_baseline(session, session.get_one(SuiteRun, first), 1.0)
+    run = submit(database, ("j5-0",) + ("j5-1",) * 5, fail_fast=True, baseline=True)
+    work(ScriptedEngine(J5, act)).until_ended(run)
+    assert [job.verdict for job in jobs(database, run)] == ["FAILED"] + ["PASSED"] * 5
+    assert the_run(database, run).verdict == "PASSED"
 
 
 def test_a_timeout_does_not_wait_for_the_next_poll(
@@ -202,7 +220,7 @@ def test_a_run_is_cancelled_by_another_process(database: Database, work: Callabl
     with database.write() as session:
         assert cancel_run(session, run, "by ann", 5.0) and not cancel_run(session, run, "again", 6.0)
     working.until_ended(run)
-    assert {job.state for job in jobs(database, run)} == {"cancelled"} and len(engine.ran) == 1
+    assert {(job.state, job.why) for job in jobs(database, run)} == {("cancelled", "by ann")} and len(engine.ran) == 1
     assert (the_run(database, run).why, the_run(database, run).verdict) == ("by ann", "INCONCLUSIVE")
 
 

@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from qverify.api.options import VerifyOptions
+from qverify.cli.python_options import python_options
 from qverify.errors import UsageError
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES, check_options
 from qverify_farm.work.job_request import make_job_request
@@ -99,3 +100,31 @@ def test_the_models_key_changes_with_models_and_opening_options(tmp_path: Path) 
     assert one != asked(tmp_path, "a.npy,b.npy", paths[:2], no_host=True).models_key
     assert one != asked(tmp_path, "a.npy,b.npy", paths[:2], shape={"x": [1, 2]}).models_key
     assert one == asked(tmp_path, "a.npy,b.npy", paths[:2], seed=3, repeat=2).models_key
+
+
+WRONG: dict[str, tuple[Any, ...]] = {  # values of a wrong type, by the kind of an option
+    "boolean": ([], {}, "", "1", 1, 0, 1.5, [True], None),
+    "integer": ([], {}, "", "1", True, [1], 1.5, None),
+    "float": ([], {}, "", "1", True, [1], {"a": 1}, None),
+    "text": ([], {}, "", 1, 1.5, True, ["half"], {"a": "b"}, None),
+    "texts": ({}, "", 1, 1.5, True, [""], [1], [None], [["a"]], {"a": "b"}, None),
+    "mapping": ("", 1, 1.5, True, [""], [1], [["a"]], {"a": ""}, {"a": 1.5}, {"a": None}, {"a": {}}, None),
+}
+
+
+@pytest.mark.parametrize("keyword", sorted(VALUES))
+def test_no_option_takes_a_value_of_another_type(keyword: str) -> None:
+    option = python_options("verify")[keyword]
+    kind = option.type.name.split()[0]
+    if kind not in WRONG:
+        kind = "text"
+    if option.multiple:
+        kind = "mapping" if keyword in ("shape", "roi") else "texts"
+    for value in WRONG[kind]:
+        mistakes = check_options({keyword: value}, ())
+        assert len(mistakes) == 1 and mistakes[0].startswith(f"{keyword}: got "), (value, mistakes)
+
+
+def test_every_wrong_text_of_a_list_is_reported() -> None:
+    mistakes = check_options({"gate": ["cosin:0.9", "cosine:0.9", "rmze:1"]}, ())
+    assert len(mistakes) == 2 and "cosin" in mistakes[0] and "rmze" in mistakes[1]

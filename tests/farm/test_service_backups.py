@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 import tarfile
 import time
@@ -31,6 +32,22 @@ def test_a_missing_database_is_refused_and_not_created(tmp_path: Path, capsys: p
     said = capsys.readouterr().err
     assert "farm.db: no such file" in said and "QVERIFY_DATABASE" in said and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_replaces_only_regular_files(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "b.tar").write_bytes(b"")
+    (tmp_path / "link.tar").symlink_to("b.tar")
+    words = ["--database", str(tmp_path / "farm.db"), "--artifacts", str(tmp_path / "artifacts")]
+    for name in ("fifo", "artifacts"):
+        assert main(["serve", "backup", str(tmp_path / name), *words]) == 2
+        assert "is no regular file; wanted a new file or a regular one" in capsys.readouterr().err
+    assert (tmp_path / "fifo").is_fifo()
+    assert main(["serve", "backup", str(tmp_path / "link.tar"), *words]) == 0
+    assert (tmp_path / "link.tar").is_symlink() and tarfile.is_tarfile(tmp_path / "b.tar")
+    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600
 
 
 def test_artifacts_with_missing_bytes_are_reported(

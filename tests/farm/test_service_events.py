@@ -180,11 +180,12 @@ def test_the_stream_over_http_ends_with_the_feed(tmp_path: Path, monkeypatch: py
             "100.64.0.1",
         ),
         *("::1", "fe80::1%eth0", "fc00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "::", "224.0.0.1", "255.255.255.255"),
+        *("64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808", "2002:a00:1::1", "::7f00:1", "::ffff:a00:1"),
     ],
 )
 def test_a_webhook_to_this_host_or_its_network_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="an address of this host or its network"):
-        check_url("http://name.example/hook", False, lambda *_: ["93.184.215.14", address])
+        check_url("http://name.example/hook", False, lambda *_: ["93.184.215.14", "64:ff9b::5db8:d70e", address])
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from qverify.cli.main import main
 
 from tests.farm import certificates
 from tests.farm.service_app import error_of
@@ -165,3 +166,16 @@ def test_over_tls_with_a_token(tmp_path: Path) -> None:
             assert done.returncode == status and re.search(said, done.stdout + done.stderr, re.MULTILINE), done
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("words", [["serve", "--port", "0"], ["worker", "--scheduler", "tcp://127.0.0.1:1"]])
+def test_an_address_that_no_board_has_is_refused_at_the_start(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main([*words, "-b", "bogus://x"]) == 2
+    assert "no board kind 'bogus'; known: " in capsys.readouterr().err
+    (tmp_path / "boards.toml").write_text('[boards.good]\nuri = "local"\n[boards.wrong]\nuri = "bogus://x"\n')
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
+    assert main(words) == 2
+    assert "boards.toml: wrong: " in capsys.readouterr().err

@@ -128,6 +128,18 @@ def test_a_path_outside_of_its_tree_is_refused(service: Service, path: str) -> N
     error_of(service.client.post("/api/v1/verifications", json=body), 422)
 
 
+def test_a_name_too_long_for_a_file_system_and_tags_without_tags_are_refused(service: Service) -> None:
+    for name in ("x" * 300 + ".onnx", "\N{SNOWMAN}" * 86):
+        body = service.verification(files={name: service.put()}, models=[name], inputs="")
+        assert "more than 255 bytes" in str(error_of(service.client.post("/api/v1/verifications", json=body), 422))
+        upload = service.client.post("/api/v1/artifacts", params={"name": name}, content=b"x")
+        assert "255 bytes" in str(error_of(upload, 422))
+    body = service.verification(boards=["all:"])
+    assert "wanted all:KEY=VALUE" in str(error_of(service.client.post("/api/v1/verifications", json=body), 422))
+    body = service.verification(options={"run_sim": []})
+    assert "run_sim: got []" in str(error_of(service.client.post("/api/v1/verifications", json=body), 422))
+
+
 def test_files_that_were_not_uploaded_are_named(service: Service) -> None:
     missing = hashlib.sha256(b"never put").hexdigest()
     body = service.verification(files={"m.onnx": missing}, inputs="")

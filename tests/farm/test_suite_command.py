@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
+from qverify_farm.cli import suite_work
 
 from scripts.benchmarks.farm_kill import Killed
 from tests.farm.toml_blocks import example_of
@@ -94,6 +95,18 @@ def test_an_interrupted_suite_keeps_what_is_done_and_is_resumed(desk: Path) -> N
     assert first["state"] == "running" and 0 < len(done) < 200
     assert main(["suite", "cancel", first["id"][:8]]) == 0
     assert main(["suite", "status"]) == 3
+
+
+def test_an_interrupted_suite_says_how_to_resume_however_long_it_takes_to_end(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """KeyboardInterrupt is raised again after a second, for code that swallows it."""
+    report_of = suite_work.report_of
+    monkeypatch.setattr(suite_work, "report_of", lambda *words: time.sleep(1.3) or report_of(*words))
+    monkeypatch.setattr(suite_work, "_has_ended", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    suite(desk, 'boards = ["desk"]\nrepeats = 200')
+    assert main(["suite", "run", "s.toml"]) == 128 + signal.SIGINT
+    assert "of 200 jobs are done and kept. Next: qverify suite resume" in capsys.readouterr().err
 
 
 def test_a_suite_whose_time_ran_out_is_resumed_without_an_id(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -268,3 +268,17 @@ def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path, content: bytes) -> 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadFileError, match="No such file"):
         read_suite(str(tmp_path / "none.toml"), KNOWN)
+
+
+def test_random_inputs_have_no_path_and_every_wrong_gate_is_named(folder: Path) -> None:
+    lines = mistakes(
+        folder,
+        """
+        models = ["nets/a_quant.onnx"]
+        boards = ["desk", "all:"]
+        gates = ["cosin:0.9", "rmze:1"]
+        inputs = [{name = "a", random = true, path = "nosuchfile.npy"}]
+        """,
+    )
+    for words in ("boards: all:: wanted", "gates: cosin", "gates: rmze", 'inputs 1: path = "nosuchfile.npy": random'):
+        assert [words in line for line in lines].count(True) == 1, (words, lines)

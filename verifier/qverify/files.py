@@ -127,15 +127,18 @@ def write_pieces(pieces: Sequence[bytes | memoryview], path: str, check: Callabl
 
 
 @contextlib.contextmanager
-def replacing(path: str) -> Iterator[str]:
+def replacing(path: str, mode: int = 0o644) -> Iterator[str]:
     """Yields the path of a temporary file beside the target. At the end of the `with` block it replaces the target; on
-    an exception it is removed, and the target stays as it was. A symbolic link's target is replaced, not the link."""
+    an exception it is removed, and the target stays as it was. A symbolic link's target is replaced, not the link.
+    mode: the permissions of the new file. Raises UsageError if the target is a device, a pipe or a folder."""
     target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"{path}: is no regular file; wanted a new file or a regular one")
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
     os.close(handle)
     try:
         yield temporary
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

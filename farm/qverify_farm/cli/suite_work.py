@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import click
+from qverify.cli.interrupts import stop_repeating
 from qverify.cli.live_progress import progress_bars
 from qverify.cli.say_line import say
 from qverify.errors import UsageError
@@ -147,7 +148,7 @@ def work_on(database: Database, artifacts: Artifacts, engine: JobEngine, run: st
                         counts = counts_of(session, run)
                     watch(_describe_counts(counts), counts.get(DONE, 0) + counts.get(CANCELLED, 0), total)
     except KeyboardInterrupt:
-        pass
+        stop_repeating()
     finally:
         _close_uninterrupted(dispatcher)
     return report_of(database, run)
@@ -175,8 +176,10 @@ def _close_uninterrupted(dispatcher: Dispatcher) -> None:
     thread = threading.Thread(target=dispatcher.close, args=(CLOSE_S,), name="farm-close")
     thread.start()
     while thread.is_alive():
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             thread.join(0.1)
+        except KeyboardInterrupt:
+            stop_repeating()
 
 
 def _has_ended(database: Database, run: str) -> bool:

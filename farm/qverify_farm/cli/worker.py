@@ -42,7 +42,7 @@ def command(
         raise ModuleNotFoundError("distributed", name="distributed")
     from qverify_farm.engines.dask_address import checked_address, tls_files
     from qverify_farm.engines.dask_worker import WorkerSettings
-    from qverify_farm.engines.reached_boards import reached_boards
+    from qverify_farm.engines.reached_boards import check_addresses, reached_boards
     from qverify_farm.engines.worker_process import run_workers
 
     tls = tls_files(tls_ca, tls_cert, tls_key)
@@ -51,6 +51,7 @@ def command(
     if board_names is None and addresses:
         board_names = []
     boards_here = reached_boards(board_names, addresses)
+    check_addresses(boards_here)
     if not boards_here:
         raise click.UsageError("no boards: boards.toml names none; add them there, or give -b ADDRESS")
     say(f"qverify worker: {', '.join(boards_here)[:300]}; scheduler {address}", err=True)

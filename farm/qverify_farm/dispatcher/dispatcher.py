@@ -27,6 +27,7 @@ from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
 from qverify_farm.store.runs import end_run
 from qverify_farm.store.states import CANCELLED, RUNNING
 from qverify_farm.store.tables import Board, SuiteRun
+from qverify_farm.store.verdicts import known_failures
 from qverify_farm.work.job_task import JobResult, JobTask
 
 POLL_S = 1.0  # seconds between checks for changes by others: of runs, boards, and free space of the artifact store
@@ -301,7 +302,8 @@ class Dispatcher:
             cancelled = [run for run in session.scalars(unfinished) if run not in self._state.runs]
             self._state.update_boards(self._engine.boards(), drained, at)
             for run in self._state.runs.keys() - set(live):
-                self._state.cancel_run(run, "", tell=False)
+                row = session.get(SuiteRun, run)
+                self._state.cancel_run(run, row.why or "" if row is not None else "", tell=False)
         for run in live:
             if run not in self._state.runs and (self._allowed_runs is None or run in self._allowed_runs):
                 self._take_on(run, at)
@@ -322,7 +324,7 @@ class Dispatcher:
             requeue_abandoned(session, at.wall, run)
             jobs = list(waiting_jobs(session, run))
             deadline = deadline_of(row.definition, at.wall - row.started, at.now)
-            state = RunState(row.id, row.project, row.definition, deadline)
+            state = RunState(row.id, row.project, row.definition, deadline, known_failures(session, row))
         self._state.add_run(state, jobs)
 
 

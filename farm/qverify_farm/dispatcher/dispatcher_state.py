@@ -15,7 +15,7 @@ from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
 from qverify_farm.store.jobs import WaitingJob
-from qverify_farm.store.states import DONE, FAILED, QUEUED, TIMED_OUT
+from qverify_farm.store.states import FAILED, QUEUED, TIMED_OUT
 from qverify_farm.work.job_task import WITH_VERDICT, JobResult
 
 
@@ -107,7 +107,7 @@ class DispatcherState:
             tried = running.queued.tried | {job.board} if outcome.tried else running.queued.tried
             running.queued.tried = tried
             self._enqueue(running.queued, run)
-        elif outcome.state == DONE and outcome.verdict == FAILED and run.fail_fast and not run.cancelled:
+        elif outcome.verdict == FAILED and run.fail_fast and not run.cancelled and not run.is_known(job.name, result):
             self.cancel_run(run.id, f"fail-fast: {job.name} FAILED", tell=True)
         self._end_if_ended(run)
 
@@ -136,7 +136,8 @@ class DispatcherState:
             self._run_of.pop(job, None)
         run.waiting.clear()
         for job in run.running:
-            self.running[job].facts.cancelled = True
+            facts = self.running[job].facts
+            facts.cancelled, facts.cancelled_why = True, why[:300]
             self.to_cancel.append(job)
         self._end_if_ended(run)
 

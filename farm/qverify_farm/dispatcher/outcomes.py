@@ -20,6 +20,7 @@ class RunningJob:
         lost: The number of earlier attempts that ended their process.
         board_seconds: How long earlier attempts held boards.
         cancelled: Its run was cancelled, so the job is not tried again.
+        cancelled_why: Why its run was cancelled.
     """
 
     id: str
@@ -32,6 +33,7 @@ class RunningJob:
     lost: int
     board_seconds: float = 0.0
     cancelled: bool = False
+    cancelled_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,18 @@ def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> NewJobState
     retry_state = CANCELLED if job.cancelled else QUEUED
     if result.ending == "refused":
         return NewJobState(DONE, INCONCLUSIVE, result.why, job.retries_left, job.lost)
+    why_not_done = job.cancelled_why or result.why
     if result.ending == "finished":
         if result.verdict != INCONCLUSIVE or job.retries_left <= 0 or job.cancelled:
             return NewJobState(DONE, result.verdict, result.why, job.retries_left, job.lost)
         return NewJobState(QUEUED, None, result.why, job.retries_left - 1, job.lost, tried=True)
     if result.ending == "cancelled" or closing:
         state = retry_state if closing else CANCELLED
-        return NewJobState(state, None, "" if state == QUEUED else result.why, job.retries_left, job.lost)
+        return NewJobState(state, None, "" if state == QUEUED else why_not_done, job.retries_left, job.lost)
     if result.ending == "busy":
-        return NewJobState(retry_state, None, result.why, job.retries_left, job.lost)
+        return NewJobState(retry_state, None, why_not_done, job.retries_left, job.lost)
     lost = job.lost + 1
     if lost >= MAX_LOST_ATTEMPTS and not job.cancelled:
         why = f"ended its process {lost} times; the last time: {result.why}"[:300]
         return NewJobState(DONE, INCONCLUSIVE, why, job.retries_left, lost)
-    return NewJobState(retry_state, None, result.why, job.retries_left, lost)
+    return NewJobState(retry_state, None, why_not_done, job.retries_left, lost)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from qverify_farm.store.verdicts import Failure, failure_of
+from qverify_farm.work.job_task import JobResult
+
 DEFAULT_BOARD_WAIT_S = 900.0
 
 
@@ -16,6 +19,7 @@ class RunState:
     Attributes:
         definition: The suite's definition, as the database stores it.
         deadline: When the run times out, in monotonic seconds; None if it has no timeout.
+        known: The failures of its baseline, by job name.
         waiting: Ids of the jobs that wait for a board.
         running: Ids of the jobs that have a running attempt.
     """
@@ -24,6 +28,7 @@ class RunState:
     project: str
     definition: Mapping[str, Any]
     deadline: float | None
+    known: Mapping[str, Failure] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
     cancelled: bool = False
@@ -31,6 +36,10 @@ class RunState:
     @property
     def fail_fast(self) -> bool:
         return bool(self.definition.get("fail_fast", False))
+
+    def is_known(self, name: str, result: JobResult) -> bool:
+        """Returns whether the job with this name FAILED as its baseline did."""
+        return self.known.get(name) == failure_of(result.blame_side[:32], result.nodes)
 
     @property
     def quarantine(self) -> int:

@@ -9,7 +9,7 @@ from qverify.errors import UsageError
 
 from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.group import engine_beside
-from qverify_farm.engines.reached_boards import reached_boards
+from qverify_farm.engines.reached_boards import check_addresses, reached_boards
 
 
 def open_engine(
@@ -27,10 +27,12 @@ def open_engine(
         boards: Board names of this host, as for reached_boards.
         addresses: Board addresses of this host, as for reached_boards.
 
-    Raises UsageError for an address that strangers could use, and BadAddress if the inventory cannot be read.
+    Raises UsageError for an address that strangers could use, and BadAddress if the inventory cannot be read or has an impossible address.
     """
     if workers is None:
-        return engine_beside(reached_boards(boards, addresses))
+        reached = reached_boards(boards, addresses)
+        check_addresses(reached)
+        return engine_beside(reached)
     from qverify_farm.engines.dask import DaskEngine
     from qverify_farm.engines.dask_address import checked_address, tls_files
     from qverify_farm.engines.scheduler_process import SchedulerProcess, is_listening

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from qverify.closest_names import closest_names
 from qverify.errors import UsageError
 from qverify_agents.address import parse
+from qverify_agents.connect import check_address
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import QVRT, InventoryEntry
 from qverify_agents.inventory import read_boards as inventory_entries
@@ -34,6 +35,16 @@ def reached_boards(names: Sequence[str] | None = None, addresses: Sequence[str] 
         runner = parse(address).options.get("runtime", QVRT)
         boards.setdefault(address, ReachedBoard(address, address, {"runner": runner}, host))
     return boards
+
+
+def check_addresses(boards: Mapping[str, ReachedBoard]) -> None:
+    """Raises BadAddress if a board has an address that no board can have. Nothing is contacted."""
+    in_file = inventory_entries()
+    for name, board in boards.items():
+        try:
+            check_address(board.address)
+        except BadAddress as error:
+            raise (BadAddress(f"boards.toml: {name}: {error}") if name in in_file else error) from None
 
 
 def _tags(entry: InventoryEntry) -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from qverify import __version__
 from qverify.errors import BadFileError, UsageError
+from qverify.files import replacing
 from qverify.printable import printable
 from sqlalchemy import MetaData, Table, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -51,19 +52,13 @@ class Counts:
 def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> Counts:
     """Writes a backup completely or not at all, and returns its counts. Only the owner may read the file. artifacts: None to
     omit their bytes. Raises UsageError if the file cannot be written."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.part-{os.getpid()}")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
+        with replacing(path, 0o600) as partial, open(partial, "wb") as file:
             counts = _write(database, artifacts, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, target)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; wanted a file to write the backup into") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return counts
 
 

@@ -31,6 +31,9 @@ from qverify_farm.store.tables import SuiteRun, Webhook
 DEADLINE_S = 10.0  # for one delivery
 RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0)  # after failed deliveries
 MAX_WAITING = 1000
+# networks of IPv6 whose last 32 bits are an IPv4 address: IPv4-mapped, IPv4-compatible, NAT64
+IPV4_AT_THE_END = tuple(ipaddress.IPv6Network(text) for text in ("::ffff:0:0/96", "::/96", "64:ff9b::/96"))
+LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
 Resolve = Callable[[str, int], list[str]]
 
 
@@ -84,9 +87,12 @@ def check_url(url: str, private: bool, resolver: Resolve = resolve) -> tuple[str
 
 def _is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
-    embedded = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    ip = embedded or ip
-    return ip.is_global and not ip.is_multicast
+    if isinstance(ip, ipaddress.IPv6Address):
+        if any(ip in network for network in IPV4_AT_THE_END):
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+        elif ip.sixtofour is not None:
+            ip = ip.sixtofour
+    return ip.is_global and not ip.is_multicast and ip not in LOCAL_NAT64
 
 
 def deliver(delivery: Delivery, private: bool, resolver: Resolve = resolve) -> str:

@@ -120,7 +120,8 @@ def requeue_abandoned(session: Session, now: float, run: str | None = None) -> i
     )
     session.execute(update(Job).where(runs, Job.lost == 0).values(lost=1))
     cancelled = select(SuiteRun.id).where(SuiteRun.state == CANCELLED)
-    session.execute(update(Job).where(runs, Job.run.in_(cancelled)).values(state=CANCELLED, ended=now))
+    why = select(SuiteRun.why).where(SuiteRun.id == Job.run).scalar_subquery()
+    session.execute(update(Job).where(runs, Job.run.in_(cancelled)).values(state=CANCELLED, ended=now, why=why))
     changed = session.execute(update(Job).where(runs).values(state=QUEUED))
     return changed.rowcount if isinstance(changed, CursorResult) else 0
 

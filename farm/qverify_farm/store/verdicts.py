@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -10,18 +10,32 @@ from sqlalchemy.orm import Session
 from qverify_farm.store.states import DONE, FAILED, PASSED, worst
 from qverify_farm.store.tables import Baseline, Job, SuiteRun
 
+Failure = tuple[str, tuple[str, ...]]  # the side that is blamed, and the nodes in alphabetical order
+
 
 def verdict_of(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> str:
     """Returns the worst verdict of a run's jobs. A job without a verdict counts as INCONCLUSIVE. If the suite has the key
     `baseline`, a job that FAILED as its baseline did counts as PASSED. jobs: all jobs of the run."""
-    known = _known_jobs(session, run, jobs) if run.definition.get("baseline") else set()
+    baselines = _baselines(session, run)
+    known = {job.id for job in jobs if job.name in baselines and is_known(job, baselines[job.name])}
     return worst(PASSED if job.id in known else job.verdict for job in jobs)
 
 
-def _known_jobs(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> set[str]:
+def known_failures(session: Session, run: SuiteRun) -> dict[str, Failure]:
+    """Returns the failures of a run's baseline, by job name; none unless its suite has the key `baseline`."""
+    failed = [row for row in _baselines(session, run).values() if row.verdict == FAILED and row.nodes]
+    return {row.job: failure_of(row.blame_side, row.nodes) for row in failed}
+
+
+def failure_of(blame_side: str, nodes: Iterable[str]) -> Failure:
+    return blame_side, tuple(sorted(nodes))
+
+
+def _baselines(session: Session, run: SuiteRun) -> dict[str, Baseline]:
+    if not run.definition.get("baseline"):
+        return {}
     rows = session.scalars(select(Baseline).where(Baseline.project == run.project, Baseline.suite == run.name))
-    baselines = {row.job: row for row in rows}
-    return {job.id for job in jobs if job.name in baselines and is_known(job, baselines[job.name])}
+    return {row.job: row for row in rows}
 
 
 def is_known(job: Job, baseline: Baseline) -> bool:
@@ -30,8 +44,7 @@ def is_known(job: Job, baseline: Baseline) -> bool:
     return (
         job.verdict == FAILED == baseline.verdict
         and bool(baseline.nodes)
-        and job.blame_side == baseline.blame_side
-        and sorted(job.nodes or ()) == sorted(baseline.nodes)
+        and failure_of(job.blame_side, job.nodes or ()) == failure_of(baseline.blame_side, baseline.nodes)
     )
 
 

@@ -60,7 +60,7 @@ def parse_board_words(
 def _parse_word(word: str, runner: str, tags_by_board: BoardTags, where: str, mistakes: Mistakes) -> list[BoardWord]:
     if word == ALL or word.startswith(f"{ALL}:"):
         tags = word.partition(":")[2]
-        if tags and not is_tags(tags):
+        if word != ALL and not is_tags(tags):
             mistakes.add(where, f"boards: {word}: wanted all:KEY=VALUE, or all")
             return []
         tags = _with_runner(tags, runner)

@@ -197,6 +197,9 @@ class _Reader:
             if key in table:
                 options[key] = table.text(key)
         options = self._with_files(options, table)
+        if table.boolean("random") and "path" in table:
+            table.add_mistake("path", "random = true makes the inputs; wanted one of the two")
+            return []
         if table.boolean("random") or ("random" in table and "path" not in table):
             return [SuiteInputs(self._name(table, RANDOM), options=options)]
         text = table.text("path", "", 10_000)

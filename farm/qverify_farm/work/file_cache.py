@@ -25,6 +25,7 @@ from qverify_farm.work.job_task import StoredFile
 
 MAX_TREES = 64  # folders kept for later jobs with the same files
 MAX_PATH_LENGTH = 400
+MAX_NAME_BYTES = 255  # of a file or a folder, as most file systems have it
 DEFAULT_LIMIT_BYTES = 20 << 30
 FileState = tuple[int, int, int]  # size, time of the last change, inode
 
@@ -197,6 +198,8 @@ def check_paths(paths: Sequence[str]) -> None:
                 f"file {path[:100]!r}: wanted a relative path with forward slashes, without .., commas and colons"
             )
         folders |= {"/".join(parts[:n]) for n in range(1, len(parts))}
+        if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+            raise UsageError(f"file {path[:100]!r}: a name of more than {MAX_NAME_BYTES} bytes")
         if path in names:
             raise UsageError(f"file {path[:100]!r}: named twice")
         names.add(path)

@@ -34,7 +34,7 @@ def check_options(options: Mapping[str, Any], files: Collection[str], inputs: bo
     """Returns the mistakes in a job's options, one line each. files: the paths of the job's files. inputs: whether the job
     has inputs of its own."""
     mistakes, allowed = _check_keywords(options, files, inputs)
-    value_mistakes = [line for k, v in sorted(allowed.items()) if (line := _value_mistake({k: v}))]
+    value_mistakes = [line for keyword, value in sorted(allowed.items()) for line in _value_mistakes(keyword, value)]
     joint_mistake = _value_mistake(allowed) if not value_mistakes else ""
     return [*mistakes, *value_mistakes, *([joint_mistake] if joint_mistake else [])]
 
@@ -73,6 +73,16 @@ def _refusal(keyword: str) -> str:
     )
 
 
+def _value_mistakes(keyword: str, value: Any) -> list[str]:
+    """Returns the mistakes in an option's value, one for each wrong text of a list."""
+    if value is None:
+        return [f"{keyword}: got nothing, wanted a value"]
+    mistake = _value_mistake({keyword: value})
+    texts = [text for text in value if isinstance(text, str)] if mistake and isinstance(value, list) else []
+    lines = [line for text in texts if len(texts) > 1 and (line := _value_mistake({keyword: [text]}))]
+    return list(dict.fromkeys(lines)) or ([mistake] if mistake else [])
+
+
 def _value_mistake(options: Mapping[str, Any]) -> str:
     """Returns the message with which the command refuses these values, or "". No file is opened."""
     from qverify.cli.python_options import parse_command
@@ -80,5 +90,6 @@ def _value_mistake(options: Mapping[str, Any]) -> str:
     try:
         parse_command("verify", [], {"models": ["model"], "inputs": "input", **options})
     except UsageError as error:
-        return f"{next(iter(options))}: {error}" if len(options) == 1 else str(error)
+        keyword = f"{next(iter(options))}: "
+        return keyword + str(error).removeprefix(keyword) if len(options) == 1 else str(error)
     return ""

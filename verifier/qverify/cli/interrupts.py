@@ -75,6 +75,12 @@ def _imports_extension(frame: FrameType | None) -> bool:
     return False
 
 
+def stop_repeating() -> None:
+    """Has KeyboardInterrupt not raised again. Code that catches it calls this before it cleans up and says what is
+    left."""
+    _set_alarm(0)
+
+
 def _set_alarm(seconds: float) -> bool:
     """Has SIGALRM sent after this time; 0 cancels it. Returns False on Windows, which has no such signal."""
     set_timer = getattr(signal, "setitimer", None)

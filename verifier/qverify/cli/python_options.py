@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 import click
@@ -19,6 +20,8 @@ NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a c
     {"report", "json", "html", "junit", "csv", "markdown", "npz", "plots", "quiet", "verbose", "all", "top", "help"}
 )
 NOT_IN_PYTHON = {"compile": frozenset({"list"})}
+MAPPINGS = ("inputs", "shape", "roi", "dtype", "input")  # options that may be mappings of names to values
+LISTS = ("inputs", "stages", "model", "rerun")  # options that cannot be repeated, but may be lists
 RENAMED = {"model": "models", "input_img": "inputs"}  # options that are named arguments of the functions
 
 
@@ -91,9 +94,8 @@ def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:
     flag = max(option.opts, key=len)
     if value is None:
         return []
+    _check_type(option, keyword, value)
     if option.is_flag:
-        if not isinstance(value, bool):
-            raise UsageError(f"{keyword}: got {value!r}, wanted True or False")
         return [flag] if value else [*option.secondary_opts[:1]]
     if isinstance(value, Mapping):
         separator = ":" if keyword in ("inputs", "roi") else "="
@@ -104,6 +106,40 @@ def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:
     else:
         texts = [_text(value)]
     return [f"{flag}={text}" for text in texts]
+
+
+def _check_type(option: click.Option, keyword: str, value: Any) -> None:
+    """Raises UsageError for a value of a type that the option does not have. Digits in a text are no number."""
+    kind = option.type.name.split()[0]
+    if kind == "boolean":
+        fits, wanted = isinstance(value, bool), "True or False"
+    elif kind == "integer":
+        fits, wanted = _is_whole(value), "a whole number"
+    elif kind == "float":
+        fits, wanted = _is_whole(value) or (isinstance(value, Real) and not isinstance(value, bool)), "a number"
+    elif isinstance(value, Mapping):
+        fits, wanted = keyword in MAPPINGS and all(map(_fits_mapping, value.values())), "text"
+    elif isinstance(value, (list, tuple)):
+        fits, wanted = (option.multiple or keyword in LISTS) and all(map(_is_text, value)), "text"
+    else:
+        fits, wanted = _is_text(value) or (value == "" == option.default), "text"
+    if not fits:
+        wanted += ", or a list of texts" if wanted == "text" and (option.multiple or keyword in LISTS) else ""
+        raise UsageError(f"{keyword}: got {repr(value)[:80]}, wanted {wanted}")
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike)) and bool(os.fspath(value))
+
+
+def _fits_mapping(value: Any) -> bool:
+    """Returns whether a value of a mapping is text, a whole number, or a list of these."""
+    elements = value if isinstance(value, (list, tuple)) and value else [value]
+    return all(_is_text(element) or _is_whole(element) for element in elements)
 
 
 def _join(value: Any) -> str:

@@ -85,7 +85,9 @@ def post_session(request: Request, response: Response, body: Session) -> Done:
 def delete_session(request: Request, response: Response) -> Done:
     """Ends the session; the token stays valid."""
     farm, secret = farm_of(request), request.cookies.get(COOKIE, "")
-    if SESSION_ID.fullmatch(secret) and same_origin(request):
+    if not same_origin(request):
+        raise ApiError(403, "a page of another site may not log out")
+    if SESSION_ID.fullmatch(secret):
         with farm.database.write() as session:
             end_session(session, secret)
         farm.known_callers.forget()

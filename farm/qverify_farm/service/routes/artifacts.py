@@ -19,7 +19,7 @@ from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
 from qverify_farm.service.schemas.lab import Artifacts, ArtifactShort
-from qverify_farm.service.schemas.texts import Limit, Offset, Sha256Path, TitleQuery
+from qverify_farm.service.schemas.texts import FileNameQuery, Limit, Offset, Sha256Path, TitleQuery
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import ArtifactWriter, Stored
 from qverify_farm.store.tables import Artifact, Project, ProjectArtifact
@@ -40,7 +40,7 @@ MAX_CONCURRENT_UPLOADS = 8  # number of uploads that are hashed and written at a
     openapi_extra=BINARY_BODY,
     summary="Upload bytes under their digest",
 )
-async def put_artifact(request: Request, scope: Scoped, sha256: Sha256Path, name: TitleQuery = "") -> ArtifactShort:
+async def put_artifact(request: Request, scope: Scoped, sha256: Sha256Path, name: FileNameQuery = "") -> ArtifactShort:
     """Stores the body, in constant memory. Replies with 409 if its SHA-256 is another one. A HEAD request first tells whether the
     project has the bytes already."""
     return await _receive(request, scope, sha256, name)
@@ -54,7 +54,7 @@ async def put_artifact(request: Request, scope: Scoped, sha256: Sha256Path, name
     openapi_extra=BINARY_BODY,
     summary="Upload bytes and get their digest",
 )
-async def post_artifact(request: Request, scope: Scoped, name: TitleQuery = "") -> ArtifactShort:
+async def post_artifact(request: Request, scope: Scoped, name: FileNameQuery = "") -> ArtifactShort:
     """Stores the body, in constant memory, and returns its digest."""
     return await _receive(request, scope, "", name)
 

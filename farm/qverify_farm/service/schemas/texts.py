@@ -9,12 +9,20 @@ from fastapi import Header, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from qverify_farm.service.tokens import NAME
+from qverify_farm.work.file_cache import MAX_NAME_BYTES
 
 
 def plain(text: str) -> str:
     """Returns the text. Raises ValueError if it has control characters or line ends."""
     if not text.isprintable():
         raise ValueError("wanted text without control characters and line ends")
+    return text
+
+
+def file_name(text: str) -> str:
+    """Returns the name or path of a file. Raises ValueError if a part is too long for a file system."""
+    if any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
+        raise ValueError(f"wanted names of at most {MAX_NAME_BYTES} bytes")
     return text
 
 
@@ -51,6 +59,7 @@ IdPath = Annotated[str, Path(pattern=ID)]
 Sha256Path = Annotated[str, Path(pattern=SHA256)]
 NamePath = Annotated[str, Path(pattern=NAME)]
 TitleQuery = Annotated[str, Query(max_length=500), AfterValidator(plain)]
+FileNameQuery = Annotated[str, Query(max_length=500), AfterValidator(plain), AfterValidator(file_name)]
 RequiredQuery = Annotated[str, Query(min_length=1, max_length=500), AfterValidator(plain)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of rows")]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="number of rows to skip")]

@@ -280,5 +280,10 @@ def test_random_inputs_have_no_path_and_every_wrong_gate_is_named(folder: Path) 
         inputs = [{name = "a", random = true, path = "nosuchfile.npy"}]
         """,
     )
-    for words in ("boards: all:: wanted", "gates: cosin", "gates: rmze", 'inputs 1: path = "nosuchfile.npy": random'):
+    for words in (
+        "boards: all:: wanted",
+        "gates: --gate cosin",
+        "gates: --gate rmze",
+        'inputs 1: path = "nosuchfile.npy": random',
+    ):
         assert [words in line for line in lines].count(True) == 1, (words, lines)

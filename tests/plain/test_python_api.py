@@ -108,7 +108,7 @@ def test_a_run_leaves_the_process_as_it_was(digit):
         (lambda: qverify.verify("no.onnx"), errors.BadFileError, "no.onnx"),
         (lambda: qverify.verify(QUANT, run_sim=False), errors.UsageError, "only one side"),
         (lambda: qverify.verify(QUANT, repeat=0), errors.UsageError, "--repeat"),
-        (lambda: qverify.verify(QUANT, timeout=object()), errors.UsageError, "got a object"),
+        (lambda: qverify.verify(QUANT, timeout=object()), errors.UsageError, "timeout: got <object object"),
         (lambda: qverify.verify(QUANT, board="serial:///no?bud=1"), errors.UsageError, "bud"),
         (lambda: qverify.verify(QUANT, no_host="yes"), errors.UsageError, "True or False"),
         (lambda: qverify.verify(QUANT, tolerance=1), TypeError, "tolerance"),

@@ -39,12 +39,13 @@ def reached_boards(names: Sequence[str] | None = None, addresses: Sequence[str] 
 
 def check_addresses(boards: Mapping[str, ReachedBoard]) -> None:
     """Raises BadAddress if a board has an address that no board can have. Nothing is contacted."""
-    in_file = inventory_entries()
+    entries = inventory_entries()
     for name, board in boards.items():
+        entry = entries.get(name)
         try:
-            check_address(board.address)
+            check_address(entry.address if entry is not None else board.address)
         except BadAddress as error:
-            raise (BadAddress(f"boards.toml: {name}: {error}") if name in in_file else error) from None
+            raise (error if entry is None else BadAddress(f"boards.toml: {name}: {error}")) from None
 
 
 def _tags(entry: InventoryEntry) -> dict[str, str]:

@@ -27,9 +27,9 @@ def submit_triage(scope: Scope, triage: Triage, key: str | None = None) -> Submi
         if path not in files:
             check.mistakes.add("models", f"{path}: none of the files")
     path_options = {key: getattr(triage, key) for key in PATHS if getattr(triage, key)}
-    for key, path in path_options.items():
+    for option, path in path_options.items():
         if not _is_submitted(path, files):
-            check.mistakes.add(key, f"{path}: none of the files, and no folder of them (a folder ends with /)")
+            check.mistakes.add(option, f"{path}: none of the files, and no folder of them (a folder ends with /)")
     for part in triage.inputs.split(",") if triage.inputs else ():
         if not any(
             _is_submitted(candidate, files) or _is_submitted(f"{candidate}/", files)

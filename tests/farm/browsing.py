@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 CHROMIUM = shutil.which("chromium")
 SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 800}}
 WAIT_MS = 20_000
+SETTLE_S = 3.0  # for a ring and a scroll to be drawn
 MOST_STOPS = 400  # more presses of Tab than any page has stops
 # What has the focus: how it is called, whether a ring shows it, and whether it is in view.
 FOCUSED = """() => {
@@ -74,19 +76,26 @@ class Keyboard:
 
     def here(self) -> Stop | None:
         """Returns what has the focus, or None if nothing has."""
-        found = self._page.evaluate(FOCUSED)
-        in_frame = found is not None and found["kind"] == "iframe"
-        if in_frame:
-            found = self._page.frames[-1].evaluate(FOCUSED)
-        if found is None:
-            return Stop("iframe", "", in_frame) if in_frame else None
+        end = time.monotonic() + SETTLE_S
+        while True:
+            found = self._page.evaluate(FOCUSED)
+            in_frame = found is not None and found["kind"] == "iframe"
+            if in_frame:
+                found = self._page.frames[-1].evaluate(FOCUSED)
+            if found is None:
+                return Stop("iframe", "", in_frame) if in_frame else None
+            if (found["isRinged"] and found["isInView"]) or time.monotonic() > end:
+                break  # a busy machine draws and scrolls later
         assert found["isRinged"] and found["isInView"], found
         return Stop(found["kind"], found["name"], in_frame)
 
     def next(self, back: bool = False) -> Stop | None:
         """Goes to the next stop, or with `back` to the one before, and returns it."""
         self._page.keyboard.press("Shift+Tab" if back else "Tab")
-        return self.here()
+        end = time.monotonic() + SETTLE_S
+        while (stop := self.here()) is None and back and time.monotonic() < end:
+            time.sleep(0.05)  # the focus comes back into the page from outside
+        return stop
 
     def to(self, name: str, kind: str = "") -> Stop:
         """Presses Tab until a stop's name matches a pattern, and returns that stop."""

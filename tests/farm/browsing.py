@@ -60,7 +60,7 @@ def looking(browser: Any, url: str, logged: tuple[str, ...] = (), **how: Any) ->
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What has the focus. kind: its tag. in_frame: it is in a page inside the page."""
+    """An element that has the focus. kind: its tag. in_frame: whether it is in a page inside the page."""
 
     kind: str
     name: str

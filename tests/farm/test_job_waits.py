@@ -1,4 +1,4 @@
-"""Why a job waits, as the service and its client say it."""
+"""The service gives, and its client prints, the reason why a job waits."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_sum_is_added_from_left_to_right(shape: tuple[int, ...], dtype: type) 
 
 
 def test_powers_of_two_in_the_exponential() -> None:
-    """As ldexp, which rounds to subnormal numbers once and gives infinities."""
+    """The results equal those of ldexp, which rounds to subnormal numbers once and gives infinities."""
     x = np.concatenate(
         [RNG.uniform(-750, 715, 20000), [-745.2, -745.0, -744.5, -708.4, 0.0, 709.7, 709.8, np.inf, -np.inf, np.nan]]
     )

@@ -92,7 +92,8 @@ def verify_on_farm(
     """Runs the main job on a farm and returns the combined report of all boards.
 
     on_report is called with each board's report, its number from 0, and the number of boards; on_wait, once for each reason, with
-    a line that says why jobs have been waiting for WAITS_SAID_S. On KeyboardInterrupt the run is cancelled. Raises UsageError if the farm refuses the request, and ServerError if it cannot be reached.
+    a line that says why jobs have been waiting for WAITS_SAID_S. On KeyboardInterrupt the run is cancelled. Raises UsageError
+    if the farm refuses the request or a job's files, and ServerError if it cannot be reached.
     """
     check_farm_request(request)
     files = collect_job_files(request.models, request.inputs, request.options)

@@ -27,7 +27,8 @@ def open_engine(
         boards: Board names of this host, as for reached_boards.
         addresses: Board addresses of this host, as for reached_boards.
 
-    Raises UsageError for an address that strangers could use, and BadAddress if the inventory cannot be read or has an impossible address.
+    Raises UsageError for an address that strangers could use, and BadAddress if the inventory cannot be read
+    or has an impossible address.
     """
     if workers is None:
         reached = reached_boards(boards, addresses)

@@ -75,9 +75,9 @@ class JobResult:
 
     Attributes:
         ending: "finished" if there is a verdict. "refused" if the job's files or options are wrong, the mistake of its submitter;
-            the verdict is INCONCLUSIVE, and the job is not tried again. "busy" if the board was in use, no worker reaches it, or the artifact store
-            or the worker's disk is full; the job is tried again, and this does not count as an attempt. "lost" if the worker
-            died. "cancelled" if the attempt was cancelled.
+            the verdict is INCONCLUSIVE, and the job is not tried again. "busy" if the board was in use, no worker reaches it,
+            the artifact store or the worker's disk is full, or the worker was stopped; the job is tried again, and this does
+            not count as an attempt. "lost" if the worker died. "cancelled" if the attempt was cancelled.
         why: One line of at most 300 characters.
         of_board: Whether the board itself caused the INCONCLUSIVE: it was not reached, died, or contradicted itself.
         blame_side: The blamed side, or "".

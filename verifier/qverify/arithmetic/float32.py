@@ -42,7 +42,7 @@ def round_to_odd(total: Array, error: Array) -> Array:
 _EXP = [1.0 / factorial(k) for k in range(14)]
 _LOG = [1.0 / (2 * k + 1) for k in range(15)]
 _ERF = [(-1.0) ** k / (factorial(k) * (2 * k + 1)) for k in range(41)]
-FEW_SUMS = 16
+FEW_SUMS = 16  # below so many sums side by side, numpy's reduction may not add from left to right
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 
 

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What the windows of a run of output rows read of C channels.
+    """Copies of the elements of C channels that the windows of a run of output rows read.
 
     Attributes:
         flat: [phases, rows of a matrix, elements]: a copy for each phase of the vertical stride, channel and column of

@@ -35,6 +35,7 @@ from qverify_farm.service.webhook_sender import WebhookSender
 
 ROUTERS = (artifacts, runs, jobs, history, boards, events, webhooks, administration)
 API = "/api/v1"
+CLOCK_LOOK_S = 5.0  # between looks at the clock
 ERROR = {"$ref": "#/components/schemas/ErrorReply"}
 DESCRIPTION = (
     "Accepts models, inputs and suites; returns verdicts, reports and captures. The body of every error reply is an "
@@ -90,9 +91,6 @@ def _declare_json_errors(responses: dict[str, Any]) -> None:
         for schema in [media.get("schema") for media in response.get("content", {}).values()]:
             if schema == ERROR:
                 response["content"] = {"application/json": {"schema": schema}}
-
-
-CLOCK_LOOK_S = 5.0
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import qverify
 from qverify.cli.main import main
+from qverify.errors import UsageError
 
 pytest.importorskip("fastapi", reason="qverify[service] is not installed")
 from qverify_farm.client import verify_on_farm
@@ -129,6 +130,29 @@ def test_a_mistake_in_the_files_is_as_without_a_server(
     assert main([*words, "-b", "desk", "--server", url, "--token", token]) == 2
     assert capsys.readouterr() == here and here.out == "" and here.err.count("\n") == 1
     assert not Path("r.json").exists()
+
+
+def test_a_mistake_on_one_board_keeps_the_reports_of_the_others(
+    service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qverify_farm.work import run_job
+    from qverify_farm.work.job_task import JobResult
+
+    url, _, token = service
+    run = run_job.RunningAttempt.run
+
+    def run_or_refuse(attempt: run_job.RunningAttempt) -> JobResult:
+        if attempt.task.board_name == "desk":
+            attempt.reads_job = True
+            raise UsageError("--link ssh: not for this board")
+        return run(attempt)
+
+    monkeypatch.setattr(run_job.RunningAttempt, "run", run_or_refuse)
+    words = ["-m", MODEL, "-b", "desk", "-b", "wrong", "--server", url, "--token", token]
+    assert main(words) == 2
+    ended = capsys.readouterr()
+    assert "board 2 of 2: wrong" in ended.out and f"blame: board at {CULPRIT}" in ended.out, ended.out
+    assert ended.err == "qverify: board desk: --link ssh: not for this board\n"
 
 
 def test_the_reason_of_a_job_that_did_not_run_is_told_with_q(

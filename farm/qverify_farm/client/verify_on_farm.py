@@ -93,7 +93,7 @@ def verify_on_farm(
 
     on_report is called with each board's report, its number from 0, and the number of boards; on_wait, once for each reason, with
     a line that says why jobs have been waiting for WAITS_SAID_S. On KeyboardInterrupt the run is cancelled. Raises UsageError
-    if the farm refuses the request or a job's files, and ServerError if it cannot be reached.
+    if the farm refuses the request or, after the reports of the other boards, a job's files; ServerError if it cannot be reached.
     """
     check_farm_request(request)
     files = collect_job_files(request.models, request.inputs, request.options)
@@ -112,16 +112,20 @@ def verify_on_farm(
         except KeyboardInterrupt:
             _cancel(server, run)
             raise
-        with _naming_the_run(run):
-            if mistake := next(filter(None, (_mistake(server, job) for job in jobs)), ""):
-                raise UsageError(_with_given_paths(mistake, files.given))
-        reports = []
+        reports, mistakes = list[FarmReport](), list[tuple[str, str]]()
         for number, job in enumerate(jobs):
             with _naming_the_run(run):
+                if mistake := _mistake(server, job):
+                    mistakes.append((str(job.get("board") or ""), mistake))
+                    continue
                 report = _report(server, job, files)
             reports.append(FarmReport(printable(str(job.get("board") or "")), report, run))
             if on_report is not None:
                 on_report(reports[-1], number, len(jobs))
+    if mistakes:
+        board, mistake = mistakes[0]
+        where = f"board {printable(board)}: " if reports else ""
+        raise UsageError(where + _with_given_paths(mistake, files.given))
     return combine([entry.report for entry in reports])
 
 

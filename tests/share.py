@@ -13,7 +13,7 @@ import pytest
 from tests.needs import NEEDS, QUICK, place_of
 
 FEW = 2  # with so many cases a test has all in each run
-# Each test of these starts or resets a machine or container: they count as the cases of one test.
+# Each test of these starts or resets a machine or container: they count as the cases of one test, of which one is enough.
 ONE_FAMILY = re.compile(r"systems/test_(qemu_\w+|container|labgrid)\.py|emulated/test_arm_reference\.py")
 
 
@@ -23,10 +23,10 @@ def family_of(item: pytest.Item) -> str:
     return file if ONE_FAMILY.search(file) else f"{file}::{getattr(item, 'originalname', item.name)}"
 
 
-def choose(names: list[str], share: int, seed: int) -> set[str]:
-    """Returns one in `share` of these names, rounded up and at least FEW, the same ones for the same seed."""
+def choose(names: list[str], share: int, seed: int, least: int = FEW) -> set[str]:
+    """Returns one in `share` of these names, rounded up and at least `least`, the same ones for the same seed."""
     ranked = sorted(names, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
-    return set(ranked[: max(FEW, -(-len(names) // share))])
+    return set(ranked[: max(least, -(-len(names) // share))])
 
 
 def leave_out_others(items: list[pytest.Item], share: int, seed: int) -> list[pytest.Item]:
@@ -36,8 +36,9 @@ def leave_out_others(items: list[pytest.Item], share: int, seed: int) -> list[py
         if any(item.get_closest_marker(mark) for mark in NEEDS):
             families[family_of(item)].append(item)
     others = set[pytest.Item]()
-    for cases in families.values():
-        taken = choose([item.nodeid for item in cases], share, seed)
+    for family, cases in families.items():
+        least = FEW if "::" in family else 1
+        taken = choose([item.nodeid for item in cases], share, seed, least)
         others |= {item for item in cases if item.nodeid not in taken}
     items[:] = [item for item in items if item not in others]
     return sorted(others, key=lambda item: item.nodeid)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.farm.service_app import Service, serving
 
-EXAMPLES = 10  # of each operation
+EXAMPLES = 6  # of each operation
 
 
 def test_every_address_is_described_with_its_errors(service: Service) -> None:

@@ -233,12 +233,12 @@ def _filled(at: Place, rng: random.Random) -> Iterator[str]:
     leave = rng.choice([0, 0, 4] if at.name == "local" else [0, agent_kb // 2, agent_kb + 8, agent_kb + 12])
     at.there(f"rm -rf {folder}/*; dd if=/dev/zero of={folder}/fill bs=1024 count={SMALL_KB - leave} 2>/dev/null")
     try:
-        yield at.with_options(store=f"{folder}/store") if at.name == "local" else _elsewhere(at, f"{folder}/cache")
+        yield at.with_options(store=f"{folder}/store") if at.name == "local" else _with_cache(at, f"{folder}/cache")
     finally:
         at.there(f"rm -rf {folder}/*")
 
 
-def _elsewhere(at: Place, cache: str) -> str:
+def _with_cache(at: Place, cache: str) -> str:
     """Returns the address with another folder for the agent."""
     plain = re.sub(r"cache=[^&]*&?", "", at.address).rstrip("&?")
     return f"{plain}{'&' if '?' in plain else '?'}cache={cache}"

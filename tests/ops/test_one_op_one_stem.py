@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.preprocessing import OPS as BEFORE_THE_NETWORK
-from qverify.ops import page, stems
+from qverify.ops import MOVES, page, stems
 from qverify.pages import page_names
 
 from tests.ops.case_files import CASES, FILES, RANDOM_NODES
@@ -22,6 +23,14 @@ build.__file__ = str(BUILD)
 exec(compile(BUILD.read_text(), BUILD, "exec"), vars(build))
 
 LOWERED = page_names("qverify.compiler.lowerings")
+
+
+def test_both_languages_and_numerics_agree_which_ops_only_move_elements() -> None:
+    kernels = re.search(r"MOVES\[\] = \{(.*?)\}", (ROOT / "board_runtime/src/ops/op.c").read_text(), re.DOTALL)
+    contract = re.search(r"only move elements \((.*?)\)", (ROOT / "verifier/NUMERICS.md").read_text())
+    assert kernels and contract
+    assert re.findall(r'"(\w+)"', kernels[1]) == contract[1].split(", ") == sorted(MOVES)
+    assert {*stems()} >= MOVES
 
 
 @pytest.mark.parametrize("stem", stems())

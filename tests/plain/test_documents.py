@@ -11,6 +11,7 @@ from qverify import __version__, profiles
 from qverify.cli.main import COMMANDS, main
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.ops import stems
+from qverify.pages import page_names
 from qverify_agents.option_values import VALUES
 from qverify_agents.schemes import BOARDS
 
@@ -60,6 +61,14 @@ def test_every_profile_is_documented_and_no_other(capsys: pytest.CaptureFixture[
     assert main(["compare", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^  {name}  ", shown, re.MULTILINE) for name in rows)
+
+
+def test_every_report_format_is_documented() -> None:
+    text = (ROOT / "docs" / "reference" / "formats.md").read_text()
+    rows = re.findall(r"^\| `--(?:report )?([\w-]+)[ =]FILE` \|", text, re.MULTILINE)
+    assert sorted({*rows} - {"npz"}) == sorted(
+        name.replace("_", "-") for name in page_names("qverify.renderers.formats")
+    )
 
 
 DOCUMENTS = [p for p in sorted(ROOT.rglob("*.md")) if not {".cache", ".venv", "node_modules"} & set(p.parts)]

@@ -86,7 +86,7 @@ def test_the_architecture_names_every_room() -> None:
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="MkDocs is not installed: scripts/setup docs")
 def test_the_site_builds_and_loads_nothing_from_another_host(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     made = sorted((tmp_path / "site").rglob("*.html"))

@@ -24,7 +24,7 @@ static qv_status check_words(qv_model *m, const qv_node *n, const qv_recurrent_o
   if (qv_word(n, 0) < 0 || qv_word(n, 0) > 2 || directions != (qv_word(n, 0) == BIDIRECTIONAL ? 2 : 1))
     return qv_fail(m, n, QV_E_FORMAT, "direction %d with %d directions of weights", qv_word(n, 0), directions);
   if (!(qv_word_f32(n, 1) >= 0) || qv_word_f32(n, 1) - qv_word_f32(n, 1) != 0)
-    return qv_fail(m, n, QV_E_FORMAT, "clip is no number of 0 or more");
+    return qv_fail(m, n, QV_E_FORMAT, "clip %g, wanted a finite number of 0 or more", (double)qv_word_f32(n, 1));
   if (op->words > 2 && qv_word(n, 2) != 0 && qv_word(n, 2) != 1)
     return qv_fail(m, n, QV_E_FORMAT, "word 2 is %d, wanted 0 or 1", qv_word(n, 2));
   for (int k = 0; k < count; k++) {

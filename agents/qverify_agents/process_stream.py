@@ -106,11 +106,16 @@ class ProcessStream:
         errors = self.errors()
         return f"the agent {how}{first_reason(self.errors(last=True) if errors.startswith(b'Traceback') else errors)}"
 
-    def close(self) -> None:
+    def close(self, grace_s: float = 0.0) -> None:
+        """Ends the process and all that it started. grace_s: seconds that it has to end by itself when its input ends."""
         if not self._open:
             return
         self._open = self._accepts_input = False
         atexit.unregister(self.close)
+        if grace_s > 0:
+            self._pipes.end_of_input()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace_s)
         kill_group(self._process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)

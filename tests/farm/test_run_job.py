@@ -7,7 +7,7 @@ import json
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,21 @@ def worker(folder: Path) -> Iterator[JobWorker]:
     made = JobWorker(folder / "cache")
     yield made
     made.close()
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(process_id: int) -> bool:
+    """Whether this process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def report_of(jobs: ExampleJobs, result: JobResult) -> dict[str, object]:
@@ -259,6 +274,33 @@ def test_isolated(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
         "the job's process was killed by SIGKILL",
     )
     assert run_job(jobs.task(isolated=True), worker).verdict == "PASSED"
+
+
+@pytest.mark.parametrize("ends", ["cancel", "timeout"])
+def test_the_programs_of_an_isolated_job_end_with_it(
+    jobs: ExampleJobs, worker: JobWorker, tmp_path: Path, ends: str
+) -> None:
+    """The board's program ignores the end of its input and has started another one."""
+    pids = tmp_path / "pids"
+    board = program(
+        tmp_path / "hangs", f"sleep 60 & echo $! >>{pids}; echo $$ >>{pids}; trap '' TERM HUP INT; wait; wait"
+    )
+
+    def cancel() -> None:
+        wait_until(pids.exists)
+        time.sleep(0.3)
+        worker.cancel("job")
+
+    canceller = threading.Thread(target=cancel)
+    if ends == "cancel":
+        canceller.start()
+    result = run_job(jobs.task(board, isolated=True, timeout_s=60.0 if ends == "cancel" else 6.0), worker)
+    assert result.verdict == "INCONCLUSIVE" and (result.ending == "cancelled") == (ends == "cancel")
+    if ends == "cancel":
+        canceller.join()
+    processes = [int(word) for word in pids.read_text().split()]
+    assert len(processes) >= 2
+    wait_until(lambda: not any(is_running(pid) for pid in processes))
 
 
 def test_health_check(worker: JobWorker, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ one after the other, each a line of JSON, and ends with the process that started
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ from qverify_agents.process_stream import ProcessStream
 
 POLL_S = 0.5  # seconds until a wait notices that its deadline was stopped
 MAX_ANSWER_BYTES = 1 << 20
+GRACE_S = 3.0  # for the process to end what it started, such as a board's program in a process group of its own
 
 
 class ChildDied(Exception):
@@ -67,13 +69,13 @@ class Child:
     def close(self) -> None:
         """Ends the process and its child processes."""
         if self._stream is not None:
-            self._stream.close()
+            self._stream.close(GRACE_S)
             self._stream = None
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answers the requests on standard input. When standard input ends, the process exits at once, whatever it is doing.
-    Standard output is redirected to standard error, so that nothing that a library prints is taken for an answer."""
+    """Answers the requests on standard input. When standard input ends, the process runs its exit handlers, which end
+    the processes that it started, and exits, whatever it is doing. Standard output is redirected to standard error, so that nothing that a library prints is taken for an answer."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests: list[bytes] = []
@@ -84,6 +86,10 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
             for line in sys.stdin.buffer:
                 requests.append(line)
                 arrived.release()
+        last = threading.Timer(GRACE_S, os._exit, (0,))
+        last.daemon = True
+        last.start()
+        atexit._run_exitfuncs()
         os._exit(0)
 
     threading.Thread(target=listen, name="requests", daemon=True).start()

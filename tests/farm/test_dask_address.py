@@ -11,6 +11,7 @@ from qverify.errors import UsageError
 from qverify_farm.engines import dask_versions
 from qverify_farm.engines.dask import reached_by
 from qverify_farm.engines.dask_address import TlsFiles, checked_address, is_loopback, tls_files
+from qverify_farm.engines.open_engine import open_engine
 
 TLS = TlsFiles("ca.pem", "cert.pem", "key.pem")
 
@@ -53,6 +54,28 @@ def test_addresses_that_are_refused(given: str, tls: TlsFiles | None, why: str) 
 def test_loopback() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example", "", "127.0.0.1.example")))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": "tcp://127.0.0.1:1", "addresses": ("local",)}, "-b is a board of this host"),
+        (
+            {"tls": ("/no", None, None)},
+            "--workers-tls-ca, --workers-tls-cert and --workers-tls-key are for --workers tls://",
+        ),
+        (
+            {"workers": "tls://h:1", "tls": ("/no", None, None)},
+            "--workers-tls-cert is missing: TLS takes --workers-tls-ca,",
+        ),
+        ({"workers": "tls://h:1"}, "tls://h:1: give --workers-tls-ca, --workers-tls-cert and --workers-tls-key"),
+        ({"workers": ""}, "'': wanted the scheduler's address"),
+    ],
+)
+def test_options_without_effect_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        open_engine(**options, tls_prefix="--workers-tls")
+    assert str(raised.value).startswith(words)
 
 
 def test_tls_files(tmp_path: Path) -> None:

@@ -160,6 +160,17 @@ def test_a_mistake_is_one_line_and_exit_2(
     assert said in err and err.count("\n") == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_report_that_cannot_be_written_hides_neither_the_verdict_nor_the_others(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite(desk, 'boards = ["desk"]')
+    assert main(["suite", "run", "s.toml", "--json", "/dev/full", "--junit", "S.xml"]) == 2
+    ended = capsys.readouterr()
+    assert "PASSED" in ended.out and (desk / "S.xml").stat().st_size > 0
+    assert "/dev/full: cannot be written: No space left on device" in ended.err
+
+
 def test_all_mistakes_of_a_file_are_reported_before_anything_runs(
     desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -163,3 +163,25 @@ def test_many_frames_of_several_boards_have_the_lines_of_the_terminal(tmp_path, 
     assert len(lines) == 3 and all(line in page for line in lines)
     assert page.partition("</header>")[0].count("is to blame at") == 1 and "3 of the frames or boards" in page
     assert "frame 0" in paths["markdown"].read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_file_that_cannot_be_written_keeps_the_others(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = tmp_path / "r.xml"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local"]
+    assert main([*words, "--json", "/dev/full", "--junit", str(good)]) == 2
+    ended = capsys.readouterr()
+    assert "PASSED" in ended.out and good.stat().st_size > 0
+    assert ended.err == "qverify: /dev/full: cannot be written: No space left on device\n"
+
+
+def test_npz_onto_a_pipe_is_refused_before_the_run(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--npz", str(tmp_path / "pipe")]
+    assert main(words) == 2
+    ended = capsys.readouterr()
+    assert ended.out == "" and "pipe: is no regular file; wanted a new file or a regular one" in ended.err

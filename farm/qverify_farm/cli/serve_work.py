@@ -101,7 +101,7 @@ def _open_farm(database: Database, options: ServeOptions, settings: ServiceSetti
     try:
         artifacts = open_database_artifacts(database, options.artifacts)
         tls = (options.workers_tls_ca, options.workers_tls_cert, options.workers_tls_key)
-        engine = open_engine(options.workers, tls, addresses=options.addresses)
+        engine = open_engine(options.workers, tls, addresses=options.addresses, tls_prefix="--workers-tls")
         lanes = TriageEngine(engine, artifacts, cache_folder() / "triages", settings.triages)
         return open_farm(database, artifacts, lanes, settings)
     except BaseException:

@@ -92,11 +92,12 @@ def _finish(report: object, outputs: SuiteOutputs) -> int:
     from qverify_farm.suites.suite_report import SuiteReport
 
     assert isinstance(report, SuiteReport)
-    outputs.save(report)
     if report.state == "running":
+        outputs.save(report)
         say_interrupted(report)
         raise KeyboardInterrupt
     outputs.show(report)
+    outputs.save(report)
     say_timed_out(report)
     return EXIT_STATUS[report.verdict]
 
@@ -137,8 +138,8 @@ def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
         with farm.read() as session:
             suite_run = find_run(session, id)
         report = report_of(farm, suite_run.id)
-    outputs.save(report)
     outputs.show(report)
+    outputs.save(report)
     if report.state == "running":
         say_unfinished(report)
     say_timed_out(report)

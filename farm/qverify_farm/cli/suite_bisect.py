@@ -100,4 +100,5 @@ def _flash(command: list[str], timeout_s: float) -> str:
         kill_group(process)
         process.communicate()
     last_line = one_line(output.decode(errors="replace").strip().rpartition("\n")[2])[:200]
-    return f"the flash command ended with {process.returncode}: {last_line}" if process.returncode else ""
+    said = f": {last_line}" if last_line else ""
+    return f"the flash command ended with {process.returncode}{said}" if process.returncode else ""

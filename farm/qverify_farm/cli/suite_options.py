@@ -23,13 +23,14 @@ class SuiteOutputs:
     files: tuple[tuple[str, str], ...]
 
     def save(self, report: SuiteReport) -> None:
-        """Writes every report, each completely or not at all."""
+        """Writes every report, each completely or not at all. Raises the error of the first that could not be written, after the
+        others are there."""
+        from qverify.cli.reporting import each_or_first_error
         from qverify.renderers.report_text import write_report
 
         from qverify_farm.suites.formats import renderer
 
-        for name, path in self.files:
-            write_report(renderer(name)(report), path)
+        each_or_first_error(lambda name, path: write_report(renderer(name)(report), path), self.files)
 
     def show(self, report: SuiteReport) -> None:
         """Prints the report as text, unless it goes to standard output in another format."""

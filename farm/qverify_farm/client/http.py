@@ -182,10 +182,8 @@ class FarmServer:
         if status in PROXY_STATUSES:
             return AwayError(f"{self.url}: {text or 'its proxy does not reach the service'} (HTTP {status})")
         if status == 401:
-            return UsageError(
-                f"{self.url}: {text or 'the token is not valid'}. Next: qverify login {self.url}, --token, or "
-                "QVERIFY_TOKEN"
-            )
+            step = "" if "Next:" in text else f". Next: qverify login {self.url}, --token, or QVERIFY_TOKEN"
+            return UsageError(f"{self.url}: {text or 'the token is not valid'}{step}")
         if status == 403:
             return UsageError(f"{self.url}: {text or 'this token may not do that'} (HTTP 403)")
         if status == 413:

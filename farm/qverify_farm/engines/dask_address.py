@@ -14,6 +14,7 @@ from typing import Any
 from qverify.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
+TLS = "--tls"  # how the options of TLS files begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,35 +27,39 @@ class TlsFiles:
     key: str
 
 
-def tls_files(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
-    """Returns the files of --tls-ca, --tls-cert and --tls-key, or None if none is given. Raises UsageError if one of them is
-    missing or cannot be read."""
-    options = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
+def tls_files(ca: str | None, cert: str | None, key: str | None, prefix: str = TLS) -> TlsFiles | None:
+    """Returns the files of --tls-ca, --tls-cert and --tls-key, or None if none is given. prefix: how these options begin. Raises
+    UsageError if one of them is missing or cannot be read."""
+    options = {f"{prefix}-ca": ca, f"{prefix}-cert": cert, f"{prefix}-key": key}
     if not any(options.values()):
         return None
     if missing := [name for name, path in options.items() if not path]:
-        raise UsageError(f"{missing[0]} is missing: TLS takes --tls-ca, --tls-cert and --tls-key together")
+        raise UsageError(f"{missing[0]} is missing: TLS takes {_tls_options(prefix)} together")
     for name, path in options.items():
         if not os.access(str(path), os.R_OK):
             raise UsageError(f"{name} {path}: cannot be read")
     return TlsFiles(str(ca), str(cert), str(key))
 
 
-def checked_address(address: str, tls: TlsFiles | None) -> str:
-    """Returns the address as tcp://HOST:PORT or tls://HOST:PORT. Raises UsageError for anything else, for tls:// without TLS
-    files, and for tcp:// with them or to another host."""
+def _tls_options(prefix: str) -> str:
+    return f"{prefix}-ca, {prefix}-cert and {prefix}-key"
+
+
+def checked_address(address: str, tls: TlsFiles | None, prefix: str = TLS) -> str:
+    """Returns the address as tcp://HOST:PORT or tls://HOST:PORT. prefix: as for tls_files. Raises UsageError for anything else,
+    for tls:// without TLS files, and for tcp:// with them or to another host."""
     parts = re.fullmatch(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})", address)
     if parts is None or not 0 < int(parts[3]) < 65536:
-        raise UsageError(f"{address[:100]}: wanted the scheduler's address, tcp://127.0.0.1:8786 or tls://HOST:PORT")
+        raise UsageError(f"{address[:100]!r}: wanted the scheduler's address, tcp://127.0.0.1:8786 or tls://HOST:PORT")
     scheme = parts[1] or ("tls" if tls is not None else "tcp")
     if scheme == "tls" and tls is None:
-        raise UsageError(f"{address}: give --tls-ca, --tls-cert and --tls-key, too")
+        raise UsageError(f"{address}: give {_tls_options(prefix)}, too")
     if scheme == "tcp" and tls is not None:
         raise UsageError(f"{address}: it is not encrypted, and certificates are options; wanted tls://")
     if scheme == "tcp" and not is_loopback(parts[2]):
         raise UsageError(
             f"{address}: who reaches a scheduler can run programs on its workers, so tcp:// is for {LOOPBACK} alone; "
-            "wanted tls://, with --tls-ca, --tls-cert and --tls-key"
+            f"wanted tls://, with {_tls_options(prefix)}"
         )
     return f"{scheme}://{parts[2]}:{parts[3]}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
@@ -97,17 +97,30 @@ class ReportFiles:
 
     def save(self, report: Report | TriageDocument | ReportDifference, stdout: bool = True) -> None:
         """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
-        preliminary report. Raises UsageError if a file cannot be written."""
+        preliminary report. Raises UsageError for the first file that cannot be written, after the others are there."""
         from qverify.renderers.formats import page
 
         report.command = self.command
-        for name, path in self.files:
-            if path != "-" or stdout:
-                getattr(page(name), self.writer)(report, path)
+        files = [(name, path) for name, path in self.files if path != "-" or stdout]
+        each_or_first_error(lambda name, path: getattr(page(name), self.writer)(report, path), files)
         if self.plots is not None and stdout:
             from qverify.renderers.drawings.plot_files import write_plots
 
             write_plots(cast("Report | TriageDocument", report), self.plots)
+
+
+def each_or_first_error(write: Callable[[str, str], None], files: Iterable[tuple[str, str]]) -> None:
+    """Calls write(format, path) for every file, and then raises the first UsageError that it raised."""
+    from qverify.errors import UsageError
+
+    errors = list[UsageError]()
+    for name, path in files:
+        try:
+            write(name, path)
+        except UsageError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -241,8 +254,9 @@ def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
     return name, path
 
 
-def require_writable(option: str, path: str) -> None:
-    """Raises UsageError, which names the option, for a file that could not be written, or an empty path."""
+def require_writable(option: str, path: str, regular: bool = False) -> None:
+    """Raises UsageError, which names the option, for a file that could not be written, or an empty path. regular: also for a
+    device or a pipe, which cannot be replaced as a whole."""
     from qverify.errors import UsageError
     from qverify.files import check_writable
 
@@ -255,6 +269,8 @@ def require_writable(option: str, path: str) -> None:
         check_writable(path)
     except UsageError as error:
         raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
+    if regular and os.path.exists(path) and not os.path.isfile(path):
+        raise click.UsageError(f"{option} {path}: is no regular file; wanted a new file or a regular one")
 
 
 def emit(report: Report | TriageDocument | ReportDifference, text: str, reports: ReportFiles) -> int:

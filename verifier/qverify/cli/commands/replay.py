@@ -71,7 +71,7 @@ def command(
     from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
     if npz is not None:
-        require_writable("--npz", npz)
+        require_writable("--npz", npz, regular=True)
         require_no_input(npz, "--npz")
         reports.check_other(npz, "--npz")
     options = replace(options, drawings=reports.drawings)

@@ -248,7 +248,7 @@ def _check_npz(path: str, boards: int, many_frames: bool) -> None:
     """Raises UsageError if --npz cannot be written for this run."""
     if boards > 1 or many_frames:
         raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
-    require_writable("--npz", path)
+    require_writable("--npz", path, regular=True)
     require_no_input(path, "--npz")
 
 

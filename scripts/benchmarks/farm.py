@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from qverify.session.demo import SOURCE, write_example
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_farm.dispatcher import Dispatcher
 from qverify_farm.engines.engine import JobEngine, ReachedBoard

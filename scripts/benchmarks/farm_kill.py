@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from qverify.errors import UsageError
-from qverify.session.demo import SOURCE, write_example
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 from qverify_farm.store.runs import counts_of, find_run

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qverify.session.demo import SOURCE, write_example
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify_farm.store.database import open_database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 

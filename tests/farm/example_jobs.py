@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qverify.session.demo import SOURCE, write_example
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.work.job_task import JobTask, StoredFile
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.inputs.sources import InputRequest, prepared_inputs
-from qverify.session.demo import SOURCE, write_example
 from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.models import Models, open_models
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify.tensors.prepared import PreparedInputs
 from qverify_farm.work import host_results
 from qverify_farm.work.host_results import HostResultDamaged, HostResults, result_key

@@ -208,7 +208,7 @@ def test_bisect_finds_the_first_bad_version(desk: Path, capsys: pytest.CaptureFi
 
 
 def test_the_example_of_the_document_runs(desk: Path, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from qverify.session.demo import write_example
+    from qverify.session.other_jobs.demo import write_example
 
     write_example(str(desk / "nets"))
     (desk / "boards.toml").write_text(example_of(ROOT / "farm" / "SUITES.md", "boards.toml"))

@@ -92,7 +92,7 @@ def test_the_compiler_has_the_only_reference_to_the_file_s_bytes(
 ) -> None:
     """So that it can free them when it has parsed them: 87 MB of a ViT-B/16."""
     from qverify.compiler.compile_model import compile_model
-    from qverify.session import compile_file
+    from qverify.session.other_jobs import compile_file
 
     references = []
 

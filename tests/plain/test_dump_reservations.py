@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.session.demo import write_example
 from qverify.session.offline.dump_reservations import read_by_model
+from qverify.session.other_jobs.demo import write_example
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 

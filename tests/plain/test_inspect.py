@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 from qverify.cli.main import main
 from qverify.model_bin.facts import real_range
-from qverify.session.inspect_model import inspect_model
+from qverify.session.other_jobs.inspect_model import inspect_model
 from qverify.tensors.spec import TensorSpec
 
 

@@ -10,10 +10,11 @@ import pytest
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
 from qverify.report.document import Report
-from qverify.session import demo, job
+from qverify.session import job
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.many_frames import frame_sources, verify_frames
 from qverify.session.models import open_models
+from qverify.session.other_jobs import demo
 from qverify.session.request import Request
 from qverify.tensors.prepared import PreparedInputs
 

@@ -16,9 +16,9 @@ from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin.records import decode, encode
 from qverify.session import models as opening
-from qverify.session.demo import write_example
 from qverify.session.model_claims import differing_parameters
 from qverify.session.models import open_models
+from qverify.session.other_jobs.demo import write_example
 
 from tests.plain.test_light_model import products
 

@@ -13,7 +13,7 @@ from qverify.cli.main import main
 from qverify.inputs.sources import InputRequest
 from qverify.report.schema import report_schema
 from qverify.session.models import open_models
-from qverify.session.perf import MAX_EVENTS_PER_REQUEST, PerfRequest, perf
+from qverify.session.other_jobs.perf import MAX_EVENTS_PER_REQUEST, PerfRequest, perf
 from qverify_agents.errors import LinkError
 
 from tests.ops.qdq import Qdq
@@ -51,7 +51,7 @@ def test_times_belong_to_their_nodes(tmp_path) -> None:
 
 
 def test_more_runs_than_one_answer_may_hold(digits, monkeypatch) -> None:
-    monkeypatch.setattr("qverify.session.perf.MAX_EVENTS_PER_REQUEST", 16)  # two runs of eight nodes
+    monkeypatch.setattr("qverify.session.other_jobs.perf.MAX_EVENTS_PER_REQUEST", 16)  # two runs of eight nodes
     found = perf(request(digits, runs=31, warm_up=1))
     assert len(found.totals) == 31 < MAX_EVENTS_PER_REQUEST
 
@@ -78,7 +78,7 @@ def test_a_board_without_nodes_has_no_times(digits) -> None:
 
 
 def test_more_nodes_than_a_board_takes_in_one_list_are_refused(digits, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("qverify.session.perf.MAX_NODES", 7)
+    monkeypatch.setattr("qverify.session.other_jobs.perf.MAX_NODES", 7)
     assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "local"]) == 2
     assert "perf times 1 to 7 nodes; this model has 8" in capsys.readouterr().err
 

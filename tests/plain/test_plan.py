@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify.session.plan import ASSUMED_ARCHITECTURE
+from qverify.session.other_jobs.plan import ASSUMED_ARCHITECTURE
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress
 from qverify_agents.link_estimates import estimate_rate

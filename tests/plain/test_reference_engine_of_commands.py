@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
-from qverify.session.soak import SoakResult
+from qverify.session.other_jobs.soak import SoakResult
 
 from tests.plain.test_reference_engine import ENGINE, RUNNER, vendor_model
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from qverify.cli.main import main
-from qverify.session import soak
+from qverify.session.other_jobs import soak
 from qverify.sides.board import Board
 from qverify_agents.errors import LinkError
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qverify.errors import QVerifyError
-from qverify.session.demo import SOURCE, write_example
+from qverify.session.other_jobs.demo import SOURCE, write_example
 from qverify.session.runner import runner_for
 from qverify_agents.connect import connect
 from qverify_agents.deadline import apply_time_limit

@@ -112,7 +112,7 @@ def compile(
 ) -> Compiled:
     """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. Raises BadFileError if the
     check against the original fails; nothing is written then."""
-    from qverify.session.compile_file import compile_file
+    from qverify.session.other_jobs.compile_file import compile_file
 
     with _documented_errors():
         parsed = parse_command("compile", [os.fspath(model)], {"output": output, **options})

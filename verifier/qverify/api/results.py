@@ -20,7 +20,7 @@ from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.tensor_rows import tensor_rows
 from qverify.report import document, triage_document
 from qverify.report.document import Blame, Verdict
-from qverify.session.compile_file import CompiledFile
+from qverify.session.other_jobs.compile_file import CompiledFile
 from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.recording import Recording
 

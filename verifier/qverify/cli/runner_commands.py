@@ -52,8 +52,8 @@ def test(
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
 ) -> int:
+    from qverify.session.other_jobs.try_runner import try_runner
     from qverify.session.request import Request
-    from qverify.session.try_runner import try_runner
 
     paths = [p for model in models for p in model.split(",")]
     request = Request(paths, board, inputs=inputs, deadline_s=deadline_s, reach=reach, runner=runner)

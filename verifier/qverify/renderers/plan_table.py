@@ -11,7 +11,7 @@ from qverify.renderers.text_view import TextView
 
 
 def render(rows: Sequence[Any], view: TextView) -> str:
-    """Returns the table, and the assumptions on each link. rows: from session/plan.py."""
+    """Returns the table, and the assumptions on each link. rows: from session/other_jobs/plan.py."""
     columns = [
         Column("link", [r.link for r in rows], name=True),
         Column("first run", [_format(r.first_bytes, r.first_s) for r in rows], right=True),

@@ -73,8 +73,8 @@ def command(
     from qverify.compiler.compile_model import CompilerOptions
     from qverify.errors import UsageError
     from qverify.inputs.description_tables import parse_inputs, read_tables
-    from qverify.session.compile_file import CompileJob, compile_file
     from qverify.session.models import parse_shapes
+    from qverify.session.other_jobs.compile_file import CompileJob, compile_file
 
     if output is None and not only_list:
         raise UsageError("Missing option '-o' / '--output': where to write model.bin; --list writes nothing")
@@ -113,7 +113,7 @@ def _list(path: str, options: CompilerOptions, host: bool) -> int:
     from qverify.errors import BlockedError, QVerifyError, UnsupportedError
     from qverify.model_bin.islands import describe_islands
     from qverify.onnx_model.load import read_model
-    from qverify.session.compile_file import compile_tflite, is_tflite
+    from qverify.session.other_jobs.compile_file import compile_tflite, is_tflite
 
     source, name = read_model(path), os.path.basename(path)
     try:

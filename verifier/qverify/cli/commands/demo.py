@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from qverify.session.demo import DemoRun
+    from qverify.session.other_jobs.demo import DemoRun
 
 
 @click.command(help=__doc__)
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     "--keep", metavar="DIR", help="a new folder for the example's files; the printed commands run there as written"
 )
 def command(keep: str | None) -> int:
-    from qverify.session.demo import EMULATED, QUANTIZE, demo_runs
+    from qverify.session.other_jobs.demo import EMULATED, QUANTIZE, demo_runs
 
     runs = demo_runs()
     count = len(runs) + 1
@@ -47,7 +47,7 @@ def _folder(keep: str | None) -> Iterator[None]:
     import tempfile
 
     from qverify.errors import UsageError
-    from qverify.session.demo import check_folder, write_example
+    from qverify.session.other_jobs.demo import check_folder, write_example
 
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="qverify-demo-") as work:
@@ -83,7 +83,7 @@ def _activation() -> list[str]:
 
 def _compile(count: int) -> None:
     from qverify.cli.commands.compile import say_compiled
-    from qverify.session.demo import COMPILE, MODEL, compile_example
+    from qverify.session.other_jobs.demo import COMPILE, MODEL, compile_example
 
     click.echo(f"1 of {count}: compile a digit classifier to integer form; each node is checked against the original")
     click.echo(f"$ {COMPILE}")

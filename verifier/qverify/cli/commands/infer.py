@@ -48,8 +48,8 @@ def command(
     runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.plural import count
-    from qverify.session.infer import BoardAddress, infer
     from qverify.session.models import parse_shapes
+    from qverify.session.other_jobs.infer import BoardAddress, infer
 
     paths = model.split(",")
     if not all(paths) or not board:

@@ -14,8 +14,8 @@ from qverify.cli.view_options import listing_screen
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 def command(model: str, tensor: str | None, shapes: tuple[str, ...]) -> int:
     from qverify.renderers.model_facts import render_model, render_tensor
-    from qverify.session.inspect_model import inspect_model
     from qverify.session.models import parse_shapes
+    from qverify.session.other_jobs.inspect_model import inspect_model
 
     facts = inspect_model(model, parse_shapes(shapes))
     view = listing_screen()

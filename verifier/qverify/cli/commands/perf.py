@@ -51,7 +51,7 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.files import write_text
     from qverify.renderers import perf_table
-    from qverify.session.perf import PerfRequest, perf
+    from qverify.session.other_jobs.perf import PerfRequest, perf
 
     if json_path is not None and json_path != "-":
         require_writable("--json", json_path)

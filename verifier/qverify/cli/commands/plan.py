@@ -46,7 +46,7 @@ def command(
 
     from qverify.files import write_text
     from qverify.renderers import plan_table
-    from qverify.session.plan import plan
+    from qverify.session.other_jobs.plan import plan
 
     if json_path is not None and json_path != "-":
         require_writable("--json", json_path)

@@ -14,7 +14,7 @@ from qverify.cli.say_line import say, say_command
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
-    from qverify.session.quantize import QuantizedFile
+    from qverify.session.other_jobs.quantize import QuantizedFile
 
 MAX_LISTED = 5  # frames that were left out
 
@@ -62,7 +62,7 @@ def command(
     from qverify.errors import UsageError
     from qverify.onnx_model.quantizer import QuantizeOptions
     from qverify.session.models import parse_shapes
-    from qverify.session.quantize import quantize_file
+    from qverify.session.other_jobs.quantize import quantize_file
 
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
         raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")

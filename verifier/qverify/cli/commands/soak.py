@@ -16,8 +16,8 @@ from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
+    from qverify.session.other_jobs.soak import SoakResult
     from qverify.session.request import RequestedEngine
-    from qverify.session.soak import SoakResult
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -72,7 +72,7 @@ def command(
     from qverify.compare.options import Options
     from qverify.errors import UsageError
     from qverify.plural import count
-    from qverify.session.soak import SoakRequest, soak
+    from qverify.session.other_jobs.soak import SoakRequest, soak
 
     if path == "":
         raise click.UsageError("an empty --log (an unset shell variable?)")

@@ -48,8 +48,8 @@ def test_of_its_hello_and_its_errors(hello, words, digits, tmp_path, monkeypatch
     words = [*words, str(digits / "digits_quant.onnx")] if words[-1] == "-m" else words
     status = run(hello, words, tmp_path, monkeypatch)
     assert status == (0 if words[0] == "boards" and hello is not BUSY else 3)
-    said = capsys.readouterr()
-    for line in [*said.out.split("\n"), *said.err.split("\n")]:
+    printed = capsys.readouterr()
+    for line in [*printed.out.split("\n"), *printed.err.split("\n")]:
         assert line.isprintable() and not line.startswith("ok      forged"), line
 
 

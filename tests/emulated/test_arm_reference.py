@@ -71,8 +71,8 @@ def test_no_cores_to_be_seen_is_qemu_s_own_word(arm: str, digits: Path, tmp_path
     status = main([*words, arm.replace(str(folder), str(tmp_path))])
     if status == 0:
         pytest.skip("this QEMU shows ARM cores by itself")
-    said = capsys.readouterr().err
-    assert "before run 1 of 9: qemu: uncaught target signal 11" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "before run 1 of 9: qemu: uncaught target signal 11" in printed and printed.count("\n") == 1
 
 
 def test_what_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:

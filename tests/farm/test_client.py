@@ -163,15 +163,15 @@ def test_a_request_without_an_answer_is_sent_again_unless_that_does_it_twice(ans
 def test_an_unreachable_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
     model = str(EXAMPLE / "digits_quant.onnx")
     assert main(["-m", model, "-b", "any", "--server", "http://127.0.0.1:1", "--token", "t"]) == 3
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "not reached" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "not reached" in printed
 
 
 def test_options_that_a_farm_refuses_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-m", "q.onnx", "-b", "any", "--server", "http://127.0.0.1:1", "--capture", "d", "--user", "root"]
     assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "--capture" in said and "--user" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "--capture" in printed and "--user" in printed and printed.count("\n") == 1
     assert main(["-m", "q.onnx", "-b", "any", "--token", "t"]) == 2
     assert "--server" in capsys.readouterr().err
 

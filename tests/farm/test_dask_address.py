@@ -135,5 +135,5 @@ def test_workers_that_are_refused(
     (tmp_path / "boards.toml").touch()
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
     assert main(["worker", *words]) == 2
-    said = capsys.readouterr().err
-    assert why in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert why in printed and printed.count("\n") == 1

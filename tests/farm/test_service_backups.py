@@ -29,8 +29,8 @@ from tests.farm.test_database import FIRST
 def test_a_missing_database_is_refused_and_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ["--database", str(tmp_path / "farm.db"), "--artifacts", str(tmp_path / "a")]
     assert main(["serve", "backup", str(tmp_path / "b.tar"), *at]) == 2
-    said = capsys.readouterr().err
-    assert "farm.db: no such file" in said and "QVERIFY_DATABASE" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "farm.db: no such file" in printed and "QVERIFY_DATABASE" in printed and printed.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,8 +88,8 @@ def test_the_store_of_another_database_is_refused_before_anything_is_written(
     restoring = ["serve", "restore", str(tmp_path / "b.tar"), "--database", str(tmp_path / "new.db"), "--artifacts"]
     capsys.readouterr()
     assert main([*restoring, store.url]) == 2
-    said = capsys.readouterr().err
-    assert "other/farm.db" in said and "Next: give --artifacts" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "other/farm.db" in printed and "Next: give --artifacts" in printed and printed.count("\n") == 1
     assert _contents(Path(store.url)) == before
     database = open_database(str(tmp_path / "new.db"))
     with database.read() as session:

@@ -149,8 +149,8 @@ def test_a_login_with_its_password_in_no_output(digits, tmp_path, monkeypatch, c
     with PtyBoard(password="s3cret", home=tmp_path) as board:
         monkeypatch.setenv("QVERIFY_SERIAL_PASSWORD", "s3cret")
         assert run(digits, board) == 0
-        said = capsys.readouterr()
-        assert "s3cret" not in said.out + said.err
+        printed = capsys.readouterr()
+        assert "s3cret" not in printed.out + printed.err
 
 
 def test_kernel_messages_are_quoted(digits, tmp_path, capsys):

@@ -14,8 +14,8 @@ from tests.links.ssh_boards import OPENSSH, run
 def test_an_unknown_host_is_refused_with_its_fingerprint_and_learnt_when_asked(server, digits, capsys):
     server.known.unlink()
     assert run(digits, server.board) == 3
-    said = capsys.readouterr().err
-    assert "SHA256:" in said and "--accept-new-host-key" in said and not server.known.exists()
+    printed = capsys.readouterr().err
+    assert "SHA256:" in printed and "--accept-new-host-key" in printed and not server.known.exists()
     assert run(digits, server.board, "--accept-new-host-key") == 0
     assert run(digits, server.board) == 0
 

@@ -41,12 +41,12 @@ def test_a_password_from_the_environment_and_in_no_output(method, digits, tmp_pa
         assert "QVERIFY_SSH_PASSWORD" in capsys.readouterr().err
         monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "wr0ng")
         assert run(digits, board) == 3
-        said = capsys.readouterr()
-        assert "refuses user me (tried password" in said.err and "wr0ng" not in said.out + said.err
+        printed = capsys.readouterr()
+        assert "refuses user me (tried password" in printed.err and "wr0ng" not in printed.out + printed.err
         monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
         assert run(digits, board) == 0
-        said = capsys.readouterr()
-        assert "s3cret" not in said.out + said.err
+        printed = capsys.readouterr()
+        assert "s3cret" not in printed.out + printed.err
     finally:
         server.close()
 
@@ -83,9 +83,12 @@ def test_the_boards_password_is_never_offered_to_a_jump_host(hops, method, digit
             f"  IdentitiesOnly yes\n  IdentityFile /nonexistent\n{_behind(hops, 1, tmp_path / 'known')}"
         )
         assert run(digits, f"behind?ssh_config={tmp_path}/config") == 3
-        said = capsys.readouterr()
-        assert "jump: 127.0.0.1 refuses user me (tried nothing" in said.err and "a key for this jump host" in said.err
-        assert jump.offered == [] and "s3cret" not in said.out + said.err
+        printed = capsys.readouterr()
+        assert (
+            "jump: 127.0.0.1 refuses user me (tried nothing" in printed.err
+            and "a key for this jump host" in printed.err
+        )
+        assert jump.offered == [] and "s3cret" not in printed.out + printed.err
     finally:
         jump.close()
 

@@ -48,6 +48,6 @@ def test_a_worker_that_was_damaged_is_pushed_again(server, digits):
 
 def test_a_board_without_the_library_says_so_and_what_to_do(server, digits, capsys):
     assert run(digits, server.board, "--runtime", "onnxruntime", "--python", "/nonexistent/python3") == 3
-    said = capsys.readouterr()
-    assert "no Python with onnxruntime there (/nonexistent/python3:" in said.out + said.err
-    assert "name a Python that has it by --python" in said.out + said.err
+    printed = capsys.readouterr()
+    assert "no Python with onnxruntime there (/nonexistent/python3:" in printed.out + printed.err
+    assert "name a Python that has it by --python" in printed.out + printed.err

@@ -89,7 +89,7 @@ def test_a_family_that_is_not_tried_at_a_node_has_no_fault_there(name: str) -> N
         tried = {p.NAME for p in pages_of(node)}
         if node.differing.size:
             for page in (p for p in pages() if p.NAME not in tried):
-                assert [v.said for v in page.variants(node)] == [] and not node.number_tried, page.NAME
+                assert [v.text for v in page.variants(node)] == [] and not node.number_tried, page.NAME
 
 
 def own_units(name: str, graph: Graph, held: Mapping[str, Array]) -> list[Unit]:

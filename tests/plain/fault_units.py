@@ -53,8 +53,8 @@ class Table:
 def found(family: str, case: Case) -> dict[str, FaultVariant]:
     every = list(PAGES[family].variants(case))
     twice = family == "zero-point"  # the output's, before and after the clamp
-    assert len({v.said for v in every}) == len(every) - twice
-    return {v.said: v for v in every}
+    assert len({v.text for v in every}) == len(every) - twice
+    return {v.text: v for v in every}
 
 
 def check(family: str, case: Case, wanted: dict[str, Array], bits: dict[str, float] | None = None) -> None:

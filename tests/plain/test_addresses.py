@@ -50,8 +50,8 @@ def test_run_plan_and_boards_refuse_it_alike(board: str, digits: Path, capsys: p
     model = str(digits / "digits_quant.onnx")
     for words in (["-m", model, "-b", board], ["plan", "-m", model, "-b", board], ["boards", "info", board]):
         assert main(words) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"qverify: -b {board}: ") and "wanted" in said and said.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"qverify: -b {board}: ") and "wanted" in printed and printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(
         ["boards", "info", host],
     ):
         assert main(words) == 2
-        said = capsys.readouterr()
-        assert "QVERIFY_SSH_PASSWORD" in said.err and said.err.count("\n") == 1
-        assert "s3c" not in said.out + said.err + (report.read_text() if report.exists() else "")
+        printed = capsys.readouterr()
+        assert "QVERIFY_SSH_PASSWORD" in printed.err and printed.err.count("\n") == 1
+        assert "s3c" not in printed.out + printed.err + (report.read_text() if report.exists() else "")
 
 
 @pytest.mark.parametrize(

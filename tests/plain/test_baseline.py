@@ -37,9 +37,9 @@ def test_saved_and_checked(digits: Path, tmp_path: Path, capsys: pytest.CaptureF
     bad = renamed(captured(digits, tmp_path / "c", BOARD), "bench-7")
     capsys.readouterr()
     assert main(["baseline", "check", file, bad, "--json", str(tmp_path / "d.json")]) == 1
-    said = capsys.readouterr().out
-    assert f"frame 0 board {NODE}: bytes" in said and "verdict PASSED -> FAILED (worse)" in said
-    assert "max_lsb 0 -> 1 (worse)" in said and "against model" in said and "firmware 1.0" in said
+    printed = capsys.readouterr().out
+    assert f"frame 0 board {NODE}: bytes" in printed and "verdict PASSED -> FAILED (worse)" in printed
+    assert "max_lsb 0 -> 1 (worse)" in printed and "against model" in printed and "firmware 1.0" in printed
     changes = json.loads((tmp_path / "d.json").read_text())["changes"]
     assert {c["tensor"] for c in changes if c["what"] == "bytes"} >= {NODE}
     assert not any(c["pair"] in ("reference", "simulator") for c in changes)

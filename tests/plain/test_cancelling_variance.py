@@ -26,9 +26,9 @@ def test_it_is_refused_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFix
     path = tmp_path / "m.onnx"
     path.write_bytes(normalized(1000.0, 1e-3).model().SerializeToString())
     assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 1
-    assert "its variance cancels" in (said := capsys.readouterr().err) and len(said.strip().splitlines()) == 1
+    assert "its variance cancels" in (printed := capsys.readouterr().err) and len(printed.strip().splitlines()) == 1
     assert main(["-m", str(path)]) == 2
-    assert "variance cancels" in (said := capsys.readouterr().err) and len(said.strip().splitlines()) == 1
+    assert "variance cancels" in (printed := capsys.readouterr().err) and len(printed.strip().splitlines()) == 1
 
 
 def test_values_that_vary_pass() -> None:

@@ -69,8 +69,8 @@ def test_many_frames(digits, tmp_path, capsys):
     capsys.readouterr()
     status, held = judged_again(tmp_path / "cap")
     assert status == 0 and [f["verdict"] for f in held["frames"]] == ["PASSED"] * 3
-    said = capsys.readouterr().out
-    assert "frames: 3 of 3 ran, 3 PASSED" in said and said.count("Strict check PASSED (3 frames)") == 3
+    printed = capsys.readouterr().out
+    assert "frames: 3 of 3 ran, 3 PASSED" in printed and printed.count("Strict check PASSED (3 frames)") == 3
 
 
 def test_a_number_that_is_not_finite_stands_as_in_a_report(tmp_path):

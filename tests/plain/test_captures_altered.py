@@ -65,8 +65,8 @@ def test_what_no_capture_holds_is_one_line(command, change, captured, tmp_path, 
     words["baseline"] = ["baseline", "save", str(tmp_path / "b.json"), cap]
     capsys.readouterr()
     assert main(words.get(command, [command, cap])) == 2
-    said = capsys.readouterr().err
-    assert "internal error" not in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "internal error" not in printed and printed.count("\n") == 1
 
 
 def board_of(held: dict[str, object]) -> dict[str, object]:

@@ -62,8 +62,8 @@ def test_the_printed_commands_run_as_written(tmp_path: Path):
 def test_what_it_would_overwrite_is_refused_before_anything_runs(tmp_path: Path, capsys):
     (tmp_path / "mine.txt").write_text("x")
     assert main(["demo", "--keep", str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and "there is something already; give a folder that does not exist yet" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and "there is something already; give a folder that does not exist yet" in printed.err
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
     assert main(["demo", "--keep", str(tmp_path / "mine.txt" / "below")]) == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err

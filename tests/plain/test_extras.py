@@ -78,8 +78,8 @@ def prepare(path: str, tmp_path: Path, *options: str) -> int:
 def test_prepare_names_the_extra(library, options, what, block, photo, tmp_path, capsys):
     block(library)
     assert prepare(photo, tmp_path, *options) == 2
-    said = capsys.readouterr().err
-    assert what in said and f"needs {EXTRAS[library][0]}; {INSTALL}" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert what in printed and f"needs {EXTRAS[library][0]}; {INSTALL}" in printed and printed.count("\n") == 1
 
 
 def test_pillow_alone_suffices_where_nothing_is_asked_of_opencv(block, photo, tmp_path):

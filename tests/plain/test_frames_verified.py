@@ -32,8 +32,8 @@ def run(digits: Path, *words: str) -> int:
 def test_a_folder_is_verified_frame_by_frame(folder, digits, tmp_path, capsys):
     report = tmp_path / "r.json"
     assert run(digits, "-b", "local", "-i", str(folder), "-r", "--json", str(report)) == 0
-    said = capsys.readouterr().out
-    assert "frames: 4 of 4 ran, 4 PASSED" in said and said.count("Strict check PASSED (4 frames)") == 3
+    printed = capsys.readouterr().out
+    assert "frames: 4 of 4 ran, 4 PASSED" in printed and printed.count("Strict check PASSED (4 frames)") == 3
     held = json.loads(report.read_text())
     Draft202012Validator(report_schema()).validate(held)
     assert [f["verdict"] for f in held["frames"]] == ["PASSED"] * 4
@@ -43,9 +43,9 @@ def test_a_folder_is_verified_frame_by_frame(folder, digits, tmp_path, capsys):
 
 def test_a_faulty_board_fails_and_the_worst_frame_comes_first(folder, digits, capsys):
     assert run(digits, "-b", f"faulty:local?fault=plus_one@{NODE}", "-i", str(folder), "-r") == 1
-    said = capsys.readouterr().out
-    assert "worst frames:" in said and f"blame: board at {NODE}" in said
-    assert "Sim and Arm result Strict check FAILED (4 of 4 frames, the first is 0)" in said
+    printed = capsys.readouterr().out
+    assert "worst frames:" in printed and f"blame: board at {NODE}" in printed
+    assert "Sim and Arm result Strict check FAILED (4 of 4 frames, the first is 0)" in printed
 
 
 def test_only_the_worst_frames_keep_their_tensors(digits, tmp_path, monkeypatch):
@@ -73,8 +73,8 @@ def test_what_cannot_be_prepared_is_listed_and_the_others_run(folder, digits, tm
     np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))
     report = tmp_path / "r.json"
     assert run(digits, "-b", "local", "-i", str(folder), "--json", str(report)) == 2
-    said = capsys.readouterr().out
-    assert "frames: 4 of 6 ran, 4 PASSED" in said and "2 frames could not be prepared" in said
+    printed = capsys.readouterr().out
+    assert "frames: 4 of 6 ran, 4 PASSED" in printed and "2 frames could not be prepared" in printed
     assert [f["verdict"] for f in json.loads(report.read_text())["frames"]].count("NOT RUN") == 2
 
 
@@ -87,8 +87,10 @@ def test_a_list_with_paths_relative_to_it(folder, digits, capsys):
 
 def test_a_board_that_dies_in_a_frame_is_connected_again_for_the_next(folder, digits, capsys):
     assert run(digits, "-b", f"faulty:local?fault=die@{NODE}", "-i", str(folder)) == 3
-    said = capsys.readouterr().out
-    assert said.count("the agent was killed by SIGKILL") == 8  # each frame had an agent of its own to kill; told twice
+    printed = capsys.readouterr().out
+    assert (
+        printed.count("the agent was killed by SIGKILL") == 8
+    )  # each frame had an agent of its own to kill; told twice
 
 
 def test_the_link_counts_every_connection(folder, digits, tmp_path):
@@ -136,19 +138,19 @@ def test_frames_after_the_loss_of_a_board_are_not_called_unprepared(
     report, captured, lost = tmp_path / "r.json", tmp_path / "cap", "2 frames not run: board lost"
     words = ["-i", str(folder), "--json", str(report), "--capture", str(captured)]
     assert run(digits, "-b", board_of_one_start, *words) == 3
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     held = json.loads(report.read_text())
     Draft202012Validator(report_schema()).validate(held)
     assert [f["verdict"] for f in held["frames"]] == ["INCONCLUSIVE", "INCONCLUSIVE", "NOT RUN", "NOT RUN"]
     assert [f["board_lost"] for f in held["frames"]] == [False, False, True, True]
     assert held["caveats"] == [lost] and held["verdict"] == "INCONCLUSIVE"
-    assert said.count(f"; {lost}") == 3 and "prepared" not in said and "frames: 2 of 4 ran" in said
+    assert printed.count(f"; {lost}") == 3 and "prepared" not in printed and "frames: 2 of 4 ran" in printed
     assert main(["replay", str(captured)]) == 3
-    said = capsys.readouterr().out
-    assert said.count(f"; {lost}") == 3 and "prepared" not in said
+    printed = capsys.readouterr().out
+    assert printed.count(f"; {lost}") == 3 and "prepared" not in printed
     assert main(["triage", str(captured)]) == 3
-    said = capsys.readouterr().out
-    assert lost in said and "prepared" not in said
+    printed = capsys.readouterr().out
+    assert lost in printed and "prepared" not in printed
 
 
 def test_frames_that_were_not_prepared_and_those_after_a_loss_are_counted_apart(

@@ -152,7 +152,7 @@ def test_a_bit_of_a_multiplier_or_its_shift(mode: str) -> None:
     recorded = requantize(c.acc()[None], rq, ZY, -128, 127, "int8", mode, False, 1)
     recorded[0, 4, 2, 2:5] ^= 1
     case = Case(graph, units(graph)[0], {"x": c.x}, "y", recorded)
-    every = [v for v in PAGES["bit-flip"].variants(case) if "scales of channel 4" in v.said]
+    every = [v for v in PAGES["bit-flip"].variants(case) if "scales of channel 4" in v.text]
     assert len(every) == 64 and all(v.bits == pytest.approx(log2(20 * 32)) for v in every)
     for row in (0, 1):
         for bit in (0, 1):
@@ -261,7 +261,7 @@ def test_no_bit_of_a_channel_where_scales_are_of_none() -> None:
     assert names == {"bias"}
     recorded = case.healthy.copy()
     recorded[:, 0] ^= 2
-    every = [v.said for v in PAGES["bit-flip"].variants(small_case(d.small, recorded))]
+    every = [v.text for v in PAGES["bit-flip"].variants(small_case(d.small, recorded))]
     assert sum("scales of channel 0" in s for s in every) == 64
 
 

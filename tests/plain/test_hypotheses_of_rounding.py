@@ -39,7 +39,7 @@ def test_zero_points() -> None:
         among("zero-point", case_of(c, wrapped), wanted, 8.0)
     moved = np.clip(c.out().astype(int) - 5, -128, 127).astype(np.int8)
     case = case_of(c, moved)
-    every = [v for v in PAGES["zero-point"].variants(case) if v.said == "zero point of the output: 0 instead of 5"]
+    every = [v for v in PAGES["zero-point"].variants(case) if v.text == "zero point of the output: 0 instead of 5"]
     for variant, wanted_value in zip(
         every, (c.clipped(steps, zero=0), moved), strict=True
     ):  # before and after the clamp
@@ -136,17 +136,17 @@ def test_zero_points_of_an_addition(swap: int, dtype: type) -> None:
             value = s.made(za=zero) if name == "a" else s.made(zb=zero)
             bits = 0.0 if zero == 0 or abs(zero - own) == 128 else 8.0
             wanted[f"zero point of the input {name}: {zero} instead of {own}"] = (value, bits)
-    output = [v for v in variants if "output" in v.said]
-    assert {v.said for v in variants} - {v.said for v in output} == wanted.keys()
+    output = [v for v in variants if "output" in v.text]
+    assert {v.text for v in variants} - {v.text for v in output} == wanted.keys()
     for variant in variants:
-        if variant.said in wanted:
-            value, bits = wanted[variant.said]
-            assert variant.bits == bits, variant.said
-            if any(f" {zero} instead" in variant.said for zero in (-128, -6, -5, 0, 4, 5, 77, 127, 128)):
-                assert np.array_equal(variant.make(case), value), variant.said
+        if variant.text in wanted:
+            value, bits = wanted[variant.text]
+            assert variant.bits == bits, variant.text
+            if any(f" {zero} instead" in variant.text for zero in (-128, -6, -5, 0, 4, 5, 77, 127, 128)):
+                assert np.array_equal(variant.make(case), value), variant.text
     made = [v.make(case) for v in output]
     limited = np.clip(s.made().astype(int) + 2, -128, 127).astype(np.int8)
-    assert [v.said for v in output] == ["zero point of the output: 5 instead of 3"] * 2 + [
+    assert [v.text for v in output] == ["zero point of the output: 5 instead of 3"] * 2 + [
         "zero point: 2 added to every element of the output, not saturated"
     ]
     assert np.array_equal(made[0], s.made(zero=5)) and np.array_equal(made[1], limited)
@@ -155,8 +155,8 @@ def test_zero_points_of_an_addition(swap: int, dtype: type) -> None:
 def test_zero_points_of_a_table_change_nothing() -> None:
     unit = Table(4, 10)
     variants = zero_points(unit.case(unit.y ^ np.int8(1)))
-    inputs = [v for v in variants if "the input" in v.said]
-    assert [v.said for v in inputs] == [
+    inputs = [v for v in variants if "the input" in v.text]
+    assert [v.text for v in inputs] == [
         f"zero point of the input: {z} instead of 3" for z in range(-128, 129) if z != 3
     ]
     assert all(np.array_equal(v.make(unit.case(unit.y)), unit.y) for v in inputs)
@@ -165,7 +165,7 @@ def test_zero_points_of_a_table_change_nothing() -> None:
 def test_the_usual_zero_points_of_a_large_unit() -> None:
     """Where every other would take too long."""
     unit = Table(400, 400)
-    inputs = [v.said for v in zero_points(unit.case(unit.y ^ np.int8(1))) if "the input" in v.said]
+    inputs = [v.text for v in zero_points(unit.case(unit.y ^ np.int8(1))) if "the input" in v.text]
     wanted = sorted({0, -128, 127, 128, 2, 4, -3})
     assert inputs == [f"zero point of the input: {z} instead of 3" for z in wanted]
 
@@ -282,7 +282,7 @@ def test_the_zero_point_of_the_output_is_told_by_what_is_not_saturated(
     """Unless all of it is."""
     x = np.array(made, np.int8)
     small = Small("reshape", (), ("int8", 0.5, 3), x.shape, x=(x, 0.5, 3))
-    said = [v.said for v in zero_points(small_case(small, np.array(recorded, np.int8))) if "output" in v.said]
+    said = [v.text for v in zero_points(small_case(small, np.array(recorded, np.int8))) if "output" in v.text]
     assert said[:2] == [f"zero point of the output: {zero} instead of 3"] * 2
 
 
@@ -293,6 +293,6 @@ def test_the_zero_point_of_the_output_is_a_usual_one(scale: float) -> None:
     table = generator(3).permutation(np.arange(-128, 128)).astype(np.int8)
     small = Small("lookup", (), ("int8", scale, 77 if scale else 0), x.shape, x=(x, 0.5, 9), c_table=(table,))
     recorded = small_case(small, x).healthy ^ np.int8(1)
-    said = [v.said for v in zero_points(small_case(small, recorded)) if "the input" in v.said]
+    said = [v.text for v in zero_points(small_case(small, recorded)) if "the input" in v.text]
     wanted = sorted({0, -128, 127, 128, 8, 10, -9} | ({77} if scale else set()))
     assert said == [f"zero point of the input: {z} instead of 9" for z in wanted]

@@ -248,8 +248,8 @@ def test_prepare_show_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = tmp_path / "out"
     words = ["inputs", "prepare", str(tmp_path / "in"), "--format", "nv12", "--size", "16x8", "-o", str(out)]
     assert main([*words, "--width-align", "32"]) == 2  # two are no pictures; the others are there all the same
-    said = capsys.readouterr()
-    assert "3 of 5 prepared" in said.out and len(said.err.strip().splitlines()) == 2
+    printed = capsys.readouterr()
+    assert "3 of 5 prepared" in printed.out and len(printed.err.strip().splitlines()) == 2
     held = json.loads((out / "manifest.json").read_text())
     assert (
         held["size_bytes"] == 32 * 12
@@ -268,8 +268,8 @@ def test_prepare_show_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (out / "0001.bin").write_bytes(data)
     (out / "0002.bin").write_bytes(b"")
     assert main(["inputs", "check", str(out)]) == 2
-    said = capsys.readouterr()
-    assert "SHA-256 is not the manifest's" in said.err and "0 bytes, wanted 384" in said.err
+    printed = capsys.readouterr()
+    assert "SHA-256 is not the manifest's" in printed.err and "0 bytes, wanted 384" in printed.err
     assert main(["inputs", "show", str(out)]) == 2
 
 

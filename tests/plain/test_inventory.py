@@ -92,9 +92,11 @@ def test_what_is_no_text_is_never_made_one(inventory, key, value, capsys):
     uri = "" if key == "uri" else "uri = 'local'\n"
     inventory.write_text(f"[boards.desk]\n{uri}{key} = {value}\n")
     assert main(["boards", "list"]) == 2
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert (
-        f"{inventory}: [boards.desk] {key} = " in said and "wanted a text in quotes" in said and said.count("\n") == 1
+        f"{inventory}: [boards.desk] {key} = " in printed
+        and "wanted a text in quotes" in printed
+        and printed.count("\n") == 1
     )
 
 
@@ -102,9 +104,9 @@ def test_a_board_of_another_runtime_is_listed_and_refused_by_name(inventory, dig
     inventory.write_text("[boards.chip]\nuri = 'local'\ntags = { soc = 'j5' }\nprofile = 'horizon'\n")
     assert main(["boards", "list"]) == 0 and 'profile = "horizon" (not driven)' in capsys.readouterr().out
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"]) == 2
-    said = capsys.readouterr().err
-    assert f'{inventory}: [boards.chip] profile = "horizon": ' in said and "leave the key out" in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert f'{inventory}: [boards.chip] profile = "horizon": ' in printed and "leave the key out" in printed
+    assert printed.count("\n") == 1
     with inventory.open("a") as file:
         file.write("[boards.ours]\nuri = 'local'\ntags = { soc = 'j5' }\nruntime = 'qvrt'\n")
     assert resolve("soc=j5") == ["local"] and resolve("ours") == ["local"]
@@ -118,8 +120,8 @@ def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, di
     assert main(["boards", "check", "chip"]) == 0  # its links and its lock are as ever
     capsys.readouterr()
     assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
-    said = capsys.readouterr().err
-    assert "runner command tells no times of them" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "runner command tells no times of them" in printed and printed.count("\n") == 1
     with pytest.raises(BadAddress) as caught:
         connect("chip", 5)
     assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in str(caught.value)

@@ -24,7 +24,7 @@ def word(value: float) -> int:
 def said_of(family: str, case: Case) -> list[str]:
     """What the family's faults that give the recorded bytes say."""
     with np.errstate(all="ignore"):
-        made = [(v.said, v.make(case)) for v in PAGES[family].variants(case)]
+        made = [(v.text, v.make(case)) for v in PAGES[family].variants(case)]
     return [said for said, y in made if np.array_equal(element_bits(y), element_bits(case.recorded))]
 
 

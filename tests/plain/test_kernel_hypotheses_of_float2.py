@@ -31,7 +31,7 @@ def give(family: str, unit: Small, recorded: Array) -> list[str]:
     case = small_case(unit, np.ascontiguousarray(recorded))
     with np.errstate(all="ignore"):
         return [
-            v.said
+            v.text
             for v in PAGES[family].variants(case)
             if np.array_equal(element_bits(v.make(case)), element_bits(case.recorded))
         ]
@@ -337,7 +337,7 @@ def test_a_few_rows_are_computed_as_the_whole() -> None:
     assert np.array_equal(of.healthy, case.healthy[places])
     right = FaultVariant("right", lambda c: c.recorded)
     wrong = FaultVariant("healthy", lambda c: c.healthy)
-    assert [v.said for v in fitting_rows(case, [wrong, right])] == ["right"]
+    assert [v.text for v in fitting_rows(case, [wrong, right])] == ["right"]
 
 
 def test_a_unit_that_does_not_work_by_rows_has_no_sample() -> None:

@@ -28,7 +28,7 @@ def give(family: str, small: Small, recorded: Array) -> list[str]:
     assert np.array_equal(element_bits(case.healthy), element_bits(small.healthy))  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         return [
-            v.said
+            v.text
             for v in PAGES[family].variants(case)
             if np.array_equal(element_bits(v.make(case)), element_bits(case.recorded))
         ]

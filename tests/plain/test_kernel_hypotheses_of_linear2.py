@@ -23,7 +23,7 @@ NEW = (
 
 def says(family: str, case: Case) -> list[str]:
     """The sentences of the family's variants that give every recorded byte."""
-    return [v.said for v in PAGES[family].variants(case) if np.array_equal(v.make(case), case.recorded)]
+    return [v.text for v in PAGES[family].variants(case) if np.array_equal(v.make(case), case.recorded)]
 
 
 def planted(family: str, case: Case, sentence: str) -> None:

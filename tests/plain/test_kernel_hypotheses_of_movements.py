@@ -36,7 +36,7 @@ def case_of(unit: Small, recorded: Array) -> Case:
 def said(family: str, unit: Small, recorded: Array) -> list[str]:
     """The family's faults that give every recorded byte."""
     case = case_of(unit, recorded)
-    return [v.said for v in PAGES[family].variants(case) if np.array_equal(v.make(case), recorded)]
+    return [v.text for v in PAGES[family].variants(case) if np.array_equal(v.make(case), recorded)]
 
 
 def pad_symmetric() -> tuple[Small, Array]:

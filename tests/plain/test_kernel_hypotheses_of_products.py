@@ -180,7 +180,7 @@ def test_a_planted_fault_is_found(key: tuple[str, str]) -> None:
     unit, recorded = EVERY[key]
     case = small_case(unit, recorded)
     assert case.differing.size
-    found = [v.said for v in fitting(family, case)]
+    found = [v.text for v in fitting(family, case)]
     assert any(text.startswith(said) for text in found), found
 
 

@@ -21,7 +21,7 @@ COARSE = Conv(coarse=True)
 def says(family: str, case: Case) -> list[str]:
     """The sentences of the family's variants that give every recorded byte."""
     variants = PAGES[family].variants(case)
-    return [v.said for v in variants if np.array_equal(v.make(case), case.recorded)]
+    return [v.text for v in variants if np.array_equal(v.make(case), case.recorded)]
 
 
 def planted(family: str, case: Case, sentence: str) -> None:

@@ -86,7 +86,7 @@ def test_a_full_disk_is_told_with_the_file(
         status = main([w.format(capture=capture, out=tmp_path / "out", digits=model) for w in command])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert status == 2
-    assert "File too large" in said and str(tmp_path / "out") in said, said
-    assert said.count("\n") == 1 and ": :" not in said and "None" not in said, said
+    assert "File too large" in printed and str(tmp_path / "out") in printed, printed
+    assert printed.count("\n") == 1 and ": :" not in printed and "None" not in printed, printed

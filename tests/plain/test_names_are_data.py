@@ -35,8 +35,8 @@ def evil(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, s
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    said = capsys.readouterr()
-    lines = [*said.out.split("\n"), *said.err.split("\n")]
+    printed = capsys.readouterr()
+    lines = [*printed.out.split("\n"), *printed.err.split("\n")]
     for line in lines:
         assert line.isprintable(), line
     return lines

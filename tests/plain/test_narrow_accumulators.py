@@ -33,7 +33,7 @@ def said(x: list[int], w: list[int], bias: int, zero: int = 0, dtype: str = "int
     }
     small = Small("fully_connected", (-128, 127), ("int8", 1.0, 0), (1, 1), **tensors)
     case = Case(small.graph, units(small.graph)[0], small.inputs, "y", np.zeros((1, 1), np.int8))
-    return [variant.said for variant in ACCUMULATOR.variants(case)]
+    return [variant.text for variant in ACCUMULATOR.variants(case)]
 
 
 @pytest.mark.parametrize("width", [8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31])
@@ -168,13 +168,13 @@ def test_a_cheap_look_gives_what_the_fault_gives(kind: str) -> None:
     assert len(looked) == 8
     cases = [of(variant.make(of(healthy + np.int8(1)))) for variant in looked]
     changed = [(variant, case) for variant, case in zip(looked, cases, strict=True) if case.differing.size]
-    assert {"step" in v.said for v, _ in changed} == {"innermost" in v.said for v, _ in changed} == {True, False}
+    assert {"step" in v.text for v, _ in changed} == {"innermost" in v.text for v, _ in changed} == {True, False}
     for variant, case in changed:
         few = sample(case)
         assert few is not None and variant.may_fit is not None
         given = few.requantized(variant.may_fit.keywords["way"](few))
-        assert np.array_equal(given, case.recorded.reshape(-1)[few.places]), variant.said
-        assert variant.may_fit(case) and not variant.may_fit(of(case.recorded ^ np.int8(64))), variant.said
+        assert np.array_equal(given, case.recorded.reshape(-1)[few.places]), variant.text
+        assert variant.may_fit(case) and not variant.may_fit(of(case.recorded ^ np.int8(64))), variant.text
 
 
 def test_what_a_look_excludes_is_not_computed() -> None:

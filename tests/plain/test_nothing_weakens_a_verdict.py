@@ -105,8 +105,8 @@ def test_a_float_onnx_has_no_part_in_the_main_job(models, digits, capsys):
     floating = str(digits / "digits_float.onnx")
     for words in ([f"{floating},{binary}"], [models, "-m", floating], [floating]):
         assert main(["-m", *words, "-b", "local"]) == 2
-        said = capsys.readouterr().err
-        assert "a float ONNX" in said and "triage" in said
+        printed = capsys.readouterr().err
+        assert "a float ONNX" in printed and "triage" in printed
     assert main(["-m", quantized, "-b", "local"]) == 0
 
 

@@ -81,8 +81,8 @@ def test_what_cannot_be_written_is_said_before_the_run(words, digits, tmp_path, 
     words = [w.format(folder=tmp_path) for w in words]
     more = [] if "--npz" in words else ["--npz", str(tmp_path / "t.npz")]
     assert main(["-m", str(digits / "digits_quant.onnx"), *words, *more]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "--npz" in said and not (tmp_path / "t.npz").exists()
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "--npz" in printed and not (tmp_path / "t.npz").exists()
 
 
 def test_a_file_that_was_cut_off_is_not_left(tmp_path):

@@ -72,9 +72,9 @@ def test_products_that_saturate_on_a_processor_are_a_fault_with_its_cause(capsys
     """x86 without VNNI adds two products of uint8 by int8 in 16 bits."""
     saturates = "QLinearConv" in inexact_kernels()
     found = main(["triage", "-m", f"{EXAMPLE}/digits_float.onnx,{EXAMPLE}/digits_quant.onnx", *ON])
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert found == int(saturates)
-    assert ("EXPLAINED: every two products saturated to 16 bits" in said) == saturates
+    assert ("EXPLAINED: every two products saturated to 16 bits" in printed) == saturates
 
 
 def weighted(digits: Path) -> list[str]:
@@ -186,8 +186,8 @@ def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, 
 
 def test_a_soak_compares_it_with_its_own_first_run(digits, capsys):
     assert main(["soak", "-m", str(digits / "digits_quant.onnx"), *ON, "--for", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "0 differ from the first one, by which alone they are judged" in said and "wrong" not in said
+    printed = capsys.readouterr().out
+    assert "0 differ from the first one, by which alone they are judged" in printed and "wrong" not in printed
 
 
 def test_infer_writes_every_tensor(digits, tmp_path):
@@ -203,8 +203,8 @@ def test_the_onnx_as_it_is_is_judged_by_its_final_outputs(digits, tmp_path, caps
     assert main([*words, "-r", "True", "--json", str(report)]) == 0
     (board,) = [p for p in json.loads(report.read_text())["pairs"] if (p["a"], p["b"]) == ("reference", "board")]
     assert board["coverage"]["compared"] == 1
-    said = capsys.readouterr().out
-    assert "ran the quantized ONNX as it is" in said and "final outputs only" in said
+    printed = capsys.readouterr().out
+    assert "ran the quantized ONNX as it is" in printed and "final outputs only" in printed
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "local?form=original"]) == 2
     assert "form=original: is for runtime=onnxruntime or litert" in capsys.readouterr().err
 

@@ -29,7 +29,7 @@ def parts_of(case: Case, way: Any, mask: Array) -> dict[str, FaultVariant]:
     case.cache.clear()
     inside = np.zeros(case.recorded.size, bool)
     inside[case.differing] = True
-    return {v.said.removeprefix("it, "): v for v in restrict(case, variant, way(case), inside)}
+    return {v.text.removeprefix("it, "): v for v in restrict(case, variant, way(case), inside)}
 
 
 @pytest.mark.parametrize(

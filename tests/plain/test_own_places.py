@@ -199,7 +199,8 @@ def test_a_resize_in_which_litert_reads_beyond_its_input_is_refused(tmp_path: Pa
     path = tmp_path / "m.tflite"
     path.write_bytes(resize(100, 513))
     assert main(["-m", str(path), "-b", "local"]) == 2
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert (
-        "m.tflite: y (RESIZE_BILINEAR): from 100 to 513 elements LiteRT's own kernel" in said and said.count("\n") == 1
+        "m.tflite: y (RESIZE_BILINEAR): from 100 to 513 elements LiteRT's own kernel" in printed
+        and printed.count("\n") == 1
     )

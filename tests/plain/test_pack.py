@@ -198,8 +198,8 @@ def test_no_line_of_a_manifest_becomes_a_verdict(bundle, capsys):
     held["inputs"][0]["source"] = "x\nSim and Arm result Strict check FORGED\n\x1b[2J"
     (bundle / "manifest.json").write_text(json.dumps(held))
     assert main(["replay", str(bundle)]) == 0
-    said = capsys.readouterr().out
-    assert "\nSim and Arm result Strict check FORGED" not in said and "\x1b" not in said
+    printed = capsys.readouterr().out
+    assert "\nSim and Arm result Strict check FORGED" not in printed and "\x1b" not in printed
 
 
 def test_what_stands_in_the_way_is_said(bundle, digits, tmp_path, capsys):

@@ -86,19 +86,19 @@ def test_more_nodes_than_a_board_takes_in_one_list_are_refused(digits, monkeypat
 def test_the_main_job_shows_what_each_node_took(digits, tmp_path, capsys) -> None:
     path, words = tmp_path / "r.json", ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--all", "-r", "True"]
     assert main([*words, "-v", "--json", str(path)]) == 0
-    said, report = capsys.readouterr().out, json.loads(path.read_text())
+    printed, report = capsys.readouterr().out, json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     seconds = {s["name"]: s.get("node_seconds") for s in report["sides"]}
     nodes = [n.name for n in open_models([str(digits / "digits_quant.onnx")]).graph.nodes]
     assert [*seconds["board"]] == nodes and seconds["reference"] is seconds["simulator"] is None
     assert all(t > 0 for t in seconds["board"].values())
-    head, _, *rows = said.split("\n\n")[1].splitlines()
+    head, _, *rows = printed.split("\n\n")[1].splitlines()
     assert head.endswith("  time") and len(rows) > len(nodes)
     assert all(re.search(r"[\d.]+ (us|ms|s)$", row) for row in rows if row.split()[0] in nodes)
     slowest = max(seconds["board"], key=seconds["board"].__getitem__)
     assert (
-        f"this one run (qverify perf repeats it): {len(nodes)} nodes on the board" in said
-        and f"slowest {slowest}" in said
+        f"this one run (qverify perf repeats it): {len(nodes)} nodes on the board" in printed
+        and f"slowest {slowest}" in printed
     )
     assert main(words) == 0
     assert "  time" not in capsys.readouterr().out
@@ -106,5 +106,5 @@ def test_the_main_job_shows_what_each_node_took(digits, tmp_path, capsys) -> Non
 
 def test_a_board_without_nodes_shows_no_times_of_them(digits, capsys) -> None:
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "finals:local", "-v"]) == 0
-    said = capsys.readouterr().out
-    assert "  time" not in said and "this one run" not in said
+    printed = capsys.readouterr().out
+    assert "  time" not in printed and "this one run" not in printed

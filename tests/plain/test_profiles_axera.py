@@ -44,8 +44,8 @@ def host(tmp_path):
 def test_both_sides_of_gt(host, tmp_path, capsys):
     path = str(gt(tmp_path, off=0.001))
     assert main(["compare", path, path, "--side-a", "onnx", "--side-b", "joint"]) == 1
-    said = capsys.readouterr().out
-    assert "2 of 2 tensors" in said and "compared with itself" not in said
+    printed = capsys.readouterr().out
+    assert "2 of 2 tensors" in printed and "compared with itself" not in printed
     assert main(["compare", host, path, "--side", "onnx"]) == 0
     assert main(["compare", host, path]) == 2
     assert "contains joint, onnx; name one of them" in capsys.readouterr().err

@@ -106,8 +106,8 @@ def test_a_text_that_is_no_number_names_file_and_byte(host, tmp_path, capsys):
     path = snapshot(tmp_path, forms=("txt",))
     (path / "runtime" / "torque_int8.txt").write_text("1.000000\n2.0x\n")
     assert main(["compare", host, str(path), "--side", "runtime"]) == 2
-    said = capsys.readouterr().err
-    assert "torque_int8.txt: byte 9: b'2.0x' is not a number" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "torque_int8.txt: byte 9: b'2.0x' is not a number" in printed and printed.count("\n") == 1
 
 
 def test_an_empty_text_is_never_passed(tmp_path, capsys):
@@ -128,9 +128,9 @@ def test_the_vendors_table_is_recomputed(host, tmp_path, head, row, capsys):
     assert "error_analysis.txt: 4 values recomputed from the tensors, all as printed" in capsys.readouterr().out
     (path / "error_analysis.txt").write_text(head + "".join(row(n, worse=0.1) for n in NAMES))
     assert main(words) == 0  # the verdict is that of the tensors
-    said = capsys.readouterr().out
-    assert "WARNING: rockchip: error_analysis.txt is contradicted by the tensors in 2 of 4 values" in said
-    assert "/tcn/Relu_output_0-rs" in said
+    printed = capsys.readouterr().out
+    assert "WARNING: rockchip: error_analysis.txt is contradicted by the tensors in 2 of 4 values" in printed
+    assert "/tcn/Relu_output_0-rs" in printed
 
 
 def test_a_table_of_nan_tensors_is_contradicted(host, tmp_path, capsys):
@@ -156,8 +156,8 @@ def test_another_table_is_refused_in_one_line(host, tmp_path, text, capsys):
     path = snapshot(tmp_path)
     (path / "error_analysis.txt").write_text(text)
     assert main(["compare", host, str(path), "--side", "runtime"]) == 2
-    said = capsys.readouterr().err
-    assert "error_analysis.txt" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "error_analysis.txt" in printed and printed.count("\n") == 1
 
 
 def test_spoiled_texts_and_tables(host, tmp_path):

@@ -59,9 +59,9 @@ SIDES = ["--side-a", "m", "--side-b", "c"]
 def test_the_real_values_are_those_of_the_real_report(tmp_path, capsys):
     path = str(validated(tmp_path))
     assert main(["compare", path, path, *SIDES]) == 0
-    said = capsys.readouterr().out
-    assert "1 of 1 tensor, 30 elements compared, 0 missing" in said and "compared with itself" not in said
-    assert "report of 2026-05-14 22:14:18" in said and "4 metrics of the report recomputed" in said
+    printed = capsys.readouterr().out
+    assert "1 of 1 tensor, 30 elements compared, 0 missing" in printed and "compared with itself" not in printed
+    assert "report of 2026-05-14 22:14:18" in printed and "4 metrics of the report recomputed" in printed
     values = np.load(path + "/network_val_c_outputs_1.npy")
     np.save(path + "/network_val_c_outputs_1.npy", values[::-1])  # with the same statistics
     assert main(["compare", path, path, *SIDES]) == 2
@@ -87,9 +87,9 @@ def test_a_side_is_asked_for(tmp_path, capsys):
 def test_arrays_beside_a_report_of_a_failed_run_are_refused(tmp_path, line, capsys):
     path = str(validated(tmp_path, report=REPORT + line + "\n"))
     assert main(["compare", path, path, *SIDES]) == 2
-    said = capsys.readouterr().err
-    assert "network_validate_report.txt: line 17" in said and "arrays beside it are of another run" in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "network_validate_report.txt: line 17" in printed and "arrays beside it are of another run" in printed
+    assert printed.count("\n") == 1
 
 
 def test_arrays_beside_a_report_that_saved_none_are_refused(tmp_path, capsys):
@@ -101,8 +101,8 @@ def test_arrays_beside_a_report_that_saved_none_are_refused(tmp_path, capsys):
 def test_arrays_of_another_run_than_the_reports_are_refused(tmp_path, capsys):
     path = str(validated(tmp_path, off=0.001))
     assert main(["compare", path, path, *SIDES]) == 2
-    said = capsys.readouterr().err
-    assert "says min -1, the array has" in said and "two runs" in said
+    printed = capsys.readouterr().err
+    assert "says min -1, the array has" in printed and "two runs" in printed
     path = str(validated(tmp_path, report=REPORT.replace("(10, 3)/float64", "(20, 3)/float64")))
     assert main(["compare", path, path, *SIDES]) == 2
     assert "says float64[20, 3], the array is float64[10, 3]" in capsys.readouterr().err
@@ -111,8 +111,10 @@ def test_arrays_of_another_run_than_the_reports_are_refused(tmp_path, capsys):
 def test_metrics_that_the_arrays_contradict(tmp_path, capsys):
     path = str(validated(tmp_path, report=REPORT.replace("{l2r:.9f}", "0.250000000")))
     assert main(["compare", path, path, *SIDES]) == 0
-    said = capsys.readouterr().out
-    assert "WARNING: stm32: the report is contradicted by the arrays in 1 of 4 metrics: line 16: output 1: l2r" in said
+    printed = capsys.readouterr().out
+    assert (
+        "WARNING: stm32: the report is contradicted by the arrays in 1 of 4 metrics: line 16: output 1: l2r" in printed
+    )
 
 
 def test_an_output_that_the_report_lists_and_no_file_has_is_missing(tmp_path, capsys):

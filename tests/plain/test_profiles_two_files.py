@@ -70,10 +70,10 @@ def test_two_files_of_other_values_never_pass(write, kind, host, tmp_path, capsy
     """Whichever of them the other side would be compared with."""
     (tmp_path / "dump").mkdir()
     path = write(tmp_path / "dump", REAL, OTHER[kind])
-    status, said = main(["compare", host, path]), capsys.readouterr()
+    status, printed = main(["compare", host, path]), capsys.readouterr()
     assert status in (1, 2, 3)
     if status == 2:
-        assert all(name in said.err + said.out for name in NAMES[write]), said
+        assert all(name in printed.err + printed.out for name in NAMES[write]), printed
 
 
 def test_two_files_of_other_values_are_refused_naming_both(host, tmp_path, capsys):

@@ -89,8 +89,8 @@ def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
     path.write_bytes(model(dropout))
     for words in (["triage", "-m"], ["verify", "-b", "local", "-m"], ["compile", "-o", str(tmp_path / "m.bin")]):
         assert main([*words, str(path)]) == 2
-        said = capsys.readouterr().err.strip()
-        assert said.count("\n") == 0 and "(Dropout): training_mode is not false" in said, said
+        printed = capsys.readouterr().err.strip()
+        assert printed.count("\n") == 0 and "(Dropout): training_mode is not false" in printed, printed
 
 
 def test_what_draws_nothing_or_reaches_no_output_is_compiled():

@@ -239,8 +239,8 @@ def test_names_of_any_bytes_are_text(name, tmp_path):
 def test_the_command(tmp_path, capsys):
     a, b = saved(three(), tmp_path / "a.json"), saved(three(board=wrong_at("n2")), tmp_path / "b.json")
     assert main(["report", "diff", a, b]) == 1
-    said = capsys.readouterr().out
-    assert "blame of board: none -> n2" in said and said.splitlines()[-1].startswith(
+    printed = capsys.readouterr().out
+    assert "blame of board: none -> n2" in printed and printed.splitlines()[-1].startswith(
         "report diff WORSE: PASSED -> FAILED"
     )
     assert main(["report", "diff", b, a, "-q"]) == 0
@@ -313,8 +313,8 @@ def test_what_is_no_json_is_exit_2(data, tmp_path, capsys):
     bad, good = tmp_path / "bad.json", saved(three(), tmp_path / "a.json")
     bad.write_bytes(data)
     assert main(["report", "diff", good, str(bad)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "bad.json" in said and "internal" not in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "bad.json" in printed and "internal" not in printed
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

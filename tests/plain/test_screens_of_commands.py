@@ -74,9 +74,9 @@ def test_no_line_is_wider_than_the_terminal(words: str, screens: tuple[int, dict
 
 def test_of_two_dumps_only_outputs_are_asked_for_their_largest_values(files: dict[str, str], capsys) -> None:
     assert main(["compare", files["host"], files["wrong"], "-m", files["model.bin"]]) == 1
-    said = capsys.readouterr().out
-    assert "prob: arg-max agrees" in said and said.count("arg-max") == 1
-    assert "\nA ~ B: location unknown" not in said and "cause: location unknown" in said
+    printed = capsys.readouterr().out
+    assert "prob: arg-max agrees" in printed and printed.count("arg-max") == 1
+    assert "\nA ~ B: location unknown" not in printed and "cause: location unknown" in printed
 
 
 def test_inspect_lists_the_opsets_that_nodes_are_of(files: dict[str, str], capsys) -> None:
@@ -113,15 +113,15 @@ def test_a_picture_in_the_place_of_what_was_captured(tmp_path: Path, capsys) -> 
 
 def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) -> None:
     assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert re.match(r"ok     \d+ of \d+ kernels of onnxruntime \S+ compute known values\n", said)
+    printed = capsys.readouterr().out
+    assert re.match(r"ok     \d+ of \d+ kernels of onnxruntime \S+ compute known values\n", printed)
     found = {"checked": ["a", "b u8s8"], "failing": ["b u8s8"], "engine": "onnxruntime"}
     monkeypatch.setattr("qverify.onnx_model.canary.run_canaries", lambda use_cache: found)
     assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert (
-        "ok     1 of 2 kernels" in said
-        and "ok     the others: this processor's products of uint8 by int8 saturate" in said
+        "ok     1 of 2 kernels" in printed
+        and "ok     the others: this processor's products of uint8 by int8 saturate" in printed
     )
     found = {"checked": ["a", "b", "c"], "failing": ["b"], "engine": "onnxruntime"}
     monkeypatch.setattr("qverify.onnx_model.canary.run_canaries", lambda use_cache: found)  # no kernel here errs

@@ -152,7 +152,9 @@ def test_a_board_that_stays_away_is_not_well(
     pulled_at(monkeypatch, 4, for_good=True)
     status, rows = soaked(digits, "local", tmp_path / "log")
     assert status == 3 and "lost" in rows[-1]
-    assert "4 runs, 0 wrong" in (said := capsys.readouterr().out) and "the board was unreachable at the end" in said
+    assert (
+        "4 runs, 0 wrong" in (printed := capsys.readouterr().out) and "the board was unreachable at the end" in printed
+    )
 
 
 def test_interrupted_it_says_what_it_found(digits: Path, tmp_path: Path) -> None:
@@ -181,8 +183,11 @@ def test_interrupted_it_says_what_it_found(digits: Path, tmp_path: Path) -> None
 def test_a_log_on_a_full_disk(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "local", "--for", "30", "--log", "/dev/full"]
     assert main(words) == 2
-    said = capsys.readouterr()
-    assert "0 runs, 0 wrong" in said.out and "--log /dev/full: cannot be written: No space left on device" in said.err
+    printed = capsys.readouterr()
+    assert (
+        "0 runs, 0 wrong" in printed.out
+        and "--log /dev/full: cannot be written: No space left on device" in printed.err
+    )
 
 
 def test_a_board_of_final_outputs_alone_is_said(digits, capsys):

@@ -205,8 +205,8 @@ def test_every_operator_that_is_not_converted_is_named(tmp_path, capsys):
     f.inputs, f.outputs = [x], [z]
     (tmp_path / "m.tflite").write_bytes(f.written())
     assert main(["-m", str(tmp_path / "m.tflite"), "-r", "True"]) == 2
-    said = capsys.readouterr().err
-    assert "m.tflite: 2 kinds of operators cannot be converted" in said and "ABS" in said and "TANH" in said
+    printed = capsys.readouterr().err
+    assert "m.tflite: 2 kinds of operators cannot be converted" in printed and "ABS" in printed and "TANH" in printed
 
 
 def test_a_float_model_is_refused():

@@ -45,8 +45,8 @@ def kept(first_run: Path, tmp_path: Path) -> Path:
 def told_again(kept: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
     status = main(["triage", str(kept)])
-    said = capsys.readouterr()
-    return status, said.out + said.err
+    printed = capsys.readouterr()
+    return status, printed.out + printed.err
 
 
 def test_models_have_the_names_of_the_run(kept: Path, capsys: pytest.CaptureFixture[str]):

@@ -108,9 +108,9 @@ def test_a_scale_that_is_far_too_large_never_holds(
     jsonschema.validate(found, triage_schema())
     assert (status, found["verdict"], found["rungs"][0]["kind"]) == (3, "INCONCLUSIVE", "quiet")
     assert [(q["tensor"], q["output"]) for q in found["quiet"]] == [("y", True)]
-    said = capsys.readouterr().out
-    assert "every final output is quiet on this input: y: its largest value is" in said
-    assert "y (final output): never above half a step" in said and "its scale is too large" in found["next_step"]
+    printed = capsys.readouterr().out
+    assert "every final output is quiet on this input: y: its largest value is" in printed
+    assert "y (final output): never above half a step" in printed and "its scale is too large" in found["next_step"]
 
 
 def test_frames_are_taken_where_outputs_are_loud() -> None:

@@ -59,8 +59,8 @@ def test_both_are_installed_as_scripts():
 def test_every_spelling_of_hb_verifier(words, models, capsys):
     q, b, i = models
     assert hb_verifier([word.format(q=q, b=b, i=i) for word in words]) == 0
-    said = capsys.readouterr().out
-    assert PASSED in said and "criteria horizon" in said
+    printed = capsys.readouterr().out
+    assert PASSED in printed and "criteria horizon" in printed
 
 
 def test_model_bin_alone_on_both_ends(models, capsys):
@@ -74,8 +74,8 @@ def test_a_wrong_board_fails_in_the_model_verifier_too(models):
 
 def test_a_wrong_board_fails_and_its_numbers_are_shown(models, capsys):
     assert hb_verifier(["-m", ",".join(models[:2]), "-b", FAULTY, "-s", "True", "-c", "9", "-i", models[2]]) == 1
-    said = capsys.readouterr().out
-    assert "Sim and Arm result Strict check FAILED" in said and "in the words of horizon" in said
+    printed = capsys.readouterr().out
+    assert "Sim and Arm result Strict check FAILED" in printed and "in the words of horizon" in printed
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_the_password_reaches_ssh_alone_and_is_forgotten(monkeypatch, capsys):
 def test_help_and_version(capsys):
     for command in (hb_verifier, hb_model_verifier):
         assert command([]) == 0 and command(["--help"]) == 0 and command(["-v"]) == 0
-    said = capsys.readouterr().out
-    assert "hb_verifier -m quant.onnx,model.bin -b BOARD_IP" in said and "qverify 0" in said
+    printed = capsys.readouterr().out
+    assert "hb_verifier -m quant.onnx,model.bin -b BOARD_IP" in printed and "qverify 0" in printed
 
 
 def test_as_a_process(models):

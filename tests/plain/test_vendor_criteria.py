@@ -52,10 +52,10 @@ def test_the_threshold_is_the_published_one(vendor, tmp_path, capsys):
     good, bad = CASES[vendor]
     for off, status, verdict in ((good, 0, "PASSED"), (bad, 1, "FAILED")):
         assert main([*pair(tmp_path, off), "--criteria", vendor, "--json", str(tmp_path / "r.json")]) == status
-        said = capsys.readouterr().out
-        last = said.splitlines()[-1]
+        printed = capsys.readouterr().out
+        last = printed.splitlines()[-1]
         assert f"Strict check {verdict}" in last and f"criteria {vendor}" in last
-        assert said.count("Strict check") == 1 and f"in the words of {vendor}: A VS B" in said
+        assert printed.count("Strict check") == 1 and f"in the words of {vendor}: A VS B" in printed
         report = json.loads((tmp_path / "r.json").read_text())
         assert report["criteria"] == vendor and f"(criteria {vendor})" in report["pairs"][0]["gate"]
 
@@ -83,8 +83,8 @@ def test_familiar_lines(tmp_path, capsys):
     }
     for vendor, lines in expected.items():
         main([*pair(tmp_path, off), "--criteria", vendor])
-        said = capsys.readouterr().out
-        assert all(line in said for line in lines), (vendor, said)
+        printed = capsys.readouterr().out
+        assert all(line in printed for line in lines), (vendor, printed)
 
 
 def test_nothing_finite_passes_by_a_cosine(tmp_path):
@@ -125,8 +125,8 @@ def test_the_bits_of_a_board_are_no_vendors_matter(tmp_path, digits, capsys):
     model = str(digits / "digits_quant.onnx")
     for vendor in CRITERIA:
         assert main(["-m", model, "-b", FAULTY, "--criteria", vendor]) == 1
-        said = capsys.readouterr().out
-        assert "Sim and Arm result Strict check FAILED" in said
+        printed = capsys.readouterr().out
+        assert "Sim and Arm result Strict check FAILED" in printed
     assert main(["-m", model, "-b", FAULTY, "--criteria", "axera", "--relax-board"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert "relaxed by --relax-board to cosine >= 0.98 (criteria axera)" in last
@@ -139,13 +139,13 @@ def test_a_capture_keeps_its_criteria(tmp_path, digits, capsys):
     capsys.readouterr()
     assert main(["replay", capture]) == 0
     assert "Quanti.onnx and Arm result Strict check PASSED (judged by cosine >= 0.98 (criteria axera)" in (
-        said := capsys.readouterr().out
-    ), said
+        printed := capsys.readouterr().out
+    ), printed
 
 
 def test_tensors_of_equal_bytes_have_no_mismatched_elements_in_a_pair_that_is_judged_by_bytes(digits, capsys):
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", FAULTY, "-r", "True", "--criteria", "tidl"]
     assert main(words) == 1
-    said = capsys.readouterr().out.partition("in the words of tidl: Sim VS Arm")[2].partition("\n\n")[0]
-    assert "prob: Mismatched elements: 0 / 10" in said
-    assert "relu2_QuantizeLinear_Output: Mismatched elements: not counted / 256" in said
+    printed = capsys.readouterr().out.partition("in the words of tidl: Sim VS Arm")[2].partition("\n\n")[0]
+    assert "prob: Mismatched elements: 0 / 10" in printed
+    assert "relu2_QuantizeLinear_Output: Mismatched elements: not counted / 256" in printed

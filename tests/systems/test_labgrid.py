@@ -152,8 +152,8 @@ def test_a_model_is_verified_on_a_place_found_by_its_tags(
 ):
     address = f"labgrid:soc=j5,fw=1.2?cache={tmp_path}/cache"
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", address, "-r"]) == 0
-    said = capsys.readouterr().out
-    assert f"the board is place desk of the labgrid at {site.coordinator}" in said
+    printed = capsys.readouterr().out
+    assert f"the board is place desk of the labgrid at {site.coordinator}" in printed
     assert site.holders() == {} and site.reservations() == []
     assert list(records_folder().iterdir()) == []
 

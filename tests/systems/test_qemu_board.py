@@ -63,12 +63,12 @@ def test_verified_on_boards_of_other_architectures(architecture, digits, capsys)
     """s390x is big-endian: every value crosses the border turned round. riscv64 has another serial device than both ARM boards."""
     if shutil.which(OTHERS[architecture]) is None:
         pytest.skip(f"no {OTHERS[architecture]} on this machine")
-    status, said = run(digits, "-b", f"qemu:{architecture}", "-r"), capsys.readouterr().out
-    if status == 3 and "Failed to fetch" in said:
+    status, printed = run(digits, "-b", f"qemu:{architecture}", "-r"), capsys.readouterr().out
+    if status == 3 and "Failed to fetch" in printed:
         pytest.skip(
             f"the Debian archive does not give the packages of {architecture} (it is not consistent, or not reached)"
         )
-    assert status == 0 and "Sim and Arm result Strict check PASSED" in said
+    assert status == 0 and "Sim and Arm result Strict check PASSED" in printed
     link = "serial" if architecture == "riscv64" else "ssh"
     spoilt = f"faulty:qemu:{architecture}?link={link}&fault=plus_one@relu2_QuantizeLinear_Output"
     assert run(digits, "-b", spoilt, "-r") == 1

@@ -28,12 +28,12 @@ class LikelyMistake:
 
     Attributes:
         input: name of the input.
-        said: description of the mistake, without numbers that are specific to this frame.
+        text: description of the mistake, without numbers that are specific to this frame.
         draft: TOML draft of a description that the user should write, or "" if none is known.
     """
 
     input: str
-    said: str
+    text: str
     draft: str
 
 
@@ -62,11 +62,11 @@ def _find_wrong_range(graph: Graph, prepared_input: PreparedInput) -> LikelyMist
         return None
     pixels = values.min() >= 0 and values.max() <= 255 and bool((values == np.rint(values)).all())
     values_text = "8-bit pixels (0..255)" if pixels else "a tenth of the values or more"
-    said = (
+    text = (
         f"input {name}: {values_text} do not fit its quantized range {low:.4g}..{high:.4g}: "
         "normalized otherwise, or not at all?"
     )
-    return LikelyMistake(name, said, draft_description(name, spec, quantized))
+    return LikelyMistake(name, text, draft_description(name, spec, quantized))
 
 
 def _find_wrong_layout(prepared_input: PreparedInput) -> LikelyMistake | None:
@@ -84,8 +84,8 @@ def _find_wrong_layout(prepared_input: PreparedInput) -> LikelyMistake | None:
     other = "NHWC" if layout == "NCHW" else "NCHW"
     if not roughness[other] <= SMOOTHER * roughness[layout] or not roughness[layout]:
         return None
-    said = f"input {spec.name}: the bytes look like {other} (by the differences of neighbours), the input is {layout}"
-    return LikelyMistake(spec.name, said, draft_layout(spec.name, spec))
+    text = f"input {spec.name}: the bytes look like {other} (by the differences of neighbours), the input is {layout}"
+    return LikelyMistake(spec.name, text, draft_layout(spec.name, spec))
 
 
 def _find_layout_of_four_channels(spec: TensorSpec) -> str:

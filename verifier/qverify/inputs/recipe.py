@@ -89,13 +89,13 @@ class Recipe:
         if wanted != self.wanted and wanted.gray == self.wanted.gray:
             yield replace(self, wanted=wanted)
 
-    def vary_field(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
+    def vary_field(self, name: str, known: Iterable[Any], text: str) -> Iterator[tuple[str, Recipe]]:
         """Yields, for every known value of a field except the recipe's own, a text like `said: this instead of that`
         and the recipe with this value."""
         own = getattr(self.wanted, name)
         for value in known:
             for variant in self.with_changes(**{name: value}):
-                yield f"{said}: {value} instead of {own}", variant
+                yield f"{text}: {value} instead of {own}", variant
 
     @property
     def steps(self) -> int:

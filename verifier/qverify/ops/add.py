@@ -37,13 +37,13 @@ def _find_steps(node: Node, graph: Graph, table: Array) -> FloatSteps | None:
     if rq.dtype != np.float32 or not np.isfinite(rq).all():
         return None
     first, second = every_pair(node, graph)
-    found = np.empty((256, 256), table.dtype)
+    computed = np.empty((256, 256), table.dtype)
     factors = (rq[1], rq[0]) if swap else (rq[0], rq[1])
     for offset in OFFSETS:
         summand = np.float32(rq[2] + np.float32(offset * 2.0**-20))
         steps = FloatSteps(np.add, factors, (0, summand), 1, 0, low, high)
-        steps.apply(first, second, found)
-        if np.array_equal(found.reshape(-1), table):
+        steps.apply(first, second, computed)
+        if np.array_equal(computed.reshape(-1), table):
             return steps
     return None
 

@@ -66,11 +66,11 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
         acc = acc.reshape(len(weight), -1)
         if state.bias is not None:
             apply_to_rows(np.add, acc, state.bias[outputs, None])
-        found = state.requantization.select(outputs).apply(acc)
+        values = state.requantization.select(outputs).apply(acc)
         if tiles:
-            _lay_tiles(found.reshape(len(weight), *node.words[:2], *read.shape[1:]), y[image, outputs])
+            _lay_tiles(values.reshape(len(weight), *node.words[:2], *read.shape[1:]), y[image, outputs])
         else:
-            y[image, outputs] = found.reshape(len(weight), *out)
+            y[image, outputs] = values.reshape(len(weight), *out)
 
     largest = CONV_BLOCK // (x[0, 0].size * node.words[0] * node.words[1])
     run_blocks(
@@ -91,11 +91,11 @@ def _is_tiled(node: Node, size: tuple[int, ...], out: tuple[int, int]) -> bool:
     return kernel == stride and dilation == (1, 1) and not any(pad) and whole
 
 
-def _lay_tiles(found: Array, y: Array) -> None:
-    """Writes found [O, kh, kw, H, W] to y [O, H * kh, W * kw], in which each element of the input makes a tile."""
-    for i in range(found.shape[1]):
-        for j in range(found.shape[2]):
-            y[:, i :: found.shape[1], j :: found.shape[2]] = found[:, i, j]
+def _lay_tiles(values: Array, y: Array) -> None:
+    """Writes values [O, kh, kw, H, W] to y [O, H * kh, W * kw], in which each element of the input makes a tile."""
+    for i in range(values.shape[1]):
+        for j in range(values.shape[2]):
+            y[:, i :: values.shape[1], j :: values.shape[2]] = values[:, i, j]
 
 
 def _scatter(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:

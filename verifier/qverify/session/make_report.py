@@ -87,7 +87,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
             )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
     mistakes = find_likely_mistakes(models.graph, prepared)
-    report.caveats = [*models.caveats, *(m.said for m in mistakes)]
+    report.caveats = [*models.caveats, *(m.text for m in mistakes)]
     report.drafts = {m.input: m.draft for m in mistakes if m.draft}
     report.notes += _describe_canary(ran.canary)
     report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}

@@ -193,16 +193,16 @@ class _RunResults:
         to wait for every digest."""
         unfinished = []
         for name in self._waiting:
-            found = self._found[name]
-            if not wait and isinstance(found, Future) and not found.done():
+            digest = self._found[name]
+            if not wait and isinstance(digest, Future) and not digest.done():
                 unfinished.append(name)
-            elif self._peer_digests.get(name) == _finished(found):
+            elif self._peer_digests.get(name) == _finished(digest):
                 self.kept[name] = self._peer_arrays[name]
         self._waiting = unfinished
 
     def digests(self) -> dict[str, str]:
-        return {name: _finished(found) for name, found in self._found.items()}
+        return {name: _finished(digest) for name, digest in self._found.items()}
 
 
-def _finished(found: str | Future[str]) -> str:
-    return found.result() if isinstance(found, Future) else found
+def _finished(digest: str | Future[str]) -> str:
+    return digest.result() if isinstance(digest, Future) else digest

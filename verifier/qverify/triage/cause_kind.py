@@ -17,8 +17,8 @@ Kind = tuple[str, str]
 def describe_kind(case: Case, cause: Fault) -> Kind:
     """Returns the cause's family and its words without numbers and names of tensors, which are equal for the same fault
     at another node. A measured limit keeps its numbers, because another limit at another node is another fault."""
-    family, said = describe_exactly(case, cause)
-    return family, said if MEASURED.match(said) else NUMBER.sub("#", said)
+    family, text = describe_exactly(case, cause)
+    return family, text if MEASURED.match(text) else NUMBER.sub("#", text)
 
 
 def describe_exactly(case: Case, cause: Fault) -> Kind:
@@ -36,7 +36,7 @@ def variants_of(case: Case, kind: Kind, named: Case | None = None) -> list[Candi
     tensors are recognized, if it is not this one."""
     pages = (page for page in pages_of(case) if kind[0] == page.NAME)
     try:
-        faults = [(Fault(kind[0], variant.said, 0.0), variant) for page in pages for variant in page.variants(case)]
+        faults = [(Fault(kind[0], variant.text, 0.0), variant) for page in pages for variant in page.variants(case)]
     except DOES_NOT_FIT:
         return []
     return [Candidate(cause, variant) for cause, variant in faults if describe_kind(named or case, cause) == kind]

@@ -156,7 +156,7 @@ class _FaultTrial:
                     break
                 tried += 1
                 if self.texts is not None:
-                    self.texts.add(variant.said)
+                    self.texts.add(variant.text)
                 exact += self._try_variant(page, variant)
             else:
                 self.finished.add(page.NAME)
@@ -220,7 +220,7 @@ class _FaultTrial:
         if of_all > least or (best is not None and of_all == least and number < self.numbers.get(page.NAME, 0)):
             share = np.count_nonzero(predicted[self.differing]) / self.differing.size
             if share:
-                fault = Fault(page.NAME, variant.said, round(variant.bits, 1))
+                fault = Fault(page.NAME, variant.text, round(variant.bits, 1))
                 self.partial[page.NAME], self.numbers[page.NAME] = Partial(fault, share, of_all), number
 
     def nearest(self) -> list[Partial]:
@@ -259,7 +259,7 @@ def fit_family(case: Case, family: str, deadline: float) -> tuple[list[Candidate
 
 def _make_cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:
     taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
-    return Fault(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
+    return Fault(family, variant.text, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
 
 
 def _group(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
@@ -276,7 +276,7 @@ def _group(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
         healthy = (*healthy, tensor_digest(noise_case.healthy))
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for digests, candidate in zip(digests_of, exact, strict=True):
-        groups.setdefault((candidate.variant.said,) if digests == healthy else digests, []).append(candidate)
+        groups.setdefault((candidate.variant.text,) if digests == healthy else digests, []).append(candidate)
     ranked = sorted((sorted(_prefer_whole(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
     return [[replace(candidate, group=at) for candidate in group] for at, group in enumerate(ranked)]
 
@@ -294,5 +294,5 @@ def _digest(variant: FaultVariant, case: Case) -> str:
     try:
         output: Array = variant.make(case)
     except DOES_NOT_FIT:
-        return variant.said
+        return variant.text
     return tensor_digest(output)

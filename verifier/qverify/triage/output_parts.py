@@ -59,7 +59,7 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     fitting = islice(_find_fitting(case, inside, changes & ~inside), MAX_PARTS)
     return [
         FaultVariant(
-            f"{variant.said}, {p.words}",
+            f"{variant.text}, {p.words}",
             partial(_compute_in_part, variant=variant, part=p),
             variant.bits,
             part=p.words,

@@ -213,7 +213,7 @@ class _ProbeTrial:
             for fit in exact:
                 kind = _simplify(describe_kind(self.case, fit.cause))
                 fitting.setdefault(kind, []).append(self._constants(fit.cause))
-            known_kinds = {_simplify(describe_kind(self.case, Fault(family, said, 0.0))) for said in tried_texts}
+            known_kinds = {_simplify(describe_kind(self.case, Fault(family, text, 0.0))) for text in tried_texts}
             for candidate in (c for c in self.result.standing if c.cause.family == family):
                 if self._has_same_numbers(
                     candidate, fitting.get(_simplify(describe_kind(self.case, candidate.cause)), [])
@@ -246,8 +246,8 @@ class _ProbeTrial:
     def _kind_of_whole(self, candidate: Candidate) -> Kind:
         """Returns the kind of the cause without the part of the output to which the cause is confined."""
         part = candidate.variant.part
-        said = candidate.cause.said.removesuffix(f", {part}") if part else candidate.cause.said
-        return _simplify(describe_kind(self.case, replace(candidate.cause, said=said)))
+        text = candidate.cause.said.removesuffix(f", {part}") if part else candidate.cause.said
+        return _simplify(describe_kind(self.case, replace(candidate.cause, said=text)))
 
     def _judge_healthy(self, case: Case, model: ProbeModel) -> list[Candidate]:
         """Returns the causes that fall because they would show in this shape, in which the board is right: if the
@@ -308,10 +308,10 @@ def _simplify(kind: Kind) -> Kind:
     return kind[0], TAIL.sub(r"last \1", SEVERAL.sub("#", kind[1]))
 
 
-def list_constants(said: str) -> list[frozenset[str]]:
+def list_constants(text: str) -> list[frozenset[str]]:
     """Returns the numbers of a cause that no shape changes (sizes of vectors and numbers of bits) in the order of the
     text. An entry has several numbers if the cause names several that are equivalent."""
-    return [frozenset(NUMBER.findall(match[1] or match[2])) for match in CONSTANT.finditer(said)]
+    return [frozenset(NUMBER.findall(match[1] or match[2])) for match in CONSTANT.finditer(text)]
 
 
 def _make_experiment(case: Case, model: ProbeModel, kind: str, stood: int, fell: int) -> Experiment:

@@ -27,8 +27,8 @@ def write(report: Report, path: str) -> None:
     place = _place(report)
     issues = [issue for pair in report.pairs for issue in _issues(report, pair, place)]
     if report.verdict != "PASSED" and not issues:
-        said = "; ".join(said for _, said in overall_lines(report)) or "nothing compared"
-        issues = [_issue("verdict", f"{report.verdict}: {said}", report.verdict, 0, place, ())]
+        text = "; ".join(text for _, text in overall_lines(report)) or "nothing compared"
+        issues = [_issue("verdict", f"{report.verdict}: {text}", report.verdict, 0, place, ())]
     write_report(json.dumps(issues, indent=1) + "\n", path)
 
 

@@ -152,8 +152,8 @@ def _pair(
         left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
         drawn = [element("p", text(left), class_="under")]
     elif pair.bit_equal and pair.verdict == "PASSED":  # folded, since it contains nothing remarkable
-        said = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
-        drawn = [element("details", element("summary", said), *drawn, class_="folded")]
+        summary = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
+        drawn = [element("details", element("summary", summary), *drawn, class_="folded")]
     else:
         drawn.insert(0, curve.draw(pair, f"t{at}-"))
     return Section(f"p{at}", f"{title}: {pair.verdict}", "".join([*parts, *drawn]), heading, "pair")

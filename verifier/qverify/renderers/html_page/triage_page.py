@@ -74,8 +74,8 @@ def _concluded(document: TriageDocument) -> str:
         b = broken.blame
         cause = next((e for e in document.explained if e.explanation is not None and e.explanation.confirmed), None)
         because = f" {text(_cause(cause))}." if cause is not None else ""
-        said = f"{element('strong', text(b.side))} is to blame at {code(b.node)}. {text(b.why)}.{because}"
-        return element("p", said, class_="blame")
+        summary = f"{element('strong', text(b.side))} is to blame at {code(b.node)}. {text(b.why)}.{because}"
+        return element("p", summary, class_="blame")
     kind = {"PASSED": "blame good", "FAILED": "blame"}.get(document.verdict, "blame quiet")
     first = triage_text.conclusion(document).removeprefix("TRIAGE: ").splitlines()[0]
     return element("p", text(f"{first[:1].upper()}{first[1:]}."), class_=kind)

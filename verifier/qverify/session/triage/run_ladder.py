@@ -254,7 +254,7 @@ class Ladder:
         """Adds the likely mistakes in a frame's inputs, for a frame without a report of the main job that states
         them."""
         for mistake in find_likely_mistakes(graph, prepared):
-            self.report.caveats += [mistake.said] if mistake.said not in self.report.caveats else []
+            self.report.caveats += [mistake.text] if mistake.text not in self.report.caveats else []
             self.report.drafts |= {mistake.input: mistake.draft} if mistake.draft else {}
 
     def add_draft(self, error: QVerifyError) -> None:

@@ -48,9 +48,9 @@ def arc_tangents() -> Iterator[tuple[str, Function]]:
     for terms in range(1, 13):
         series = tuple((-1.0) ** k / (2 * k + 1) for k in range(terms))
         near[f"{terms} term{'s' * (terms > 1)} of its series"] = partial(_odd_series, coefficients=series)
-    for said, function in near.items():
-        yield f"as {said} on -1..1, and pi/2 less that of 1/x beyond", partial(_atan_by, near=function)
-        yield f"as {said} everywhere", function
+    for text, function in near.items():
+        yield f"as {text} on -1..1, and pi/2 less that of 1/x beyond", partial(_atan_by, near=function)
+        yield f"as {text} everywhere", function
     yield "as x", lambda x: x
     yield from formatted(atan64)
     yield from tables(atan64, (1, 2, 4, 8), True)

@@ -98,13 +98,13 @@ def exponentials() -> dict[str, Function]:
 
 def _named() -> Iterator[tuple[str, Function]]:
     trick = "by the exponent-field trick of Schraudolph (the bits of a float32 are"
-    for said, (factor, offset) in SCHRAUDOLPH.items():
-        yield f"{trick} {said})", partial(_from_80, of=partial(schraudolph, factor=factor, offset=offset))
+    for text, (factor, offset) in SCHRAUDOLPH.items():
+        yield f"{trick} {text})", partial(_from_80, of=partial(schraudolph, factor=factor, offset=offset))
         yield (
-            f"{trick} {said}), in float32",
+            f"{trick} {text}), in float32",
             partial(_from_80, of=partial(schraudolph, factor=factor, offset=offset, dtype=np.float32)),
         )
-        yield f"{trick} {said}), truncated after the sum", partial(schraudolph_at_once, factor=factor, offset=offset)
+        yield f"{trick} {text}), truncated after the sum", partial(schraudolph_at_once, factor=factor, offset=offset)
     for end in (
         -1,
         -2,
@@ -163,7 +163,7 @@ def _reduced() -> Iterator[tuple[str, Function]]:
             partial(reduced, fraction=partial(polynomial, degree=13), base=base),
         )
     yield "with its argument reduced by the low part of ln 2 added, not subtracted", _low_part_added
-    for whole, said in (
+    for whole, phrase in (
         (np.rint, "to the nearest power of two"),
         (np.floor, "to the power of two below"),
         (np.trunc, "by x*log2(e) truncated toward zero"),
@@ -171,35 +171,35 @@ def _reduced() -> Iterator[tuple[str, Function]]:
     ):
         for degree in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10):
             yield (
-                f"by a polynomial of degree {degree} (Taylor) after reduction {said}",
+                f"by a polynomial of degree {degree} (Taylor) after reduction {phrase}",
                 partial(reduced, fraction=partial(polynomial, degree=degree), whole=whole),
             )
         yield (
-            f"as 2^n (1 + f), linear between powers of two, n {said}",
+            f"as 2^n (1 + f), linear between powers of two, n {phrase}",
             partial(reduced, fraction=lambda r: 1.0 + r * LOG2E, whole=whole),
         )
         yield (
-            f"as a power of two, its exponent rounded {said}",
+            f"as a power of two, its exponent rounded {phrase}",
             partial(reduced, fraction=np.ones_like, whole=whole),
         )
         yield (
-            f"by (1 + r/8)^8 after reduction {said}",
+            f"by (1 + r/8)^8 after reduction {phrase}",
             partial(reduced, fraction=lambda r: (1.0 + r / 8) ** 8, whole=whole),
         )
         yield (
-            f"by the Pade form (1 + r/2 + r^2/12)/(1 - r/2 + r^2/12) after reduction {said}",
+            f"by the Pade form (1 + r/2 + r^2/12)/(1 - r/2 + r^2/12) after reduction {phrase}",
             partial(reduced, fraction=_pade, whole=whole),
         )
         yield (
-            f"by (2 + r)/(2 - r) after reduction {said}",
+            f"by (2 + r)/(2 - r) after reduction {phrase}",
             partial(reduced, fraction=lambda r: (2.0 + r) / (2.0 - r), whole=whole),
         )
         yield (
-            f"by 2^f = 1 + f*(0.6565 + 0.3435 f), {said}",
+            f"by 2^f = 1 + f*(0.6565 + 0.3435 f), {phrase}",
             partial(reduced, fraction=lambda r: 1 + r * LOG2E * (0.65653 + 0.34347 * r * LOG2E), whole=whole),
         )
         yield (
-            f"by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, {said}",
+            f"by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, {phrase}",
             partial(reduced, fraction=lambda r: 0.3585 * (r + 1.353) ** 2 + 0.344, whole=whole),
         )
     yield "by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, to the power of two above", _ibert
@@ -218,7 +218,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield f"{text}, not below 0", partial(_limited, power=power, positive=True)
     for count in (100, 1000):
         yield f"as (1 + x/{count})^{count}", bind_last(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
-    for said, base in (
+    for phrase, base in (
         ("2", LN2),
         ("4", 2 * LN2),
         ("10", log(10.0)),
@@ -228,19 +228,19 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         ("sqrt(e)", 0.5),
         ("e*e", 2.0),
     ):
-        yield f"to the base {said} instead of e", partial(_to_base, base=base)
-    for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", partial(_after, narrow=narrow)
-        yield f"of an argument rounded to {said}", partial(_before, narrow=narrow)
-        yield f"of an argument rounded to {said}, and rounded to it", partial(_both, narrow=narrow)
-        yield f"as 2^t with t = x*log2(e) rounded to {said}", partial(_power, narrow=narrow)
+        yield f"to the base {phrase} instead of e", partial(_to_base, base=base)
+    for phrase, narrow in FORMATS.items():
+        yield f"rounded to {phrase}", partial(_after, narrow=narrow)
+        yield f"of an argument rounded to {phrase}", partial(_before, narrow=narrow)
+        yield f"of an argument rounded to {phrase}, and rounded to it", partial(_both, narrow=narrow)
+        yield f"as 2^t with t = x*log2(e) rounded to {phrase}", partial(_power, narrow=narrow)
 
 
 def _yield_tables() -> Iterator[tuple[str, Function]]:
     for count in (2, 4, 5, 6, 7, 8, 10, 12, 14, 16):
         step = 2.0**-count
-        for said, rule in (("below", np.floor), ("nearest", np.rint), ("above", np.ceil), ("toward zero", np.trunc)):
-            yield f"of its argument as the multiple of 2^-{count} {said}", partial(_stepped, step=step, rule=rule)
+        for text, rule in (("below", np.floor), ("nearest", np.rint), ("above", np.ceil), ("toward zero", np.trunc)):
+            yield f"of its argument as the multiple of 2^-{count} {text}", partial(_stepped, step=step, rule=rule)
         yield f"linearly between multiples of 2^-{count}", partial(_interpolated, step=step)
     for entries in (8, 16, 32, 64, 128, 256, 512, 1024):
         for place in ("below", "nearest", "interpolated"):

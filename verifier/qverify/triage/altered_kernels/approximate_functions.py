@@ -62,15 +62,15 @@ def logarithms() -> Iterator[tuple[str, Function]]:
             f"from the bits of its float32, the mantissa as a straight line{more}",
             partial(_log_by_bits, offset=offset),
         )
-    for said, low in (("1..2", 1.0), ("0.7..1.4", 0.7071067811865476)):
+    for text, low in (("1..2", 1.0), ("0.7..1.4", 0.7071067811865476)):
         for terms in (1, 2, 3, 4, 5, 6, 8):
             yield (
-                f"by {terms} terms of the series in (m-1)/(m+1), m of {said}",
+                f"by {terms} terms of the series in (m-1)/(m+1), m of {text}",
                 partial(_log_parts, fraction=partial(_series, terms=terms), low=low),
             )
         for degree in (1, 2, 3, 4, 5, 6, 7, 8, 10):
             yield (
-                f"by a polynomial of degree {degree} (Taylor) of m-1, m of {said}",
+                f"by a polynomial of degree {degree} (Taylor) of m-1, m of {text}",
                 partial(_log_parts, fraction=partial(_taylor, degree=degree), low=low),
             )
     for ln2 in (0.693359375, 0.6931471803691238, 0.693, 0.69, 0.7, 0.6931, 0.69314, float(np.float32(LN2))):
@@ -89,9 +89,9 @@ def logarithms() -> Iterator[tuple[str, Function]]:
                 f"from a table of {entries} mantissas ({place})",
                 partial(_log_parts, fraction=partial(_table, entries=entries, place=place)),
             )
-    for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bind_last(lambda x, f: f(log64(x)), narrow)
-        yield f"of an argument rounded to {said}", bind_last(lambda x, f: log64(f(x)), narrow)
+    for text, narrow in FORMATS.items():
+        yield f"rounded to {text}", bind_last(lambda x, f: f(log64(x)), narrow)
+        yield f"of an argument rounded to {text}", bind_last(lambda x, f: log64(f(x)), narrow)
 
 
 def _abramowitz(x: Array, coefficients: tuple[float, ...], p: float, to_exp: bool) -> Array:
@@ -137,7 +137,7 @@ def _ibert(x: Array) -> Array:
 
 def error_functions() -> Iterator[tuple[str, Function]]:
     """Yields approximations of erf(x) by name."""
-    for said, coefficients, p, to_exp in (
+    for text, coefficients, p, to_exp in (
         (
             "7.1.26 (5 coefficients)",
             (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429),
@@ -154,7 +154,7 @@ def error_functions() -> Iterator[tuple[str, Function]]:
         ),
     ):
         yield (
-            f"by formula {said} of Abramowitz and Stegun",
+            f"by formula {text} of Abramowitz and Stegun",
             partial(_abramowitz, coefficients=coefficients, p=p, to_exp=to_exp),
         )
     yield (
@@ -181,9 +181,9 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     yield "as erf(x / sqrt(2))", lambda x: erf64(x * 0.7071067811865476)
     yield "as erf(x * sqrt(2))", lambda x: erf64(x * 1.4142135623730951)
     yield "without the factor 2/sqrt(pi)", lambda x: erf64(x) / 1.1283791670955126
-    for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bind_last(lambda x, f: f(erf64(x)), narrow)
-        yield f"of an argument rounded to {said}", bind_last(lambda x, f: erf64(f(x)), narrow)
+    for text, narrow in FORMATS.items():
+        yield f"rounded to {text}", bind_last(lambda x, f: f(erf64(x)), narrow)
+        yield f"of an argument rounded to {text}", bind_last(lambda x, f: erf64(f(x)), narrow)
     yield from tables(erf64, (1, 2, 3, 4), True)
 
 
@@ -204,8 +204,8 @@ def tables(exact: Function, ends: tuple[int, ...], odd: bool) -> Iterator[tuple[
     for end in ends:
         for entries in (16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 1024):
             for place in ("below", "nearest", "interpolated"):
-                said = f"from a table of {entries} entries over {0 if odd else -end}..{end} ({place})"
-                yield said, partial(_from_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
+                text = f"from a table of {entries} entries over {0 if odd else -end}..{end} ({place})"
+                yield text, partial(_from_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
 
 
 def _pade(x: Array, limit: float) -> Array:
@@ -255,9 +255,9 @@ def _tanh_taylor(x: Array, degree: int) -> Array:
 
 def sigmoids() -> Iterator[tuple[str, Function]]:
     """Yields approximations of sigmoid(x) by name."""
-    for said, slope in (("0.2", 0.2), ("1/6", 1 / 6), ("1/4", 0.25), ("1/8", 0.125)):
+    for text, slope in (("0.2", 0.2), ("1/6", 1 / 6), ("1/4", 0.25), ("1/8", 0.125)):
         yield (
-            f"as {said}*x + 0.5 limited to 0..1 (hard sigmoid)",
+            f"as {text}*x + 0.5 limited to 0..1 (hard sigmoid)",
             bind_last(lambda x, a: np.clip(a * x + 0.5, 0, 1), slope),
         )
     yield "piecewise linear (PLAN)", _plan
@@ -303,9 +303,9 @@ def _plan(x: Array) -> Array:
 
 def formatted(exact: Function) -> Iterator[tuple[str, Function]]:
     """Yields the function with results, and with arguments, rounded to narrower formats."""
-    for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bind_last(lambda x, f: f(exact(x)), narrow)
-        yield f"of an argument rounded to {said}", bind_last(lambda x, f: exact(f(x)), narrow)
+    for name, narrow in FORMATS.items():
+        yield f"rounded to {name}", bind_last(lambda x, f: f(exact(x)), narrow)
+        yield f"of an argument rounded to {name}", bind_last(lambda x, f: exact(f(x)), narrow)
 
 
 def gelus() -> Iterator[tuple[str, Function]]:

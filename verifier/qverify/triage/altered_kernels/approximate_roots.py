@@ -98,7 +98,7 @@ def _tables(power: float) -> dict[str, Function]:
 
 
 def _formats(exact: Function) -> dict[str, Function]:
-    return {f"rounded to {said}": partial(_rounded, exact=exact, narrow=narrow) for said, narrow in FORMATS.items()}
+    return {f"rounded to {name}": partial(_rounded, exact=exact, narrow=narrow) for name, narrow in FORMATS.items()}
 
 
 def _rounded(x: Array, exact: Function, narrow: Format) -> Array:
@@ -149,23 +149,23 @@ def reciprocals() -> dict[str, Function]:
 
 def sqrts() -> dict[str, Function]:
     """Returns approximations of sqrt(x) by name, for x >= 0."""
-    found: dict[str, Function] = {
+    by_text: dict[str, Function] = {
         f"from the bits of its float32 (0x{magic:08X}) and {steps} Newton steps": partial(
             sqrt_trick, magic=magic, steps=steps
         )
         for magic in (0x1FBD1DF5, 0x1FBB4F2E, 0x1FC00000, 0x1FBD3F7D, 0x1FBB67AE)
         for steps in (0, 1, 2)
     }
-    found |= {
-        f"by {count} step{'s' * (count > 1)} of the iteration r = (r + x/r)/2 from {said}{' in float32' * (dtype is np.float32)}": partial(
+    by_text |= {
+        f"by {count} step{'s' * (count > 1)} of the iteration r = (r + x/r)/2 from {text}{' in float32' * (dtype is np.float32)}": partial(
             heron, start=start, steps=count, dtype=dtype
         )
-        for said, start in HERON_STARTS.items()
+        for text, start in HERON_STARTS.items()
         for count in range(1, 13)
         for dtype in (np.float64, np.float32)
     }
-    times = {f"as x times 1/sqrt(x), {said}": partial(_times, rsqrt=f) for said, f in rsqrts().items()}
-    return {**found, **times, **_formats(np.sqrt), **_tables(0.5)}
+    times = {f"as x times 1/sqrt(x), {text}": partial(_times, rsqrt=f) for text, f in rsqrts().items()}
+    return {**by_text, **times, **_formats(np.sqrt), **_tables(0.5)}
 
 
 HERON_STARTS: dict[str, Function] = {

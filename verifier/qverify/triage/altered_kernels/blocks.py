@@ -21,12 +21,12 @@ class Blocks:
     """Blocks of neighbouring summands.
 
     Attributes:
-        said: texts that describe a block, which are equivalent at this node (by its size, by the structure).
+        texts: texts that describe a block, which are equivalent at this node (by its size, by the structure).
         order: "channels outer", "channels inner" or "backward".
         size: number of summands in a block.
     """
 
-    said: tuple[str, ...]
+    texts: tuple[str, ...]
     order: str
     size: int
 
@@ -53,9 +53,9 @@ def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
     count, taps = channels * rows * columns, rows * columns
     texts: dict[tuple[str, int], list[str]] = {}
 
-    def add(order: str, size: int, said: str) -> None:
+    def add(order: str, size: int, phrase: str) -> None:
         if least <= size < count and -(-count // size) <= MAX_BLOCKS:
-            texts.setdefault((order, size), []).append(said)
+            texts.setdefault((order, size), []).append(phrase)
 
     both = taps > 1 and channels > 1
     if both and op in ("conv", "conv_transpose"):
@@ -83,7 +83,7 @@ def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
         add("channels outer", -(-channels // 2) * taps, "half of the input channels")
     if least == 1:
         add("channels outer", 1, "summand")
-    return [Blocks(tuple(said), order, size) for (order, size), said in texts.items()]
+    return [Blocks(tuple(phrases), order, size) for (order, size), phrases in texts.items()]
 
 
 def saturated_sums(sums: Array, width: Any) -> Array:

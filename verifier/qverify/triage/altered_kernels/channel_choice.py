@@ -44,7 +44,7 @@ def channel_choices(channels: int) -> dict[str, Array]:
                     at >= channels - rest, at % n, at
                 )
     distinct = dict[bytes, tuple[str, Array]]()
-    for said, choice in choices.items():
+    for text, choice in choices.items():
         if (choice != at).any():
-            distinct.setdefault(choice.tobytes(), (said, choice))
+            distinct.setdefault(choice.tobytes(), (text, choice))
     return dict(distinct.values())

@@ -89,11 +89,11 @@ BITS: dict[str, Format] = {
     for cut in (False, True)
 }
 FIXED: dict[str, Format] = {
-    f"fixed point of {bits} fraction bits, {said}": partial(
+    f"fixed point of {bits} fraction bits, {text}": partial(
         lambda v, bits, rule: rule(v * 2.0**bits) / 2.0**bits, bits=bits, rule=rule
     )
     for bits in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24)
-    for said, rule in (
+    for text, rule in (
         ("rounded", np.rint),
         ("cut off", np.floor),
         ("truncated toward zero", np.trunc),
@@ -117,15 +117,15 @@ def of_largest(values: Array, most: float, rule: Callable[[Array], Array]) -> Ar
 
 DECIMAL: dict[str, Format] = {f"{count} decimal places": partial(decimals, count=count) for count in range(1, 8)}
 LARGEST: dict[str, Format] = {
-    f"multiples of the largest absolute value/{most:g}, {said}": partial(of_largest, most=most, rule=rule)
+    f"multiples of the largest absolute value/{most:g}, {text}": partial(of_largest, most=most, rule=rule)
     for most in (127.0, 128.0, 255.0, 32767.0)
-    for said, rule in (("rounded", np.rint), ("cut off", np.trunc))
+    for text, rule in (("rounded", np.rint), ("cut off", np.trunc))
 }
 
 
-def rarity(said: str) -> float:
+def rarity(text: str) -> float:
     """Returns the additional bits of a format with this name, which is less likely than others with the same values."""
-    return 2.0 * any(words in said for words in ("splitting", "after float32", "not by float32", "float32 less"))
+    return 2.0 * any(words in text for words in ("splitting", "after float32", "not by float32", "float32 less"))
 
 
 def in_float32(values: Array, function: Callable[[Array], Array]) -> Array:

@@ -27,12 +27,12 @@ class Factors:
     """A wrong way to subtract an operand's zero point before the multiplication.
 
     Attributes:
-        said: the way in words.
+        text: the way in words.
         centre: computes the factors from stored values and zero points that broadcast against them, both int64.
         bits: bits of choice.
     """
 
-    said: str
+    text: str
     centre: Callable[[Array, Array], Array]
     bits: float = 5.0
 
@@ -42,14 +42,14 @@ def centrings(name: str) -> Iterator[Factors]:
     yield Factors(f"the zero point of {name} is not taken off", lambda v, z: v + 0 * z)
     yield Factors(f"the zero point of {name} is added instead of taken off", lambda v, z: v + z)
     yield Factors(f"the zero point of {name} is taken off twice", lambda v, z: v - 2 * z)
-    for least, most, said in (
+    for least, most, text in (
         (-128, 127, "-128..127 (8 bits)"),
         (-127, 127, "-127..127"),
         (0, 255, "0..255"),
         (-64, 63, "-64..63 (7 bits)"),
     ):
         yield Factors(
-            f"centred {name} saturates at {said}", bind_last(lambda v, z, a, b: np.clip(v - z, a, b), least, most)
+            f"centred {name} saturates at {text}", bind_last(lambda v, z, a, b: np.clip(v - z, a, b), least, most)
         )
     yield Factors(f"centred {name} wraps to signed 8 bits", lambda v, z: (v - z + 128) % 256 - 128)
     yield Factors(f"centred {name} wraps to unsigned 8 bits", lambda v, z: (v - z) % 256)
@@ -136,8 +136,8 @@ def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yields pairs of a text and a function that sums products [depth, ...] to int64 and saturates, wraps or rounds on
     the way."""
     for size in (2, 4, 8, 16, 32):
-        for said, change in (("saturate at int16", saturated(16)), ("wrap to int16", wrapped(16))):
-            yield f"the sums of {size} products each {said}", partial(grouped, change=change, size=size)
+        for phrase, change in (("saturate at int16", saturated(16)), ("wrap to int16", wrapped(16))):
+            yield f"the sums of {size} products each {phrase}", partial(grouped, change=change, size=size)
     for bits in (16, 24, 20):
         yield f"the running sum saturates at {bits} bits", partial(running, change=saturated(bits))
         for every in (2, 4):
@@ -152,13 +152,13 @@ def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
             f"{lanes} partial sums wrap to int16 (step k in sum k mod {lanes})",
             partial(laned, change=wrapped(16), lanes=lanes),
         )
-    for said, change in (
+    for phrase, change in (
         ("wraps to int16", wrapped(16)),
         ("saturates at int16", saturated(16)),
         ("wraps to signed 8 bits", wrapped(8)),
         ("saturates at 127", lambda v: np.clip(v, -128, 127)),
     ):
-        yield f"every product {said}", partial(grouped, change=change, size=1)
+        yield f"every product {phrase}", partial(grouped, change=change, size=1)
     for shift in range(1, 9):
         yield (
             f"every product is shifted right by {shift}, and the sum shifted back",

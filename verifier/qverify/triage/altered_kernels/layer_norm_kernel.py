@@ -56,10 +56,10 @@ def as_they_are(mean: Array, root: Array) -> tuple[Array, Array]:
 def titled(node: Node, variants: Iterable[FaultVariant]) -> Iterator[FaultVariant]:
     """Yields variants of a layer norm with texts for the node's kind of norm."""
     for variant in variants:
-        said = variant.said.replace("layer norm", TITLES[node.op])
+        text = variant.text.replace("layer norm", TITLES[node.op])
         if node.op == "group_norm":
-            said = re.sub(r"\brow(s?)\b", r"group\1", said)
-        yield replace(variant, said=said)
+            text = re.sub(r"\brow(s?)\b", r"group\1", text)
+        yield replace(variant, text=text)
 
 
 def row_length(node: Node, shape: tuple[int, ...]) -> int:
@@ -117,6 +117,6 @@ class LayerNorm:
         return self.finish(self.normalize(rows - mean, root), gamma, beta)
 
 
-def layer_norm_variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+def layer_norm_variant(text: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
     """Returns the fault of a layer norm with another kernel."""
-    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
+    return kernel_variant(f"layer norm: {text}", dict.fromkeys(NORMS, kernel), bits)

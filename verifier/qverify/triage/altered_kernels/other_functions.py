@@ -58,7 +58,7 @@ def _table(x: Array, entries: int, interpolated: bool, shift: float) -> Array:
 def _waves(first: int) -> dict[str, One]:
     """Returns wrong functions for the sine (first = 1) or the cosine (first = 0), by text."""
     shift = 0.0 if first else np.pi / 2
-    found: dict[str, One] = {
+    functions: dict[str, One] = {
         "takes its argument in degrees": lambda x, p, q: sin64(x * np.pi / 180, 1 - first),
         "is the other of sine and cosine": lambda x, p, q: sin64(x, first),
         "is a parabola": lambda x, p, q: _parabola(x + shift, False),
@@ -77,16 +77,16 @@ def _waves(first: int) -> dict[str, One]:
     }
     for terms in range(1, 9):
         text = f"takes {terms} term{'s' * (terms > 1)} of its Taylor series"
-        found[f"{text}, without reducing its argument"] = bind_last(lambda x, p, q, n: _taylor(x, n, first), terms)
+        functions[f"{text}, without reducing its argument"] = bind_last(lambda x, p, q, n: _taylor(x, n, first), terms)
         reduced = bind_last(lambda x, p, q, n: _taylor(_wrapped(x, 2 * np.pi), n, first), terms)
-        found[f"{text}, its argument reduced to -pi..pi"] = reduced
+        functions[f"{text}, its argument reduced to -pi..pi"] = reduced
         folded = bind_last(lambda x, p, q, n: _folded(x + shift, n), terms)
-        found[f"takes {terms} terms of the sine's Taylor series, its argument folded to -pi/2..pi/2"] = folded
+        functions[f"takes {terms} terms of the sine's Taylor series, its argument folded to -pi/2..pi/2"] = folded
     for entries in (16, 32, 64, 128, 256, 512, 1024):
         for interpolated in (False, True):
             text = f"is a table of {entries} entries a turn{', interpolated' * interpolated}"
-            found[text] = bind_last(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
-    return found
+            functions[text] = bind_last(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
+    return functions
 
 
 def _folded(x: Array, terms: int) -> Array:

@@ -178,7 +178,7 @@ def _zeros_at(zeros: Array, batch: Array, row: Array) -> Array:
 
 
 def fault_variant(
-    case: Case, said: str, fault: ComputeTerms, of: Callable[[Case], Layout] = layout, cost: float = 0.0
+    case: Case, text: str, fault: ComputeTerms, of: Callable[[Case], Layout] = layout, cost: float = 0.0
 ) -> Iterator[FaultVariant]:
     """Yields the fault unless it fails on a sample of the elements that differ.
 
@@ -187,12 +187,12 @@ def fault_variant(
         of: returns the matrices of the product, which the fault may change.
         cost: bits of the choice.
     """
-    case.count_tried(1, (said,))
+    case.count_tried(1, (text,))
     inner = inner_case(case)
     assert inner is not None
     sample = case.compute_once("product sample", lambda: _sample_places(case))
     if not len(sample):
-        yield FaultVariant(said, partial(_compute_output, fault=fault, of=of), cost)
+        yield FaultVariant(text, partial(_compute_output, fault=fault, of=of), cost)
         return
     try:
         matrices = case.compute_once("product layout", lambda: layout(inner)) if of is layout else of(inner)
@@ -203,7 +203,7 @@ def fault_variant(
         return
     same = element_bits(computed) == element_bits(case.recorded)[sample]
     if same.mean() > 0.7:
-        yield FaultVariant(said, partial(_compute_output, fault=fault, of=of), cost)
+        yield FaultVariant(text, partial(_compute_output, fault=fault, of=of), cost)
 
 
 def _sample_places(case: Case) -> Array:

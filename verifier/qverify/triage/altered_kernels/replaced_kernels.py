@@ -70,6 +70,6 @@ def _state(case: Case, node: Node) -> Any:
     return case.states[node.name]
 
 
-def kernel_variant(said: str, kernels: Mapping[str, Kernel], bits: float = 0.0) -> FaultVariant:
+def kernel_variant(text: str, kernels: Mapping[str, Kernel], bits: float = 0.0) -> FaultVariant:
     """Returns the fault of a runtime with these kernels."""
-    return FaultVariant(said, partial(with_kernels, kernels=kernels), bits)
+    return FaultVariant(text, partial(with_kernels, kernels=kernels), bits)

@@ -28,18 +28,18 @@ def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
             choices[f"the last of its {n} rows"] = np.minimum(at // n * n + n - 1, rows - 1)
         rest = rows % n
         if rest and rows > n:
-            for said, row in {
+            for text, row in {
                 "the row before": at - 1,
                 f"the last row of the last full {n}": np.full(rows, rows - rest - 1),
                 "the first row": np.zeros(rows, int),
                 f"the row {n} before": at - n,
                 f"the row with its place in the first {n}": at % n,
             }.items():
-                choices[f"{said}, in the last {rest} rows only (rows mod {n})"] = np.where(at >= rows - rest, row, at)
+                choices[f"{text}, in the last {rest} rows only (rows mod {n})"] = np.where(at >= rows - rest, row, at)
     distinct = dict[bytes, tuple[str, Array]]()
-    for said, row in {**_inner(rows, inner), **choices}.items():
+    for text, row in {**_inner(rows, inner), **choices}.items():
         if (row != at).any():
-            distinct.setdefault(np.asarray(row).tobytes(), (said, row))
+            distinct.setdefault(np.asarray(row).tobytes(), (text, row))
     return dict(distinct.values())
 
 

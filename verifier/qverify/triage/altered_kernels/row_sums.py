@@ -27,13 +27,13 @@ class RowSum:
     """A way to compute the sum of a row.
 
     Attributes:
-        said: the way in words.
+        text: the way in words.
         total: sums the last axis of float64 values.
         size: returns the number of elements that are added in a row of this length.
         bits: bits of choice; fewer for a more likely way.
     """
 
-    said: str
+    text: str
     total: Callable[[Array], Array]
     size: Callable[[int], float]
     bits: float = 9.0
@@ -50,17 +50,17 @@ def partial_sums(depth: int) -> list[RowSum]:
     """Returns the different sums of only a part of a row of this length, the likely ones first. Parts that are empty or
     the whole row are left out."""
     masks = dict[bytes, tuple[Array, list[str]]]()
-    for said, mask in _masks(depth):
+    for text, mask in _masks(depth):
         if mask.any() and not (mask == 1).all():
-            masks.setdefault(mask.tobytes(), (mask, []))[1].append(said)
+            masks.setdefault(mask.tobytes(), (mask, []))[1].append(text)
     return [
         RowSum(
-            " or, which is the same here, ".join(said[: 1 if TAIL.fullmatch(said[0]) else 2]),
+            " or, which is the same here, ".join(alike[: 1 if TAIL.fullmatch(alike[0]) else 2]),
             partial(_weighted, weights=mask),
             bind_last(lambda _, mask: float(mask.sum()), mask),
-            5.0 if TAIL.fullmatch(said[0]) else 9.0,
+            5.0 if TAIL.fullmatch(alike[0]) else 9.0,
         )
-        for mask, said in masks.values()
+        for mask, alike in masks.values()
     ]
 
 
@@ -133,23 +133,23 @@ def narrow_sums(depth: int, wider: bool = True) -> Iterator[RowSum]:
     )
     if depth > MAX_STEPS:
         return
-    for said, narrow in NARROW.items():
-        yield RowSum(f"in {said}, every partial sum rounded", partial(_stepwise, narrow=narrow), size)
+    for name, narrow in NARROW.items():
+        yield RowSum(f"in {name}, every partial sum rounded", partial(_stepwise, narrow=narrow), size)
         yield RowSum(
-            f"in {said}, elements and partial sums rounded", partial(_stepwise, narrow=narrow, before=narrow), size
+            f"in {name}, elements and partial sums rounded", partial(_stepwise, narrow=narrow, before=narrow), size
         )
         yield RowSum(
-            f"in {said}, every partial sum but the first rounded",
+            f"in {name}, every partial sum but the first rounded",
             partial(_stepwise, narrow=narrow, from_first=True),
             size,
         )
         yield RowSum(
-            f"in {said}, every partial sum rounded, to float32 first",
+            f"in {name}, every partial sum rounded, to float32 first",
             partial(_stepwise, narrow=narrow, single=True, from_first=True),
             size,
         )
-        yield RowSum(f"of elements rounded to {said}", partial(_rounded, narrow=narrow), size)
-        yield RowSum(f"rounded to {said}", partial(_ended, narrow=narrow), size)
+        yield RowSum(f"of elements rounded to {name}", partial(_rounded, narrow=narrow), size)
+        yield RowSum(f"rounded to {name}", partial(_ended, narrow=narrow), size)
 
 
 def _stepwise(
@@ -206,7 +206,7 @@ def divisors(depth: int) -> dict[str, float]:
         others[f"{n}"] = n
         if depth % n == 0:
             others[f"the next multiple of {n} above the depth, {n} more where it is a multiple already"] = depth + n
-    return {said: float(value) for said, value in others.items() if value > 0 and value != depth}
+    return {text: float(value) for text, value in others.items() if value > 0 and value != depth}
 
 
 def reciprocal_divisors(depth: int) -> dict[str, float]:
@@ -214,14 +214,14 @@ def reciprocal_divisors(depth: int) -> dict[str, float]:
     likely ones first."""
     texts = dict[float, str]()
     for bits in (12, 16, 8, 15, 10, 14, 24, 20, 11, 13, 18, 23, 30, 31, 9, 7, 6):
-        for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
+        for text, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
             part = float(rule(2.0**bits / depth)) / 2.0**bits
-            texts.setdefault(part, f"1/depth as a multiple of 2^-{bits} = 1/{2**bits}, {said}")
-    for said, narrow in {"float32": float32, **NARROW}.items():
-        texts.setdefault(float(narrow(np.array(1.0 / depth))), f"1/depth rounded to {said}")
+            texts.setdefault(part, f"1/depth as a multiple of 2^-{bits} = 1/{2**bits}, {text}")
+    for text, narrow in {"float32": float32, **NARROW}.items():
+        texts.setdefault(float(narrow(np.array(1.0 / depth))), f"1/depth rounded to {text}")
     for count in range(2, 13):
         texts.setdefault(round(1.0 / depth, count), f"1/depth as a decimal of {count} places")
-    return {said: 1.0 / part for part, said in texts.items() if part and part != 1.0 / depth}
+    return {text: 1.0 / part for part, text in texts.items() if part and part != 1.0 / depth}
 
 
 def sums_on(values: Array) -> Array:

@@ -128,7 +128,7 @@ def fill_of(case: Case) -> Any:
 
 
 def copy_variant(
-    case: Case, said: str, change: CopyChange, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
+    case: Case, phrase: str, change: CopyChange, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
 ) -> list[FaultVariant]:
     """Returns the fault of a changed copy as a list of one, or [] if it does not give the recorded bytes of elements
     that differ.
@@ -150,9 +150,9 @@ def copy_variant(
         differs = element_bits(case.recorded) != element_bits(case.healthy)
         if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():
             return []
-        text = f"{said}; {np.count_nonzero(outside)} elements are read from beyond the tensor"
+        text = f"{phrase}; {np.count_nonzero(outside)} elements are read from beyond the tensor"
         return [FaultVariant(text, _Maker(change, beyond, outside), bits_, free=outside)]
-    return [FaultVariant(said, _Maker(change, beyond), bits_)]
+    return [FaultVariant(phrase, _Maker(change, beyond), bits_)]
 
 
 def _outside(where: Array, size: int) -> Array:

@@ -168,9 +168,9 @@ class IntegerSoftmax:
         return from_rows(self.finish(value, rows, steps) + zero, node)
 
 
-def softmax_variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
+def softmax_variant(text: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
     """Returns the fault of an 8-bit softmax with other parts."""
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
+    return kernel_variant(f"softmax: {text}", {"softmax": IntegerSoftmax(**parts)}, bits)
 
 
 def input_scale(node: Node, graph: Graph) -> float:

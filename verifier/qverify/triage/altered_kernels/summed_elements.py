@@ -241,7 +241,7 @@ def fitting(
         in_parts: whether the function reads the summands, which are too many for all elements at once.
         bits: bits of each variant in addition to SUMS_BITS, or a function that returns them for the text.
     """
-    yield from fitting_alike(case, (([said], way) for said, way in ways), in_parts, bits)
+    yield from fitting_alike(case, (([text], way) for text, way in ways), in_parts, bits)
 
 
 def fitting_alike(
@@ -266,11 +266,11 @@ def fitting_alike(
             make = partial(_compute_whole_once if len(texts) > 1 else whole, way=way, in_parts=in_parts)
             variants = [
                 FaultVariant(
-                    said,
+                    text,
                     make,
-                    SUMS_BITS + (bits if isinstance(bits, float) else bits(said)) + LATER_TEXT_BITS * min(at, 1),
+                    SUMS_BITS + (bits if isinstance(bits, float) else bits(text)) + LATER_TEXT_BITS * min(at, 1),
                 )
-                for at, said in enumerate(texts)
+                for at, text in enumerate(texts)
             ]
             if _agree(others, way):
                 yield from variants

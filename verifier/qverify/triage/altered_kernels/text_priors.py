@@ -21,9 +21,9 @@ ALL = "any of these here"  # ends a text that lists all causes that are equivale
 USUAL_BITS, UNLIKELY_BITS, LIKELY_BITS, TOGETHER_BITS = 1.0, 2.0, 0.3, 0.4
 
 
-def prior(said: str) -> float:
+def prior(text: str) -> float:
     """Returns the bits of choosing the cause with this text."""
-    if ALL in said:
-        return TOGETHER_BITS + UNLIKELY_BITS * ("the result rounded" in said)
-    is_unlikely, is_likely = (any(words in said for words in group) for group in (UNLIKELY, LIKELY))
+    if ALL in text:
+        return TOGETHER_BITS + UNLIKELY_BITS * ("the result rounded" in text)
+    is_unlikely, is_likely = (any(words in text for words in group) for group in (UNLIKELY, LIKELY))
     return USUAL_BITS + UNLIKELY_BITS * is_unlikely - LIKELY_BITS * is_likely

@@ -18,10 +18,10 @@ Array = npt.NDArray[Any]
 
 
 def check_where_it_differs(
-    case: Case, said: str, make: Callable[[Case], Array], cost: float = 0.0, copied: bool = False
+    case: Case, text: str, make: Callable[[Case], Array], cost: float = 0.0, copied: bool = False
 ) -> list[FaultVariant]:
     """Returns the fault as a list of one, or [] if it fails at an element that differs or does not fit the unit."""
-    case.count_tried(1, (said,))
+    case.count_tried(1, (text,))
     if is_contradicted(case, make):
         return []
     try:
@@ -31,7 +31,7 @@ def check_where_it_differs(
     if output.shape != case.recorded.shape or output.dtype != case.recorded.dtype:
         return []
     same = element_bits(output)[case.differing] == element_bits(case.recorded)[case.differing]
-    return [FaultVariant(said, make, cost, copied=copied)] if same.all() else []
+    return [FaultVariant(text, make, cost, copied=copied)] if same.all() else []
 
 
 def recompute_inner(case: Case, change: UnitChange) -> Array:

@@ -29,7 +29,7 @@ class FaultVariant:
     """One variant of a fault.
 
     Attributes:
-        said: the fault in words.
+        text: the fault in words.
         make: computes the output with the fault, in the shape and dtype of the output's spec, for this case or for the
             same unit on other inputs.
         bits: log2 of the number of alternatives, if the variant was chosen by the recorded elements.
@@ -42,7 +42,7 @@ class FaultVariant:
             if the fault gives fewer than half of them; the fault is then not computed.
     """
 
-    said: str
+    text: str
     make: Callable[[Case], Array]
     bits: float = 0.0
     copied: bool = False

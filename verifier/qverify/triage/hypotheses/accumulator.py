@@ -79,12 +79,12 @@ def _yield_stepwise(case: Case) -> Iterator[FaultVariant]:
         return
     for order in ORDERS:
         for bias_first in (True, False):
-            said = f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if bias_first else 'last'}"
+            text = f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if bias_first else 'last'}"
             compute = partial(_by_steps, order=order, bias_first=bias_first)
             if (bias_of(case, sums) == 0).all() and not bias_first:
                 continue
             look = partial(_may_fit, way=partial(_few_by_steps, order=order, bias_first=bias_first))
-            yield FaultVariant(said, compute, may_fit=look)
+            yield FaultVariant(text, compute, may_fit=look)
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
@@ -99,10 +99,10 @@ def _yield_pairwise(case: Case) -> Iterator[FaultVariant]:
     """Yields faults in which two neighbouring products are added in 16 bits, as byte instructions do, and their sums in
     32 bits."""
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}
-    for said, zero in read_as.items():
-        if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:
+    for phrase, zero in read_as.items():
+        if (zero or not phrase) and 2 * largest_product(case, zero) >= 1 << 15:
             for order in ORDERS:
-                text = f"every two products saturated to 16 bits, {order}{said}"
+                text = f"every two products saturated to 16 bits, {order}{phrase}"
                 look = partial(_may_fit, way=partial(_few_by_pairs, order=order, zero=zero))
                 yield FaultVariant(text, partial(_by_pairs, order=order, zero=zero), may_fit=look)
 

@@ -40,9 +40,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     few = _few(addition, case)
     recorded = element_bits(case.recorded)[case.differing[few]]
     sample = _chosen(addition, case, case.differing[few])
-    for cost, said, way in _ways(addition):
+    for cost, text, way in _ways(addition):
         if _gives(way, sample, recorded):
-            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
+            yield FaultVariant(f"add: {text}", partial(compute_addition, way=way), cost)
 
 
 def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorded: Array) -> bool:
@@ -75,28 +75,28 @@ def _ways(addition: AdditionTerms) -> Ways:
 def _apart(addition: AdditionTerms) -> Ways:
     """Yields faults in which each term is rounded separately."""
     rare = 0.0
-    for said, first in TO_INTEGER.items():
+    for phrase, first in TO_INTEGER.items():
         yield (
             1.0 + rare,
-            f"each scaled operand is {said} to an integer by itself before the two are added: {CENTRED}",
+            f"each scaled operand is {phrase} to an integer by itself before the two are added: {CENTRED}",
             partial(_rounded_apart, first=first, second=first),
         )
         rare += 0.1
-    for said, first in TO_INTEGER.items():
+    for phrase, first in TO_INTEGER.items():
         for which in (0, 1):
             ways = (first, None) if which == 0 else (None, first)
             name = _names(addition)[which]
-            text = f"the scaled {name} operand alone is {said} to an integer before the two are added"
+            text = f"the scaled {name} operand alone is {phrase} to an integer before the two are added"
             yield 2.0 + rare, text, partial(_rounded_apart, first=ways[0], second=ways[1])
     for k in range(1, 9):
-        for said, rounded in (("rounded", np.rint), ("truncated", np.trunc), ("cut down (floor)", np.floor)):
-            text = f"each scaled operand is {said} to {k} binary places before the two are added"
+        for phrase, rounded in (("rounded", np.rint), ("truncated", np.trunc), ("cut down (floor)", np.floor)):
+            text = f"each scaled operand is {phrase} to {k} binary places before the two are added"
             fewer = partial(places, count=k, rounded=rounded)
             yield 3.0, text, partial(_rounded_apart, first=fewer, second=fewer)
-    for said, narrow in NARROW.items():
+    for phrase, narrow in NARROW.items():
         yield (
             2.5,
-            f"each scaled operand is kept in {said} before the two are added",
+            f"each scaled operand is kept in {phrase} before the two are added",
             partial(_rounded_apart, first=narrow, second=narrow),
         )
     text = "each scaled operand, rounded to an integer, saturates to -128..127 before the two are added"
@@ -140,31 +140,31 @@ def _sums(addition: AdditionTerms) -> Ways:
         f"the zero points are subtracted first, in float64: {CENTRED}",
         partial(_plain, dtype=np.float64, rounded=np.rint),
     )
-    for said, rounded in TO_INTEGER.items():
-        yield 1.5, f"the sum is {said}, the zero point included", partial(_folded, rounded=rounded)
+    for text, rounded in TO_INTEGER.items():
+        yield 1.5, f"the sum is {text}, the zero point included", partial(_folded, rounded=rounded)
         yield (
             1.5,
-            f"the sum is {said} before the zero point is added",
+            f"the sum is {text} before the zero point is added",
             partial(_plain, dtype=F if addition.exact else np.float64, rounded=rounded),
         )
-    for said, narrow in NARROW.items():
+    for text, narrow in NARROW.items():
         yield (
             1.5,
-            f"the partial result B * r2 + F (the inner operand and all zero points) is kept in {said} before A * r1 is added",
+            f"the partial result B * r2 + F (the inner operand and all zero points) is kept in {text} before A * r1 is added",
             partial(_narrow, inner=narrow),
         )
-        yield 2.0, f"the sum is kept in {said} before it is rounded to an integer", partial(_narrow, total=narrow)
-        yield 2.5, f"the partial result and the sum are kept in {said}", partial(_narrow, inner=narrow, total=narrow)
-        yield 2.5, f"the constant F that folds the zero points is kept in {said}", partial(_narrow, constant=narrow)
-    for said, rounded in TO_INTEGER.items():
+        yield 2.0, f"the sum is kept in {text} before it is rounded to an integer", partial(_narrow, total=narrow)
+        yield 2.5, f"the partial result and the sum are kept in {text}", partial(_narrow, inner=narrow, total=narrow)
+        yield 2.5, f"the constant F that folds the zero points is kept in {text}", partial(_narrow, constant=narrow)
+    for text, rounded in TO_INTEGER.items():
         yield (
             2.0,
-            f"the constant F that folds the zero points is {said} to an integer",
+            f"the constant F that folds the zero points is {text} to an integer",
             partial(_narrow, constant=rounded),
         )
         yield (
             2.5,
-            f"the partial result B * r2 + F is {said} to an integer before A * r1 is added",
+            f"the partial result B * r2 + F is {text} to an integer before A * r1 is added",
             partial(_narrow, inner=rounded),
         )
     yield from _fixed(addition)
@@ -173,16 +173,16 @@ def _sums(addition: AdditionTerms) -> Ways:
 def _fixed(addition: AdditionTerms) -> Ways:
     """Yields faults of partial results with few bits, and of wrong operands, zero points or scales."""
     for k in range(1, 17):
-        for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
+        for text, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
             narrow = partial(places, count=k, rounded=rounded)
             yield (
                 3.0,
-                f"the partial result B * r2 + F is {said} to a multiple of 1/{1 << k} before A * r1 is added",
+                f"the partial result B * r2 + F is {text} to a multiple of 1/{1 << k} before A * r1 is added",
                 partial(_narrow, inner=narrow),
             )
             yield (
                 3.5,
-                f"the constant F that folds the zero points is {said} to a multiple of 1/{1 << k}",
+                f"the constant F that folds the zero points is {text} to a multiple of 1/{1 << k}",
                 partial(_narrow, constant=narrow),
             )
     for k in range(7, 20):
@@ -281,25 +281,25 @@ def _one_scale(addition: AdditionTerms, which: int) -> Array:
 
 def _scales(addition: AdditionTerms) -> Ways:
     """Yields faults in which the two scale ratios have fewer bits; the zero points are handled exactly."""
-    for which, said in (
+    for which, text in (
         ((0, 1), "both scale ratios"),
         ((0,), "the first operand's scale ratio"),
         ((1,), "the second operand's scale ratio"),
     ):
         rare = 0.0 if len(which) == 2 else 1.0
         for name, narrow in NARROW.items():
-            yield 1.5 + rare, f"{said} kept in {name}", partial(_by_scales, which=which, narrow=narrow)
+            yield 1.5 + rare, f"{text} kept in {name}", partial(_by_scales, which=which, narrow=narrow)
         for k in range(2, 25):
             for word, rounded in (("rounded to", np.rint), ("cut to", np.floor)):
                 yield (
                     2.5 + rare,
-                    f"{said} {word} {k} significant bits",
+                    f"{text} {word} {k} significant bits",
                     partial(_by_scales, which=which, narrow=partial(significant, count=k, rounded=rounded)),
                 )
                 if k < 21:
                     yield (
                         2.5 + rare,
-                        f"{said} {word} a multiple of 1/{1 << k}",
+                        f"{text} {word} a multiple of 1/{1 << k}",
                         partial(_by_scales, which=which, narrow=partial(places, count=k, rounded=rounded)),
                     )
 
@@ -316,10 +316,10 @@ def _fixed_point(addition: AdditionTerms) -> Ways:
     """Yields faults of integer multipliers with k bits after the point and one shift at the end."""
     for k in range(4, 21):
         for word, scale in (("rounded", half_up), ("cut", np.floor)):
-            for said, half in ((" with half added (ties up)", True), (" (floor)", False)):
-                text = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, the sum of the integer products is shifted right by {k}{said}"
+            for phrase, half in ((" with half added (ties up)", True), (" (floor)", False)):
+                text = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, the sum of the integer products is shifted right by {k}{phrase}"
                 yield 2.5, text, partial(_shifted, k=k, scale=scale, half=half, apart=False)
-                apart = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, each product is shifted right by {k}{said} before the two are added"
+                apart = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, each product is shifted right by {k}{phrase} before the two are added"
                 yield 2.5, apart, partial(_shifted, k=k, scale=scale, half=half, apart=True)
 
 

@@ -50,10 +50,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (addition.a, addition.b))
     few = replace(addition, a=a, b=b)
     recorded = element_bits(case.recorded)[flat]
-    for cost, said, way in _ways(case, addition):
+    for cost, text, way in _ways(case, addition):
         case.count_tried()
         if (element_bits(way(few)) == recorded).all():
-            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
+            yield FaultVariant(f"add: {text}", partial(compute_addition, way=way), cost)
 
 
 def _ways(case: Case, addition: AdditionTerms) -> Ways:
@@ -65,17 +65,17 @@ def _ways(case: Case, addition: AdditionTerms) -> Ways:
             f"saturates to unsigned {width} bits (0..{2 * half - 1})": partial(_clipped, low=0, high=2 * half - 1),
             f"wraps to {width} bits": partial(_wrapped, half=half),
         }
-        for said, narrow in ranges.items():
+        for phrase, narrow in ranges.items():
             for rule in CUTS:
-                text = f"the scaled sum, rounded {rule}, {said} before the output zero point is added, and is clipped again after"
+                text = f"the scaled sum, rounded {rule}, {phrase} before the output zero point is added, and is clipped again after"
                 yield (
-                    1.5 + (rule != CUTS[0]) + 0.3 * (f"to {1 - half}" in said),
+                    1.5 + (rule != CUTS[0]) + 0.3 * (f"to {1 - half}" in phrase),
                     text,
                     partial(_before_zero, narrow=narrow, rule=RULES[rule]),
                 )
-    for said, which in {"the first (outer)": "a", "the second (inner)": "b", "each": "ab"}.items():
+    for phrase, which in {"the first (outer)": "a", "the second (inner)": "b", "each": "ab"}.items():
         for limits in ("instead of the limits of the sum", "beside the limits of the sum"):
-            text = f"a Relu is applied to {said} operand before they are added, {limits}"
+            text = f"a Relu is applied to {phrase} operand before they are added, {limits}"
             yield 1.5, text, partial(_relu_before, which=which, limited=limits.startswith("beside"))
     if addition.exact:
         yield from _rounded_ratios()
@@ -110,7 +110,7 @@ def _wrapped(v: Array, half: int) -> Array:
 
 def _rounded_ratios() -> Ways:
     """Yields faults of ratios with fewer bits, where the constant F is computed from the exact ones."""
-    for which, said in (
+    for which, phrase in (
         ((0, 1), "both ratios of scales"),
         ((0,), "the ratio r1 of the first (outer) operand"),
         ((1,), "the ratio r2 of the second (inner) operand"),
@@ -119,7 +119,7 @@ def _rounded_ratios() -> Ways:
         for name, narrow in NARROW.items():
             yield (
                 1.5 + rare,
-                f"{said} kept in {name}; the constant F is that of the exact ratios",
+                f"{phrase} kept in {name}; the constant F is that of the exact ratios",
                 partial(_ratios, which=which, narrow=narrow),
             )
         for word, rounded in (("rounded", np.rint), ("rounded half up", half_up), ("cut", np.floor)):
@@ -127,7 +127,7 @@ def _rounded_ratios() -> Ways:
                 for text, few in ((f"to multiples of 1/{1 << k}", places), (f"to {k} significant bits", significant)):
                     yield (
                         2.0 + rare + 0.5 * (word == "rounded half up"),
-                        f"{said} {word} {text}; the constant F is that of the exact ratios",
+                        f"{phrase} {word} {text}; the constant F is that of the exact ratios",
                         partial(_ratios, which=which, narrow=partial(few, count=k, rounded=rounded)),
                     )
 
@@ -158,8 +158,8 @@ def _yield_scales_of_others(case: Case) -> Ways:
         who = {own_place - 1: "the add before it", 0: "the first add", own_place + 1: "the add after it"}.get(
             at, f"an earlier add ({nodes[at].name})" if at < own_place else f"another add ({nodes[at].name})"
         )
-        for said, parts in PARTS.items():
-            yield 2.0 + (at != own_place - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
+        for text, parts in PARTS.items():
+            yield 2.0 + (at != own_place - 1), f"{text} is that of {who}", partial(_mixed, rq=rq, parts=parts)
 
 
 def _mixed(addition: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:

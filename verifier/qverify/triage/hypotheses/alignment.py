@@ -24,12 +24,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case):
         if place.label in ("the bias", "the scales", "the table"):
             continue
-        for said, run, stride in _strides(place):
-            yield from _filled(case, place, partial(padded, run=run, stride=stride), _said(place, said, stride, run))
-            yield from _filled(case, place, partial(skipped, run=run, stride=stride), _said(place, said, run, stride))
+        for text, run, stride in _strides(place):
+            yield from _filled(
+                case, place, partial(padded, run=run, stride=stride), _describe(place, text, stride, run)
+            )
+            yield from _filled(
+                case, place, partial(skipped, run=run, stride=stride), _describe(place, text, run, stride)
+            )
 
 
-def _said(place: MemorySource, rows: str, written: int, read: int) -> str:
+def _describe(place: MemorySource, rows: str, written: int, read: int) -> str:
     return f"alignment: {place.label} is written with {rows} of {written} elements and read with {read}"
 
 
@@ -38,7 +42,7 @@ def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
     multiple more if the size is one already."""
     shape, aligned = place.spec.shape, place.spec.aligned_shape
     tried = set()
-    for said, axis in (("rows", -1), ("planes", -2)):
+    for text, axis in (("rows", -1), ("planes", -2)):
         run = prod(shape[axis:])
         if run == place.spec.elements:
             continue
@@ -47,10 +51,10 @@ def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
         for stride in [prod(aligned[axis:]), *rounded, *further, run + 1, run - 1]:
             if stride != run and stride > 0 and (run, stride) not in tried and stride <= max(4 * run, MULTIPLES[-1]):
                 tried.add((run, stride))
-                yield said, run, stride
+                yield text, run, stride
 
 
-def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: str) -> Iterator[FaultVariant]:
+def _filled(case: Case, place: MemorySource, move: Callable[..., Array], phrase: str) -> Iterator[FaultVariant]:
     """Yields the fault with each value that memory may contain where nothing was written; for the output, also with the
     recorded values."""
     fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
@@ -61,10 +65,12 @@ def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: s
             value = int(case.recorded.reshape(-1)[free][0])
             fills.setdefault(value, str(value))
         elif len(left) > 1:
-            text = f"{said}; {np.count_nonzero(free)} elements are left from earlier memory contents"
+            text = f"{phrase}; {np.count_nonzero(free)} elements are left from earlier memory contents"
             yield FaultVariant(text, partial(_over_garbage, move=move, free=free), copied=True, free=free)
     for value, filled in fills.items():
-        yield FaultVariant(f"{said}; {filled} where nothing was written", output_from(place, partial(move, fill=value)))
+        yield FaultVariant(
+            f"{phrase}; {filled} where nothing was written", output_from(place, partial(move, fill=value))
+        )
 
 
 def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:

@@ -30,12 +30,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             for n in (4, 8, 16, 32, 64):
                 rest = total % n
                 if rest and total > n:
-                    said = f"{name} is applied twice to the elements where the last vector of {n} overlaps the one before ({n - rest} of them)"
-                    yield kernel_variant(said, {op: partial(_twice, places=slice(total - n, total - rest))}, LIKELY + 1)
-                    said = f"{name} is not applied to the last {rest} elements (their number mod {n}): they are the input's"
-                    yield kernel_variant(said, {op: partial(_input, places=slice(total - rest, total))}, LIKELY + 1)
-                    said = f"{name} is applied twice to the last {rest} elements (their number mod {n})"
-                    yield kernel_variant(said, {op: partial(_twice, places=slice(total - rest, total))}, LIKELY + 1)
+                    text = f"{name} is applied twice to the elements where the last vector of {n} overlaps the one before ({n - rest} of them)"
+                    yield kernel_variant(text, {op: partial(_twice, places=slice(total - n, total - rest))}, LIKELY + 1)
+                    text = f"{name} is not applied to the last {rest} elements (their number mod {n}): they are the input's"
+                    yield kernel_variant(text, {op: partial(_input, places=slice(total - rest, total))}, LIKELY + 1)
+                    text = f"{name} is applied twice to the last {rest} elements (their number mod {n})"
+                    yield kernel_variant(text, {op: partial(_twice, places=slice(total - rest, total))}, LIKELY + 1)
 
 
 def _once(node: Node, inputs: list[Array], graph: Graph) -> Array:

@@ -39,9 +39,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 partial(_compute_output, way=best, axis=axis),
                 1.5,
             )
-    for cost, said, way in _ways(x):
+    for cost, text, way in _ways(x):
         yield from check_where_it_differs(
-            case, f"arg_max: {said}", partial(_compute_output, way=way, axis=inner.last.words[0]), cost
+            case, f"arg_max: {text}", partial(_compute_output, way=way, axis=inner.last.words[0]), cost
         )
 
 
@@ -110,16 +110,16 @@ def _ways(x: Array) -> Iterator[tuple[float, str, Way]]:
     )
     yield 1.0, "the index of the minimum is given", partial(_keyed, key=lambda p: -p.astype(np.float64))
     yield 1.0, "absolute values are compared", partial(_keyed, key=lambda p: np.abs(p.astype(np.float64)))
-    for said, key in _keys(x):
-        yield 1.0, f"values are compared {said}", partial(_keyed, key=key)
+    for text, key in _keys(x):
+        yield 1.0, f"values are compared {text}", partial(_keyed, key=key)
     parts: dict[str, Callable[[int], slice]] = {
         "the first element is not looked at": lambda n: slice(1, None),
         "the last element is not looked at": lambda n: slice(0, -1),
         "the second half is not looked at": lambda n: slice(0, n // 2),
         "the first half is not looked at": lambda n: slice(n // 2, None),
     }
-    for said, part in parts.items():
-        yield 1.5, said, partial(_among, part=part)
+    for text, part in parts.items():
+        yield 1.5, text, partial(_among, part=part)
     for m in BLOCKS:
         yield (
             1.5,
@@ -157,8 +157,8 @@ def _ways(x: Array) -> Iterator[tuple[float, str, Way]]:
         "the first output's index is given for all": lambda i, n: np.full_like(i, i[0]),
         "the index is that of the output before": lambda i, n: np.append(i[:1], i[:-1]),
     }
-    for said, count in counts.items():
-        yield 2.0, said, partial(_counted, count=count)
+    for text, count in counts.items():
+        yield 2.0, text, partial(_counted, count=count)
 
 
 def _modulo(i: Array, n: int, m: int) -> Array:
@@ -192,8 +192,8 @@ def _keys(x: Array) -> Iterator[tuple[str, Callable[[Array], Array]]]:
             "with their upper 16 bits only (bfloat16 by truncation); values that agree in these count as equal",
             NARROW["bfloat16 by truncation (upper 16 bits)"],
         )
-        for said in ("float16", "bfloat16"):
-            yield f"rounded to {said}; values that agree then count as equal", NARROW[said]
+        for text in ("float16", "bfloat16"):
+            yield f"rounded to {text}; values that agree then count as equal", NARROW[text]
         for k in range(2, 23):
             yield f"with {k} significant bits", partial(significant, count=k)
         yield "as integers (truncated)", np.trunc

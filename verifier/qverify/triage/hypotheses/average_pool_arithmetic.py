@@ -76,21 +76,21 @@ class AveragePool:
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "average_pool")[:1]:
         if case.graph.constants[node.inputs[1] or ""].dtype == F:
-            for said, kernel, bits in _kernels():
-                yield kernel_variant(f"average pool: {said}", {"average_pool": kernel}, bits)
+            for text, kernel, bits in _kernels():
+                yield kernel_variant(f"average pool: {text}", {"average_pool": kernel}, bits)
 
 
 def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
-    for said, rule in RULES.items():
+    for text, rule in RULES.items():
         if rule is not np.rint:
-            yield f"the result plus the zero point is rounded {said}", AveragePool(rule=rule), LIKELY
+            yield f"the result plus the zero point is rounded {text}", AveragePool(rule=rule), LIKELY
         yield (
-            f"the result is rounded {said} before the zero point is added",
+            f"the result is rounded {text} before the zero point is added",
             AveragePool(rule=rule, inside=False),
             LIKELY + 1,
         )
         yield (
-            f"the mean of q - zero is rounded {said} to an integer before it is scaled",
+            f"the mean of q - zero is rounded {text} to an integer before it is scaled",
             AveragePool(integer=bind_last(lambda t, c, r: r(t / c), rule)),
             LIKELY,
         )
@@ -101,7 +101,7 @@ def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
     )
     yield "padded taps are not counted though they must", AveragePool(count=lambda whole, valid, include: valid), LIKELY
     yield "the sum is not divided", AveragePool(mean=lambda t, c: t), LIKELY
-    for said, change in {
+    for text, change in {
         "one more": lambda n: n + 1,
         "one less": lambda n: n - 1,
         "the power of two above": lambda n: 2 ** np.ceil(np.log2(np.maximum(n, 1))),
@@ -109,13 +109,13 @@ def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
         "twice as many": lambda n: 2 * n,
     }.items():
         yield (
-            f"the sum is divided by {said} than the taps"
-            if said.startswith("one")
-            else f"the sum is divided by {said} for the number of taps",
+            f"the sum is divided by {text} than the taps"
+            if text.startswith("one")
+            else f"the sum is divided by {text} for the number of taps",
             AveragePool(count=partial(_changed, change=change)),
             6.0,
         )
-    for said, kernel in {
+    for text, kernel in {
         "the sum is of integers in float64, scaled at the end": AveragePool(integer=lambda t, c: t / c),
         "each product is added without being rounded before": AveragePool(
             real=lambda v, s: v * s.astype(float), sum=lambda t: t.astype(F)
@@ -129,40 +129,40 @@ def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
             steps=lambda m, s: m.astype(float) / s
         ),
     }.items():
-        yield said, kernel, 7.0
+        yield text, kernel, 7.0
     yield from _narrow_kernels()
 
 
 def _narrow_kernels() -> Iterator[tuple[str, AveragePool, float]]:
-    for said, narrow in {**FORMATS, **FIXED}.items():
+    for name, narrow in {**FORMATS, **FIXED}.items():
         yield (
-            f"1/count is rounded to {said}, and multiplied",
+            f"1/count is rounded to {name}, and multiplied",
             AveragePool(mean=bind_last(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
             10.0,
         )
-        yield f"the partial sums are rounded to {said}", AveragePool(sum=narrow), 10.0
+        yield f"the partial sums are rounded to {name}", AveragePool(sum=narrow), 10.0
         yield (
-            f"the mean is rounded to {said}",
+            f"the mean is rounded to {name}",
             AveragePool(mean=bind_last(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
-            f"the real values are rounded to {said}",
+            f"the real values are rounded to {name}",
             AveragePool(real=bind_last(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
-            f"the input's scale is rounded to {said}",
+            f"the input's scale is rounded to {name}",
             AveragePool(real=bind_last(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
             10.0,
         )
         yield (
-            f"the output's scale is rounded to {said}",
+            f"the output's scale is rounded to {name}",
             AveragePool(steps=bind_last(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
             10.0,
         )
         yield (
-            f"the result in output steps is rounded to {said} before it is rounded to an integer",
+            f"the result in output steps is rounded to {name} before it is rounded to an integer",
             AveragePool(steps=bind_last(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
             10.0,
         )

@@ -33,5 +33,5 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         if place.label == "the bias":
             whole = case.graph.constants[place.name].dtype.kind == "i"
-            for said, way in (WAYS | INTEGER_WAYS if whole else WAYS).items():
-                yield FaultVariant(f"bias {said}", output_from(place, way))
+            for text, way in (WAYS | INTEGER_WAYS if whole else WAYS).items():
+                yield FaultVariant(f"bias {text}", output_from(place, way))

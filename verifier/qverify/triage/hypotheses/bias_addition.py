@@ -45,8 +45,8 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
         )
     yield "the bias is added to the output without its scale", _unscaled
     yield "the bias is added in steps of the output, its zero point included", _with_zero
-    for said, narrow in {**FORMATS, **_significant()}.items():
-        yield f"the bias is kept in {said}", partial(_narrow, narrow=narrow)
+    for name, narrow in {**FORMATS, **_significant()}.items():
+        yield f"the bias is kept in {name}", partial(_narrow, narrow=narrow)
     for width in range(4, 32):
         yield f"the bias wraps to {width} bits", partial(_wrapped, width=width)
         yield f"the bias saturates to {width} bits", partial(_saturated, width=width)
@@ -67,9 +67,9 @@ def _times(few: SummedElements | None) -> Iterator[tuple[str, Callable[[SummedEl
     depth = int(np.prod(shape))
     counts |= {"summand": depth} | {f"block of {n} summands": -(-depth // n) for n in (2, 4, 8, 16, 32, 64, 128, 256)}
     counts |= {f"block of {n} input channels": -(-shape[0] // n) for n in (2, 4, 8, 16, 32, 64)}
-    for said, times in counts.items():
+    for text, times in counts.items():
         if times > 1:
-            yield f"the bias is added {times} times: once for every {said}", partial(_repeated, times=times)
+            yield f"the bias is added {times} times: once for every {text}", partial(_repeated, times=times)
 
 
 def _repeated(e: SummedElements, times: int) -> Array:

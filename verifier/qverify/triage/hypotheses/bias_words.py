@@ -29,13 +29,13 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
         if width < bits:
             for kind, name in (("i", "int"), ("u", "uint")):
                 parts = bits // width
-                said = f"the bias, int{bits}, is read as an array of {name}{width}: "
-                said += (
+                text = f"the bias, int{bits}, is read as an array of {name}{width}: "
+                text += (
                     "channel 2k gets the low half of bias k, channel 2k+1 its high half"
                     if parts == 2
                     else f"channel o gets part o mod {parts} of bias o div {parts}, the lowest first"
                 )
-                yield said, partial(_read, dtype=f"<{kind}{width // 8}", step=1)
+                yield text, partial(_read, dtype=f"<{kind}{width // 8}", step=1)
                 yield (
                     f"the bias, int{bits}, is read as {name}{width}: only its lowest {width} bits count",
                     partial(_read, dtype=f"<{kind}{width // 8}", step=parts),
@@ -45,8 +45,8 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
         partial(_read, dtype=f">i{bits // 8}", step=1),
     )
     if bits < 64:
-        said = f"the bias, int{bits}, is read as an array of int{2 * bits}: channel o gets biases 2o and 2o+1 as one number"
-        yield f"{said} (beyond the end 0)", partial(_read, dtype=f"<i{bits // 4}", step=1)
+        text = f"the bias, int{bits}, is read as an array of int{2 * bits}: channel o gets biases 2o and 2o+1 as one number"
+        yield f"{text} (beyond the end 0)", partial(_read, dtype=f"<i{bits // 4}", step=1)
         yield (
             "every second bias is read: channel o gets bias 2o (beyond the end 0)",
             partial(_read, dtype=f"<i{bits // 8}", step=2),

@@ -45,14 +45,14 @@ def _yield_line_faults(case: Case) -> Iterator[FaultVariant]:
         _width(case) if case.last.op != "arg_max" else 0
     ):  # an index is the result of a search, not stored bits
         if int(moved) == 1 << bit:
-            for said, way in ways.items():
-                yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
+            for text, way in ways.items():
+                yield FaultVariant(f"bit {bit} of every element is {text}", partial(_on_output, way=way, bit=bit))
     for place in memory_sources(case, "input", "constant"):
         if place.spec.numpy_dtype.itemsize == 1 and place.label not in ("the scales", "the bias"):
             for bit in range(8):
-                for said, way in ways.items():
+                for text, way in ways.items():
                     yield FaultVariant(
-                        f"bit {bit} of every element of {place.label} is {said}",
+                        f"bit {bit} of every element of {place.label} is {text}",
                         output_from(place, partial(_on_bits, way=way, bit=bit)),
                     )
 
@@ -109,8 +109,8 @@ def _yield_few_flips(case: Case) -> Iterator[FaultVariant]:
         return
     cost = log2_choices(recorded.size * _width(case), count)
     if difference_bits(case) >= cost + MARGIN_BITS and cost <= _bits_as_steps(case):
-        said = f"{count} bits are inverted, of {moved.size} elements"
-        yield FaultVariant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
+        text = f"{count} bits are inverted, of {moved.size} elements"
+        yield FaultVariant(text, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
 def _bits_as_steps(case: Case) -> float:
@@ -152,15 +152,15 @@ def _yield_channel_faults(case: Case) -> Iterator[FaultVariant]:
         elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):
                 for bit in range(8 * value.itemsize):
-                    said = f"{place.label[4:]} of channel {channel}"
-                    yield _one(place, at_place, bit, said, log2(value.size * 8 * value.itemsize))
+                    text = f"{place.label[4:]} of channel {channel}"
+                    yield _one(place, at_place, bit, text, log2(value.size * 8 * value.itemsize))
 
 
-def _one(place: MemorySource, at_place: int, bit: int, said: str, cost: float) -> FaultVariant:
+def _one(place: MemorySource, at_place: int, bit: int, text: str, cost: float) -> FaultVariant:
     if place.label == "the weights":
-        said = f"weight {tuple(int(i) for i in np.unravel_index(at_place, place.spec.shape))}"
+        text = f"weight {tuple(int(i) for i in np.unravel_index(at_place, place.spec.shape))}"
     return FaultVariant(
-        f"bit {bit} of {said} is inverted", output_from(place, partial(_flipped, place=at_place, bit=bit)), cost
+        f"bit {bit} of {text} is inverted", output_from(place, partial(_flipped, place=at_place, bit=bit)), cost
     )
 
 
@@ -173,11 +173,11 @@ def _yield_table_faults(case: Case) -> Iterator[FaultVariant]:
     name = case.last.inputs[1] or ""
     entry = int(x[0]) - int(np.iinfo(case.inputs[case.last.inputs[0] or ""].dtype).min)
     for bit in range(_width(case)):
-        said, cost = (
+        text, cost = (
             f"bit {bit} of table entry {entry} is inverted",
             log2(case.graph.constants[name].size * _width(case)),
         )
-        yield FaultVariant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
+        yield FaultVariant(text, partial(_entry, name=name, entry=entry, bit=bit), cost)
 
 
 def _entry(case: Case, name: str, entry: int, bit: int) -> Array:

@@ -50,8 +50,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     yield from fitting_alike(case, _ways(case, few), in_parts=True, bits=_likely)
 
 
-def _likely(said: str) -> float:
-    return 1.0 + 0.4 * ("the bias first" in said) + 0.3 * ("but the last" in said) + 0.3 * ("every whole" in said)
+def _likely(text: str) -> float:
+    return 1.0 + 0.4 * ("the bias first" in text) + 0.3 * ("but the last" in text) + 0.3 * ("every whole" in text)
 
 
 def _ways(case: Case, few: SummedElements) -> Ways:
@@ -59,15 +59,15 @@ def _ways(case: Case, few: SummedElements) -> Ways:
     pooled = isinstance(few, PooledElements)
     for blocks in blocks_of(shape, op, 1 if op in ("conv_transpose", "average_pool") else 2):
         for begin in (False, True) if has_bias(case) else (False,):
-            for said, params, after in _kinds(blocks, pooled):
-                yield from _yield_running_sums(few, blocks, begin, said, params, after)
-        for said, params, after in _kinds(blocks, pooled, own=True):
-            yield from _yield_own_sums(few, blocks, said, params, after)
+            for phrases, params, after in _kinds(blocks, pooled):
+                yield from _yield_running_sums(few, blocks, begin, phrases, params, after)
+        for phrases, params, after in _kinds(blocks, pooled, own=True):
+            yield from _yield_own_sums(few, blocks, phrases, params, after)
 
 
 def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
     """Yields (texts, parameters, function that narrows sums by a parameter)."""
-    counted = blocks.said[0][0].isdigit()
+    counted = blocks.texts[0][0].isdigit()
     if not (own and counted):  # partial-sums has these
         yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, saturated_sums
         if own:
@@ -88,7 +88,7 @@ def _yield_running_sums(
     few: SummedElements,
     blocks: Blocks,
     begin: bool,
-    said: list[str],
+    phrases: list[str],
     params: Array,
     after: After,
 ) -> Ways:
@@ -101,20 +101,22 @@ def _yield_running_sums(
             ends = (
                 [end, "all whole"] if end == "every" and "all whole" not in sums_by_end and blocks.size > 1 else [end]
             )
-            texts = [f"the running sum {said[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
+            texts = [
+                f"the running sum {phrases[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.texts
+            ]
             yield (
                 texts,
                 partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bind_last(after, int(params[at]))),
             )
 
 
-def _yield_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
+def _yield_own_sums(few: SummedElements, blocks: Blocks, phrases: list[str], params: Array, after: After) -> Ways:
     """Yields faults that narrow the sum of each block separately and add these sums without loss."""
     recorded = few.case.recorded.reshape(-1)[few.places]
     sums = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
     few.case.count_tried(len(params))
     for at in np.flatnonzero((_finished(few, sums, False) == recorded).all(1)):
-        texts = [f"the sum of every {b} by itself {said[at]} before these sums are added" for b in blocks.said]
+        texts = [f"the sum of every {b} by itself {phrases[at]} before these sums are added" for b in blocks.texts]
         yield texts, partial(_own_sums, blocks=blocks, after=bind_last(after, int(params[at])))
 
 

@@ -26,10 +26,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         size = int(np.prod(operand_shape))
         right = np.broadcast_to(np.arange(size).reshape(operand_shape), shape).reshape(-1)
         tried = {right.tobytes()}
-        for said, index in _indices(shape, operand_shape).items():
+        for text, index in _indices(shape, operand_shape).items():
             if (key := np.ascontiguousarray(index, np.int64).tobytes()) not in tried:
                 tried.add(key)
-                yield FaultVariant(said.format(operand), partial(_read, at=at, index=index))
+                yield FaultVariant(text.format(operand), partial(_read, at=at, index=index))
 
 
 def _indices(shape: tuple[int, ...], own: tuple[int, ...]) -> dict[str, Array]:

@@ -34,10 +34,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             who = f"the {ORDINAL[at - 1]} value"
         if inner.last.inputs.count(name) > 1:
             who = "one operand"  # of x * x
-        for cost, said, way in _ways(inner, name):
+        for cost, text, way in _ways(inner, name):
             beyond = _beyond(operand(inner, name).shape, inner.spec.shape, way)
             yield from _judged(
-                case, inner, f"{inner.last.op}: {who} {said}", partial(_compute_output, at=at, way=way), cost, beyond
+                case, inner, f"{inner.last.op}: {who} {text}", partial(_compute_output, at=at, way=way), cost, beyond
             )
 
 
@@ -95,8 +95,8 @@ def _ways(inner: Case, name: str) -> Iterator[tuple[float, str, Way]]:
                 prod(shape[max(0, len(shape) - len(y) + k) :]) == prod(shape[max(0, len(shape) - len(y) + k + 1) :])
                 and count > 1
             ):
-                for end, said in ((0, "wrapping at its end"), (1, "staying at its last element")):
-                    text = f"is not held along the {name_k}s: it moves on by one element with every {name_k}, {said}"
+                for end, phrase in ((0, "wrapping at its end"), (1, "staying at its last element")):
+                    text = f"is not held along the {name_k}s: it moves on by one element with every {name_k}, {phrase}"
                     yield 2.0, text, ("moving", k, end)
             yield 2.5, f"is one {name_k} too far", ("rolled", k, -1)
             yield 2.5, f"is one {name_k} too early", ("rolled", k, 1)
@@ -126,8 +126,8 @@ def _judged(
     same = element_bits(make(case)) == element_bits(case.recorded)
     if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
         return []
-    said = f"{text}; {np.count_nonzero(free)} elements are read from beyond it"
-    return [FaultVariant(said, partial(_recorded, make=make, free=free), cost, free=free)]
+    phrase = f"{text}; {np.count_nonzero(free)} elements are read from beyond it"
+    return [FaultVariant(phrase, partial(_recorded, make=make, free=free), cost, free=free)]
 
 
 def _recorded(case: Case, make: Callable[[Case], Array], free: Array) -> Array:

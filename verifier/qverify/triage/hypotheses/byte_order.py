@@ -24,11 +24,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             )
         for size in (2, 4, 8, 16):
             if size > item and place.label not in ("the bias", "the scales"):
-                said = f"byte order: {place.label} reversed within words of {size} bytes"
-                yield FaultVariant(said, output_from(place, partial(_reversed, size=size)))
+                text = f"byte order: {place.label} reversed within words of {size} bytes"
+                yield FaultVariant(text, output_from(place, partial(_reversed, size=size)))
                 if size >= 4 and item == 1:
-                    said = f"byte order: {place.label}, halves of words of {size} bytes exchanged"
-                    yield FaultVariant(said, output_from(place, partial(_halves, size=size)))
+                    text = f"byte order: {place.label}, halves of words of {size} bytes exchanged"
+                    yield FaultVariant(text, output_from(place, partial(_halves, size=size)))
         if item == 1:
             yield FaultVariant(f"byte order: {place.label}, nibbles exchanged", output_from(place, _nibbles))
 

@@ -81,8 +81,8 @@ def _wrapped(values: Array, dtype: np.dtype) -> Array:
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "cast")[:1]:
         source, target = (case.graph.spec(n or "").numpy_dtype for n in (node.inputs[0], node.outputs[0]))
-        for said, cast, bits in _ways(source, target):
-            text = f"cast of {source.name} to {target.name}: {said}"
+        for phrase, cast, bits in _ways(source, target):
+            text = f"cast of {source.name} to {target.name}: {phrase}"
             yield kernel_variant(text, {"cast": partial(_kernel, cast=cast, source=source, target=target)}, bits)
 
 
@@ -98,8 +98,8 @@ Way = tuple[str, Cast, float]
 
 def _ways(source: np.dtype, target: np.dtype) -> Iterator[Way]:
     if target == np.dtype(bool):
-        for said, true in TRUE.items():
-            yield f"true {said}", bind_last(lambda x, t, f: f(x.astype(np.float64)), true), LIKELY
+        for text, true in TRUE.items():
+            yield f"true {text}", bind_last(lambda x, t, f: f(x.astype(np.float64)), true), LIKELY
         return
     if source.kind == "f" and target.kind in "iu":
         yield from _to_integers()
@@ -112,18 +112,18 @@ def _ways(source: np.dtype, target: np.dtype) -> Iterator[Way]:
             yield f"true becomes {value}", bind_last(lambda x, t, v: np.where(x, v, 0).astype(t), value), LIKELY
         yield "the bool is inverted", lambda x, t: (~x).astype(t), LIKELY
     if source.kind == "f" and target.kind == "f":
-        for said, narrow in {"flushed to zero where subnormal": flushed, **FORMATS}.items():
-            yield said, bind_last(lambda x, t, f: f(x.astype(float)).astype(t), narrow), UNLIKELY
+        for text, narrow in {"flushed to zero where subnormal": flushed, **FORMATS}.items():
+            yield text, bind_last(lambda x, t, f: f(x.astype(float)).astype(t), narrow), UNLIKELY
 
 
 def _to_integers() -> Iterator[Way]:
-    for said, rule in RULES.items():
+    for phrase, rule in RULES.items():
         yield (
-            f"numbers are rounded {said}, not truncated",
+            f"numbers are rounded {phrase}, not truncated",
             bind_last(lambda x, t, f: _whole(f(x.astype(float)), t), rule),
             LIKELY,
         )
-        text = f"numbers are rounded {said}, and saturate at the type's ends"
+        text = f"numbers are rounded {phrase}, and saturate at the type's ends"
         yield text, bind_last(lambda x, t, f: _saturated(f(x.astype(float)), t, 0), rule), LIKELY + 2
     for nan, what in ((None, "the type's smallest value"), (0, "0")):
         text = f"numbers beyond the type saturate at its ends, and NaN gives {what}"
@@ -147,13 +147,13 @@ def _to_integers() -> Iterator[Way]:
     yield "the bits of the float32 are taken", lambda x, t: x.view(np.int32).astype(t), 6.0
     yield "negative numbers become 0", lambda x, t: _whole(np.maximum(np.trunc(x.astype(float)), 0), t), 6.0
     yield "the sign is lost", lambda x, t: _whole(np.abs(np.trunc(x.astype(float))), t), 6.0
-    for said, narrow_to in {**FORMATS, **FIXED}.items():
-        if said != "float32":
-            text = f"numbers are rounded to {said} before they are truncated"
+    for phrase, narrow_to in {**FORMATS, **FIXED}.items():
+        if phrase != "float32":
+            text = f"numbers are rounded to {phrase} before they are truncated"
             yield (
                 text,
                 bind_last(lambda x, t, f: _whole(np.trunc(f(x.astype(float))), t), narrow_to),
-                UNLIKELY - 6 + rarity(said),
+                UNLIKELY - 6 + rarity(phrase),
             )
 
 
@@ -170,11 +170,11 @@ def _through(x: Array, narrow: np.dtype) -> Array:
 
 
 def _to_floats() -> Iterator[Way]:
-    for said, narrow in FORMATS.items():
+    for name, narrow in FORMATS.items():
         yield (
-            f"the result is rounded to {said}",
+            f"the result is rounded to {name}",
             bind_last(lambda x, t, f: f(x.astype(float)).astype(t), narrow),
-            9.0 + rarity(said),
+            9.0 + rarity(name),
         )
     cut = lambda x, t: _cut(x)  # noqa: E731
     yield "numbers of more than 24 bits are truncated toward zero, not rounded", cut, LIKELY

@@ -69,9 +69,9 @@ HEALTHY: dict[str, Formula] = {"batch_norm": lambda x, k, b: x * k + b, "normali
 def variants(case: Case) -> Iterator[FaultVariant]:
     for op, formulas in (("batch_norm", BATCH_NORM), ("normalize", NORMALIZE)):
         for node in nodes_of(case, op)[:1]:
-            for said, formula in formulas.items():
+            for text, formula in formulas.items():
                 yield kernel_variant(
-                    f"{op.replace('_', ' ')}: {said} is computed", {op: partial(_computed, formula=formula)}, LIKELY
+                    f"{op.replace('_', ' ')}: {text} is computed", {op: partial(_computed, formula=formula)}, LIKELY
                 )
             shape = case.graph.spec(node.inputs[0] or "").shape
             yield from _chosen(op, shape)
@@ -103,7 +103,7 @@ def _computed(
 
 def _chosen(op: str, shape: tuple[int, ...]) -> Iterator[FaultVariant]:
     first, second = NAMES[op]
-    for said, place in _places(shape).items():
+    for text, place in _places(shape).items():
         for what, of in (
             (f"{first} and {second} are", (place, place)),
             (f"{first} is", (place, None)),
@@ -111,7 +111,7 @@ def _chosen(op: str, shape: tuple[int, ...]) -> Iterator[FaultVariant]:
         ):
             kernel: Kernel = partial(_computed, formula=HEALTHY[op], place=of)
             yield kernel_variant(
-                f"{op.replace('_', ' ')}: {what} that of {said}".replace("are that", "are those"), {op: kernel}
+                f"{op.replace('_', ' ')}: {what} that of {text}".replace("are that", "are those"), {op: kernel}
             )
 
 
@@ -149,23 +149,23 @@ def _places(shape: tuple[int, ...]) -> dict[str, Array]:
         channels_by_text[f"the plane where planes are {'longer' if more > 0 else 'shorter'} by one element"] = (
             at // max(plane + more, 1) % channels
         )
-    channels_by_text |= {said: choice[c] for said, choice in channel_choices(channels).items()}
-    return {said: place for said, place in channels_by_text.items() if (place != c).any()}
+    channels_by_text |= {text: choice[c] for text, choice in channel_choices(channels).items()}
+    return {text: place for text, place in channels_by_text.items() if (place != c).any()}
 
 
 def _narrow(op: str) -> Iterator[FaultVariant]:
     first, second = NAMES[op]
     formula, title = HEALTHY[op], op.replace("_", " ")
-    for said, narrow in {"float32 without subnormals": flushed, **FORMATS, **FIXED, **LARGEST}.items():
+    for name, narrow in {"float32 without subnormals": flushed, **FORMATS, **FIXED, **LARGEST}.items():
         for what, change in (
             (f"{first} and {second} are", (narrow, narrow)),
             (f"{first} is", (narrow, None)),
             (f"{second} is", (None, narrow)),
         ):
             yield kernel_variant(
-                f"{title}: {what} rounded to {said}",
+                f"{title}: {what} rounded to {name}",
                 {op: partial(_computed, formula=formula, change=change)},
-                9.0 + rarity(said),
+                9.0 + rarity(name),
             )
         for what, wrapped in {
             "x is": bind_last(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
@@ -180,5 +180,5 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
             ),
         }.items():
             yield kernel_variant(
-                f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 9.0 + rarity(said)
+                f"{title}: {what} rounded to {name}", {op: partial(_computed, formula=wrapped)}, 9.0 + rarity(name)
             )

@@ -33,17 +33,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if place.kind != "constant"
             else f"{('output', 'input')[axis]} channels of {place.label}"
         )
-        for said, order in ORDERS.items():
+        for text, order in ORDERS.items():
             if (order(np.arange(count)) != np.arange(count)).any():
-                yield FaultVariant(f"{which} {said}", output_from(place, partial(ordered, order=order, axis=axis)))
+                yield FaultVariant(f"{which} {text}", output_from(place, partial(ordered, order=order, axis=axis)))
         pairs = (
             _differing(case, axis) if place.kind == "output" else combinations(range(count), 2) if count <= FEW else ()
         )
         for pair in pairs:
             swap = partial(_exchanged, pair=pair)
-            said = f"{which}: {pair[0]} and {pair[1]} are exchanged"
+            text = f"{which}: {pair[0]} and {pair[1]} are exchanged"
             yield FaultVariant(
-                said,
+                text,
                 output_from(place, partial(ordered, order=swap, axis=axis)),
                 log2(comb(count, 2)) if place.kind == "output" else 0,
             )

@@ -36,9 +36,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "one above the lower limit (it is taken as exclusive)": (low + 1, high),
         "one inside both limits (they are taken as exclusive)": (low + 1, high - 1),
     }
-    for said, (a, b) in clamps.items():
+    for text, (a, b) in clamps.items():
         if (a, b) != (low, high) and lowest <= a <= b <= highest:
-            yield FaultVariant(f"clamp {said} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
+            yield FaultVariant(f"clamp {text} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
     yield from _measured(case, low, high)
 
 

@@ -68,8 +68,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = inner_case(case)
     if inner is None or inner.last.op != "yuv_to_rgb":
         return
-    for said, conversion, cost in _conversions():
-        yield from check_where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)
+    for text, conversion, cost in _conversions():
+        yield from check_where_it_differs(case, f"yuv_to_rgb: {text}", conversion, cost)
 
 
 def _conversions() -> Iterator[tuple[str, Conversion, float]]:
@@ -78,10 +78,10 @@ def _conversions() -> Iterator[tuple[str, Conversion, float]]:
         yield f"the input planes are read as {read} instead of YUV", Conversion(planes=order), 1.0
         yield f"the output planes are stored as {stored} instead of RGB", Conversion(order=order), 1.0
     yield "the lower limit of luma is left out", Conversion(floor=False), 2.0
-    for said, rule in RULES.items():
+    for phrase, rule in RULES.items():
         if rule is not half_up:
-            yield f"the sum is rounded {said}", Conversion(rule=rule), 2.0
-        text = f"each of the three products is rounded {said} before they are added"
+            yield f"the sum is rounded {phrase}", Conversion(rule=rule), 2.0
+        text = f"each of the three products is rounded {phrase} before they are added"
         yield text, Conversion(product=rule), 3.0
     yield "the result wraps instead of saturating", Conversion(limit=lambda v: np.mod(v, 256)), 1.5
     for low, high in ((16, 235), (16, 240), (0, 235), (0, 254), (1, 254), (0, 127)):
@@ -95,8 +95,8 @@ def _words() -> Iterator[tuple[str, Conversion, float]]:
         for value in (0, 16, 127, 128, 129):
             yield f"the offset of {name} is {value}", Conversion(words=partial(_offset, at=k, value=value)), 3.0
     for bits in range(4, 16):
-        for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("truncated toward zero", np.trunc)):
-            text = f"the coefficients keep {bits} fraction bits, {said}"
+        for phrase, rule in (("rounded", np.rint), ("cut off", np.floor), ("truncated toward zero", np.trunc)):
+            text = f"the coefficients keep {bits} fraction bits, {phrase}"
             yield text, Conversion(words=partial(_fewer, bits=bits, rule=rule)), 3.0
     for c, row in enumerate(OUT):
         for k, column in enumerate(IN):

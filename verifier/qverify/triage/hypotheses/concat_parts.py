@@ -25,9 +25,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None or inner.last.op != "concat":
         return
     count = len(inner.last.inputs)
-    for cost, said, join in _ways(count, inner.last.words[0], len(inner.spec.shape)):
+    for cost, text, join in _ways(count, inner.last.words[0], len(inner.spec.shape)):
         yield from check_where_it_differs(
-            case, f"concat: {said}", partial(_compute_output, join=join), cost, copied=True
+            case, f"concat: {text}", partial(_compute_output, join=join), cost, copied=True
         )
     if inner.spec.shape == case.spec.shape:
         yield from _yield_wrong_offsets(case)
@@ -57,8 +57,8 @@ def _ways(count: int, axis: int, rank: int) -> Iterator[tuple[float, str, Join]]
             if other != at:
                 text = f"operand {at} (counted from 0) is replaced by operand {other}"
                 yield 2.0, text, partial(_replaced, at=at, other=other)
-        for value, said in ((0, "raw 0"),):
-            yield 2.0, f"operand {at} (counted from 0) is not written: {said}", partial(_without, at=at, value=value)
+        for value, phrase in ((0, "raw 0"),):
+            yield 2.0, f"operand {at} (counted from 0) is not written: {phrase}", partial(_without, at=at, value=value)
         yield (
             1.5,
             f"of operand {at} (counted from 0) every outer block is the first one",
@@ -158,18 +158,18 @@ def _written(case: Case, of: str) -> tuple[Array, Array]:
 
 
 def _yield_wrong_offsets(case: Case) -> Iterator[FaultVariant]:
-    for of, said in OFFSETS.items():
+    for of, phrase in OFFSETS.items():
         output, left = _written(case, of)
         differs = element_bits(case.recorded) != element_bits(case.healthy)
         if not (element_bits(output) == element_bits(case.recorded))[differs & ~left].all():
             continue
         values = np.unique(element_bits(case.recorded)[left])
         if len(values) > 1 and 2 * differs[left].sum() > left.sum() and differs[~left].any():
-            text = f"concat: {said}; {np.count_nonzero(left)} elements keep what was in memory"
+            text = f"concat: {phrase}; {np.count_nonzero(left)} elements keep what was in memory"
             yield FaultVariant(text, partial(_with_left, of=of, value=None, free=left), 1.5, free=left)
         elif len(values) < 2:
             value = case.recorded.reshape(-1)[left][:1]
-            text = f"concat: {said}" + (f"; what is not written is {value[0]}" if len(value) else "")
+            text = f"concat: {phrase}" + (f"; what is not written is {value[0]}" if len(value) else "")
             # Other values are taken from the record.
             known = not len(value) or value[0] in (
                 0,

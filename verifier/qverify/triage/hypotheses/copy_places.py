@@ -45,8 +45,8 @@ def _ways() -> dict[str, Way]:
         "stop before the last one of the input": lambda p, n: np.minimum(p, n - 2),
     }
     for m in BLOCKS:
-        for said, order in ORDERS.items():
-            ways[said.format(m)] = partial(_taken, order=order, block=m)
+        for text, order in ORDERS.items():
+            ways[text.format(m)] = partial(_taken, order=order, block=m)
     return ways
 
 
@@ -73,8 +73,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     copy = needed_copy(case)
     for axis, count in enumerate(copy.shape):
-        for said, way in WAYS.items() if count > 1 else ():
-            text = f"copy: the {copy.names[axis]}s read {said}"
+        for phrase, way in WAYS.items() if count > 1 else ():
+            text = f"copy: the {copy.names[axis]}s read {phrase}"
             yield from copy_variant(case, text, partial(_changed, axis=axis, way=way), 7.0)
 
 

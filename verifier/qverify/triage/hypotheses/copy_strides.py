@@ -33,25 +33,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copy = needed_copy(case)
     axes = [k for k, n in enumerate(copy.shape) if n > 1]
     for k in axes:
-        for stride, said in _strides(case, copy, k).items():
-            yield from copy_variant(case, _said(copy, k, said), partial(_changed, strides={k: stride}), 3.0)
+        for stride, phrase in _strides(case, copy, k).items():
+            yield from copy_variant(case, _describe(copy, k, phrase), partial(_changed, strides={k: stride}), 3.0)
     inner = [k for k in axes[1:-1] if np.ptp(copy.places[k]) == copy.shape[k] - 1]
     for group in [inner, *([k] for k in inner if len(inner) > 1)] if inner else []:
         who = " and ".join(_plural(copy.names[k]) for k in group)
-        for left, said in (
+        for left, phrase in (
             (0, "is not taken back"),
             (1, "is taken back one step too little"),
             (-1, "is taken back one step too far"),
         ):
-            text = f"copy: the offset of {who} {said} when the next one before begins"
+            text = f"copy: the offset of {who} {phrase} when the next one before begins"
             yield from copy_variant(case, text, partial(_not_reset, axes=group, left=left), 2.5)
     for first, second in combinations(axes, 2):
         by_first, by_second = _strides(case, copy, first), _strides(case, copy, second)
-        for a, said_a in by_first.items():
-            for b, said_b in by_second.items():
-                said = f"{_said(copy, first, said_a)}, and {_said(copy, second, said_b)[6:]}"
+        for a, phrase_a in by_first.items():
+            for b, phrase_b in by_second.items():
+                phrase = f"{_describe(copy, first, phrase_a)}, and {_describe(copy, second, phrase_b)[6:]}"
                 yield from copy_variant(
-                    case, said, partial(_changed, strides={first: a, second: b}), 8.0, beyond="nothing"
+                    case, phrase, partial(_changed, strides={first: a, second: b}), 8.0, beyond="nothing"
                 )
 
 
@@ -59,8 +59,8 @@ def _plural(name: str) -> str:
     return {"batch": "the batch items", "index": "the indices"}.get(name, f"the {name}s")
 
 
-def _said(copy: SeparableCopy, axis: int, said: str) -> str:
-    return f"copy: {_plural(copy.names[axis])} are read from the input with {said}"
+def _describe(copy: SeparableCopy, axis: int, text: str) -> str:
+    return f"copy: {_plural(copy.names[axis])} are read from the input with {text}"
 
 
 def _strides(case: Case, copy: SeparableCopy, axis: int) -> dict[int, str]:

@@ -40,17 +40,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _yield_word_faults(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:
     longer = -(-run // size) * size
     for order, backward in (("last to the first", True), ("first to the last", False)):
-        for said, end in ENDS.items():
+        for phrase, end in ENDS.items():
             text = (
                 f"{op}: rows of {run} elements are copied in whole words of {word}, from the {order}: a row that is no multiple of it runs {longer - run} elements into the next row of the output"
-                f" ({said})"
+                f" ({phrase})"
             )
             make = partial(_spilled, run=run, length=longer, backward=backward, end=end)
             yield from check_where_it_differs(case, text, make, 2.0 + (not backward) + (end != "exact"))
     tail = run % size
     if run > size:
-        for said, way in TAILS.items():
-            text = f"{op}: of rows of {run} elements only whole words of {word} are copied; the last {tail} {said}"
+        for phrase, way in TAILS.items():
+            text = f"{op}: of rows of {run} elements only whole words of {word} are copied; the last {tail} {phrase}"
             yield from check_where_it_differs(case, text, partial(_short, run=run, tail=tail, size=size, way=way), 3.0)
 
 

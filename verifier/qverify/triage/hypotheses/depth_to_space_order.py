@@ -31,10 +31,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     }
     for order in permutations((BLOCK_ROW, BLOCK_COLUMN, CHANNEL)):
         parts = ", then ".join(PARTS[k] for k in order)
-        said = named.get(order, f"the input's channels count {parts} (the last fastest)")
-        yield from copy_variant(case, f"depth_to_space: {said} instead of {mode}", partial(_order, order=order), 1.0)
+        text = named.get(order, f"the input's channels count {parts} (the last fastest)")
+        yield from copy_variant(case, f"depth_to_space: {text} instead of {mode}", partial(_order, order=order), 1.0)
         for axes in ((BLOCK_ROW,), (BLOCK_COLUMN,), (BLOCK_ROW, BLOCK_COLUMN), (CHANNEL,)):
-            backward = f"{said}, {' and '.join(PARTS[k] for k in axes)} backward"
+            backward = f"{text}, {' and '.join(PARTS[k] for k in axes)} backward"
             change = partial(_order, order=order, backward=axes)
             yield from copy_variant(case, f"depth_to_space: {backward}", change, 3.0)
     shape = inner.graph.spec(copy.source).shape
@@ -46,8 +46,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "the batch stride is that of the output's channels": {BATCH: c // block**2 * h * w},
         "every batch item reads the first one": {BATCH: 0},
     }
-    for said, strides in planar.items():
-        yield from copy_variant(case, f"depth_to_space: {said}", partial(_strides, strides=strides), 3.0)
+    for text, strides in planar.items():
+        yield from copy_variant(case, f"depth_to_space: {text}", partial(_strides, strides=strides), 3.0)
     yield from copy_variant(case, "depth_to_space: the bytes are copied as they are", _unmoved, 2.0)
 
 

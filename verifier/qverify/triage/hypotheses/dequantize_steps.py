@@ -57,36 +57,36 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copied = case.last.op in COPIES and case.spec.quantized and len(case.unit.nodes) == 1
     if not nodes and not copied:
         return
-    for said, way, bits in _ways():
+    for text, way, bits in _ways():
         if nodes:
-            yield kernel_variant(f"dequantize: computed {said}", {"dequantize": partial(_kernel, way=way)}, bits)
+            yield kernel_variant(f"dequantize: computed {text}", {"dequantize": partial(_kernel, way=way)}, bits)
         else:
             yield FaultVariant(
-                f"requantizing in {case.last.op}: the real value is computed {said}", partial(_copy, way=way), bits
+                f"requantizing in {case.last.op}: the real value is computed {text}", partial(_copy, way=way), bits
             )
     for node in nodes[:1]:
         scales = len(case.graph.spec(node.inputs[0] or "").scale)
-        for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
+        for text, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
-                f"dequantize: scale and zero point are those of {said}",
+                f"dequantize: scale and zero point are those of {text}",
                 {"dequantize": partial(_with_channel_choice, choice=choice)},
             )
             yield kernel_variant(
-                f"dequantize: the scale is that of {said}",
+                f"dequantize: the scale is that of {text}",
                 {"dequantize": partial(_with_channel_choice, choice=choice, zero=False)},
             )
 
 
 def _ways() -> Iterator[tuple[str, Real, float]]:
-    for said, way in WAYS.items():
-        yield said, way, LIKELY
-    for said, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
-        if said != "float32":
-            yield f"with the scale rounded to {said}", partial(_rounded, scale=narrow), 8.0 + rarity(said)
-            yield f"with the result rounded to {said}", partial(_rounded, result=narrow), 8.0 + rarity(said)
-            yield f"with scale and result rounded to {said}", partial(_rounded, scale=narrow, result=narrow), 9.0
-            yield f"with q*scale and zero*scale rounded to {said}", partial(_two, narrow=narrow), 9.0
-            yield f"with zero*scale rounded to {said}", partial(_two, narrow=narrow, both=False), 9.0
+    for text, way in WAYS.items():
+        yield text, way, LIKELY
+    for text, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
+        if text != "float32":
+            yield f"with the scale rounded to {text}", partial(_rounded, scale=narrow), 8.0 + rarity(text)
+            yield f"with the result rounded to {text}", partial(_rounded, result=narrow), 8.0 + rarity(text)
+            yield f"with scale and result rounded to {text}", partial(_rounded, scale=narrow, result=narrow), 9.0
+            yield f"with q*scale and zero*scale rounded to {text}", partial(_two, narrow=narrow), 9.0
+            yield f"with zero*scale rounded to {text}", partial(_two, narrow=narrow, both=False), 9.0
 
 
 def _rounded(q: Array, s: Array, z: Array, scale: Format | None = None, result: Format | None = None) -> Array:

@@ -35,17 +35,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -> Iterator[FaultVariant]:
-    said, size = f"{name} {line} of {place.label}", place.spec.shape[axis]
+    text, size = f"{name} {line} of {place.label}", place.spec.shape[axis]
     for value in sorted({0, *place.spec.zero_point[:1]}):
         yield FaultVariant(
-            f"{said} left out: {value} there",
+            f"{text} left out: {value} there",
             output_from(place, partial(_filled, axis=axis, line=line, value=value)),
             log2(size),
         )
     for other in (line - 1, line + 1):
         if 0 <= other < size:
             compute = output_from(place, partial(_repeated, axis=axis, line=line, other=other))
-            yield FaultVariant(f"{said} repeats {name} {other}", compute, log2(size))
+            yield FaultVariant(f"{text} repeats {name} {other}", compute, log2(size))
 
 
 def _filled(values: Array, axis: int, line: int, value: Any) -> Array:

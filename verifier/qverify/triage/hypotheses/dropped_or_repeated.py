@@ -21,16 +21,16 @@ NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "colu
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _runs(case)
-    for said, box, chosen in boxes(case):
+    for text, box, chosen in boxes(case):
         values = np.unique(element_bits(case.recorded[box]))
         if len(values) == 1:
             value = case.recorded[box].reshape(-1)[0]
             chosen_value = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
             yield FaultVariant(
-                f"{said} left out: {value} everywhere", partial(_filled, box=box, value=value), chosen + chosen_value
+                f"{text} left out: {value} everywhere", partial(_filled, box=box, value=value), chosen + chosen_value
             )
         for axis in range(case.recorded.ndim):
-            yield from _neighbours(case, said, box, axis, chosen)
+            yield from _neighbours(case, text, box, axis, chosen)
     for axis in range(1, case.recorded.ndim):
         yield from _moved(case, axis)
         yield from _tiles(case, axis)
@@ -62,19 +62,19 @@ def _filled(case: Case, box: Box, value: Any) -> Array:
     return output
 
 
-def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
+def _neighbours(case: Case, text: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
     """Yields faults in which the box repeats the elements some positions earlier or later on the axis."""
     size = case.recorded.shape[axis]
     start, stop, _ = box[axis].indices(size)
     length = stop - start
     for by in sorted({-length, length, -1, 1, -start, size - stop} - {0}):
         if length < size and start + by >= 0 and stop + by <= size:
-            way = f"{said} repeat those {abs(by)} {'before' if by < 0 else 'after'} on axis {axis}"
+            way = f"{text} repeat those {abs(by)} {'before' if by < 0 else 'after'} on axis {axis}"
             yield FaultVariant(way, partial(_copied, box=box, axis=axis, by=by), chosen + 2, copied=True)
     if length > 1:
         for at_place in (start - 1, start, stop - 1, stop):
             if 0 <= at_place < size:
-                way = f"{said} repeat place {at_place} of axis {axis}"
+                way = f"{text} repeat place {at_place} of axis {axis}"
                 yield FaultVariant(way, partial(_one, box=box, axis=axis, at_place=at_place), chosen + 2, copied=True)
 
 
@@ -98,9 +98,9 @@ def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
         box = tuple(slice(start, stop) if i == axis else slice(None) for i in range(case.recorded.ndim))
         for by in (-tile, tile):
             if start + by >= 0 and stop + by <= size:
-                said = f"{_span(case, axis, (start, stop))} repeat those {tile} {'before' if by < 0 else 'after'}"
+                text = f"{_span(case, axis, (start, stop))} repeat those {tile} {'before' if by < 0 else 'after'}"
                 cost = log2(size / tile) + log2(2 * len(TILES))
-                yield FaultVariant(said, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
+                yield FaultVariant(text, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:

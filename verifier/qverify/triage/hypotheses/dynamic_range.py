@@ -79,8 +79,8 @@ class DynamicQuantizer:
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "dynamic_quantize")[:1]:
         shape = case.graph.spec(node.inputs[0] or "").shape
-        for said, kernel, cost in (*_ranges(), *_scales(), *_zeros(), *_parts(shape), *_values()):
-            yield kernel_variant(f"dynamic quantization: {said}", {"dynamic_quantize": kernel}, cost)
+        for text, kernel, cost in (*_ranges(), *_scales(), *_zeros(), *_parts(shape), *_values()):
+            yield kernel_variant(f"dynamic quantization: {text}", {"dynamic_quantize": kernel}, cost)
 
 
 Way = tuple[str, DynamicQuantizer, float]
@@ -150,17 +150,17 @@ def _else_if(x: Array) -> tuple[float, float]:
 
 
 def _ranges() -> Iterator[Way]:
-    for said, reach in SIGNED.items():
+    for text, reach in SIGNED.items():
         for how, beyond in CLAMPED.items():
-            yield f"{said}; {how}", DynamicQuantizer(reach=reach, beyond=beyond), LIKELY
-    for said, reach in REACHES.items():
-        yield said, DynamicQuantizer(reach=reach), LIKELY + 1
-    for said, narrow in FORMATS.items():
-        if said != "float32":
+            yield f"{text}; {how}", DynamicQuantizer(reach=reach, beyond=beyond), LIKELY
+    for text, reach in REACHES.items():
+        yield text, DynamicQuantizer(reach=reach), LIKELY + 1
+    for text, narrow in FORMATS.items():
+        if text != "float32":
             yield (
-                f"the ends of the range are rounded to {said}",
+                f"the ends of the range are rounded to {text}",
                 DynamicQuantizer(reach=bind_last(_narrowed, narrow)),
-                UNLIKELY - 6 + rarity(said),
+                UNLIKELY - 6 + rarity(text),
             )
 
 
@@ -243,14 +243,14 @@ def _scales() -> Iterator[Way]:
         yield f"the scale is at least {least:g}", DynamicQuantizer(step=small), 9.0
         more = bind_last(lambda a, b, m: F32(_levels(a, b) + F32(m)), least)
         yield f"{least:g} is added to the scale", DynamicQuantizer(step=more), 9.0
-    for said, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
-        if said != "float32":
+    for phrase, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
+        if phrase != "float32":
             step = bind_last(lambda a, b, f: F32(f(np.array(_levels(a, b), np.float64))), narrow)
-            yield f"the scale is rounded to {said}", DynamicQuantizer(step=step), UNLIKELY - 6 + rarity(said)
-            text = f"the values are divided by the scale rounded to {said}; the scale that is output is right"
-            yield text, DynamicQuantizer(used=narrow), UNLIKELY - 6 + rarity(said)
-    for said, value in {"0": 0.0, "1/255": 1 / 255, "epsilon": 2.0**-23}.items():
-        yield f"the scale of an empty range is {said}", DynamicQuantizer(none=F32(value)), 7.0
+            yield f"the scale is rounded to {phrase}", DynamicQuantizer(step=step), UNLIKELY - 6 + rarity(phrase)
+            text = f"the values are divided by the scale rounded to {phrase}; the scale that is output is right"
+            yield text, DynamicQuantizer(used=narrow), UNLIKELY - 6 + rarity(phrase)
+    for phrase, value in {"0": 0.0, "1/255": 1 / 255, "epsilon": 2.0**-23}.items():
+        yield f"the scale of an empty range is {phrase}", DynamicQuantizer(none=F32(value)), 7.0
     yield "the scale of an empty range is not taken as 1", DynamicQuantizer(none=None), 7.0
 
 
@@ -276,23 +276,27 @@ ATS: dict[str, Callable[[float, float, np.float32], float]] = {
 
 
 def _zeros() -> Iterator[Way]:
-    for said, rule in ALL_RULES.items():
-        yield f"the zero point is rounded {said}", DynamicQuantizer(rule=rule), LIKELY
-    for said, at in ATS.items():
+    for phrase, rule in ALL_RULES.items():
+        yield f"the zero point is rounded {phrase}", DynamicQuantizer(rule=rule), LIKELY
+    for phrase, at in ATS.items():
         yield (
-            f"the zero point {said}",
+            f"the zero point {phrase}",
             DynamicQuantizer(at=at, beyond=CLAMPED["the zero point limited to 0..255"]),
             LIKELY,
         )
         for how, rule in RULES.items():
             if rule is not np.rint:
-                text = f"the zero point {said}, rounded {how}"
+                text = f"the zero point {phrase}, rounded {how}"
                 yield text, DynamicQuantizer(at=at, rule=rule, beyond=CLAMPED["the zero point limited to 0..255"]), 9.0
-    for said, narrow in FORMATS.items():
+    for phrase, narrow in FORMATS.items():
         at = bind_last(lambda a, b, s, f: float(f(np.array(_quotient(a, b, s)))), narrow)
-        yield f"-low/scale is rounded to {said} before it becomes the zero point", DynamicQuantizer(at=at), UNLIKELY - 6
+        yield (
+            f"-low/scale is rounded to {phrase} before it becomes the zero point",
+            DynamicQuantizer(at=at),
+            UNLIKELY - 6,
+        )
 
 
 def _values() -> Iterator[Way]:
-    for said, quantizer, cost in other_quantizers():
-        yield f"the values: {said}", DynamicQuantizer(values=quantizer), cost
+    for text, quantizer, cost in other_quantizers():
+        yield f"the values: {text}", DynamicQuantizer(values=quantizer), cost

@@ -28,9 +28,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(
                 f"offset: {way}, the end repeated", output_from(place, partial(_moved, by=by, fill=None))
             )
-            for fill, said in fills.items():
+            for fill, text in fills.items():
                 yield FaultVariant(
-                    f"offset: {way}, {said} there", output_from(place, partial(_moved, by=by, fill=fill))
+                    f"offset: {way}, {text} there", output_from(place, partial(_moved, by=by, fill=fill))
                 )
 
 

@@ -25,9 +25,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _faults() -> Iterator[FaultVariant]:
-    for said, function in exponentials().items():
-        yield kernel_variant(f"the exponential is computed {said}", kernels_with(Functions(exp=function)))
-    for said, function in exponentials().items():
-        if any(sign in said for sign in ("polynomial", "^", "/(")):
-            text = f"the exponential is computed {said}, in float32"
+    for phrase, function in exponentials().items():
+        yield kernel_variant(f"the exponential is computed {phrase}", kernels_with(Functions(exp=function)))
+    for phrase, function in exponentials().items():
+        if any(sign in phrase for sign in ("polynomial", "^", "/(")):
+            text = f"the exponential is computed {phrase}, in float32"
             yield kernel_variant(text, kernels_with(Functions(exp=partial(in_float32, function=function))))

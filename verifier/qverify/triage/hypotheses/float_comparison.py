@@ -41,7 +41,7 @@ KEYS: dict[str, Key] = {
     "the operands as whole numbers (rounded down)": np.floor,
     "the operands as whole numbers (rounded)": np.rint,
     "the signs of the operands": np.sign,
-    **{f"the operands in {said}": bind_last(lambda x, f: f(x.astype(float)), f) for said, f in NARROW.items()},
+    **{f"the operands in {name}": bind_last(lambda x, f: f(x.astype(float)), f) for name, f in NARROW.items()},
 }
 ONE_OPERAND: dict[str, Pair] = {
     "returns the first operand": lambda a, b: a + 0 * b,
@@ -83,17 +83,17 @@ PAIRS: dict[str, dict[str, Pair]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for name in dict.fromkeys(function_of(n) for n in nodes_of(case, "elementwise_float")):
         if name in ("max", "min"):
-            for said, key in KEYS.items():
+            for text, key in KEYS.items():
                 chosen = partial(_chosen, key=key, least=name == "min")
-                yield _variant(f"float {name}imum compares {said}", name, chosen, 3.0 if key is _integers else 6.0)
-            for said, pair in ONE_OPERAND.items():
-                yield _variant(f"float {name}imum {said}", name, pair)
-        for said, pair in PAIRS.get(name, {}).items():
-            yield _variant(f"float {name} {said}", name, pair)
+                yield _variant(f"float {name}imum compares {text}", name, chosen, 3.0 if key is _integers else 6.0)
+            for text, pair in ONE_OPERAND.items():
+                yield _variant(f"float {name}imum {text}", name, pair)
+        for text, pair in PAIRS.get(name, {}).items():
+            yield _variant(f"float {name} {text}", name, pair)
 
 
-def _variant(said: str, name: str, pair: Pair, bits: float = 4.0) -> FaultVariant:
-    return kernel_variant(said, {"elementwise_float": partial(_two, name=name, pair=pair)}, bits)
+def _variant(text: str, name: str, pair: Pair, bits: float = 4.0) -> FaultVariant:
+    return kernel_variant(text, {"elementwise_float": partial(_two, name=name, pair=pair)}, bits)
 
 
 def _chosen(a: Array, b: Array, key: Key, least: bool) -> Array:

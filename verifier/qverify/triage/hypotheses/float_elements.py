@@ -142,17 +142,17 @@ PAIRS: dict[str, Callable[[Array, Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     nodes = nodes_of(case, "elementwise_float")
     for name in dict.fromkeys(function_of(n) for n in nodes):
-        for said, function in (OTHERS.get(name, {}) | MORE.get(name, {})).items():
-            yield _variant(f"{name.replace('_', ' ')} {said}", partial(_one, name=name, function=function))
+        for text, function in (OTHERS.get(name, {}) | MORE.get(name, {})).items():
+            yield _variant(f"{name.replace('_', ' ')} {text}", partial(_one, name=name, function=function))
         if name in TWO:
-            for said, pair in PAIRS.items():
-                if said != name:
-                    yield _variant(f"{name} computes {said}", partial(_two, name=name, pair=pair))
+            for text, pair in PAIRS.items():
+                if text != name:
+                    yield _variant(f"{name} computes {text}", partial(_two, name=name, pair=pair))
             yield from _broadcasts(case, name, next(n for n in nodes if function_of(n) == name))
     if not nodes:
         return
-    for said, narrow in {"flushed to zero where subnormal": flushed, **FORMATS, **FIXED}.items():
-        how = said if said.startswith("flushed") else f"rounded to {said}"
+    for text, narrow in {"flushed to zero where subnormal": flushed, **FORMATS, **FIXED}.items():
+        how = text if text.startswith("flushed") else f"rounded to {text}"
         yield _variant(f"a float function's input is {how}", partial(_rounded, before=narrow))
         yield _variant(f"a float function's result is {how}", partial(_rounded, after=narrow))
         yield _variant(f"a float function's input and result are {how}", partial(_rounded, before=narrow, after=narrow))
@@ -165,8 +165,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     )
 
 
-def _variant(said: str, kernel: Callable[..., Array]) -> FaultVariant:
-    return kernel_variant(said, {"elementwise_float": kernel})
+def _variant(text: str, kernel: Callable[..., Array]) -> FaultVariant:
+    return kernel_variant(text, {"elementwise_float": kernel})
 
 
 def _exact(node: Node, inputs: list[Array], graph: Graph) -> Array:
@@ -207,7 +207,7 @@ def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:
         size = sizes[which]
         if size == total or size == 1:
             continue
-        for said, index in {
+        for phrase, index in {
             "is not repeated: past its end its last element is used": np.minimum(at, size - 1),
             "is repeated as a whole (element i modulo its size)": at % size,
             "has each element repeated in a block (element i divided by the block)": at * size // total,
@@ -219,7 +219,7 @@ def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:
             "is not repeated: past its end 0 is used": np.where(at < size, at, -1),
             "is read backward": size - 1 - at % size,
         }.items():
-            text = f"{name}: the {operand} operand, smaller than the result, {said}"
+            text = f"{name}: the {operand} operand, smaller than the result, {phrase}"
             yield _variant(text, partial(_placed, name=name, which=which, index=index))
             right = np.where(
                 at % case.graph.spec(node.outputs[0]).shape[-1] == 0, _own_places(case, node, which), index

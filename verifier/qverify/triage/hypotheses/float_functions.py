@@ -81,10 +81,10 @@ def _only(node: Node, inputs: list[Array], graph: Graph, name: str, function: Fu
 
 def _quotients() -> Iterator[FaultVariant]:
     for how, function in reciprocals().items():
-        for said, product in PRODUCTS.items():
+        for text, product in PRODUCTS.items():
             divide = partial(_times, function=function, product=product)
             yield kernel_variant(
-                f"a quotient a/b is computed as a times 1/b{said}, and 1/b {how}",
+                f"a quotient a/b is computed as a times 1/b{text}, and 1/b {how}",
                 kernels_with(Functions(divide=divide)),
             )
     yield kernel_variant("a quotient a/b is computed as b/a", kernels_with(Functions(divide=lambda a, b: b / a)))

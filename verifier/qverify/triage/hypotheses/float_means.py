@@ -53,8 +53,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if matrices.function == "mean" or matrices.count is not None:
         yield from _means(case)
     if inner.last.op == "reduce_float":
-        for said, way in ORDERS.get(matrices.function, {}).items():
-            yield from fault_variant(case, said, partial(_other, way=way))
+        for text, way in ORDERS.get(matrices.function, {}).items():
+            yield from fault_variant(case, text, partial(_other, way=way))
     if inner.last.op == "variadic_float":
         yield from _running(case, matrices.function)
 
@@ -63,9 +63,9 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
     for rows in COUNTS:
         for columns in COUNTS:
             if rows != columns or rows != "as they should be":
-                said = f"the taps by which the mean divides are counted in rows {rows} and in columns {columns}"
-                yield from fault_variant(case, said, healthy_elements, partial(_counted, names=(rows, columns)))
-    for said, way in (
+                text = f"the taps by which the mean divides are counted in rows {rows} and in columns {columns}"
+                yield from fault_variant(case, text, healthy_elements, partial(_counted, names=(rows, columns)))
+    for text, way in (
         ("the mean divides by the count of the first output for all", lambda c: np.full_like(c, c.flat[0])),
         ("the mean divides by the largest count for all", lambda c: np.full_like(c, c.max())),
         ("the mean divides by the count of the output before", lambda c: np.roll(c, 1)),
@@ -73,7 +73,7 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         ("the mean divides by the count rounded down to a power of 2", lambda c: 2 ** np.floor(np.log2(c))),
         ("the mean does not divide", np.ones_like),
     ):
-        yield from fault_variant(case, said, healthy_elements, partial(_recounted, way=way))
+        yield from fault_variant(case, text, healthy_elements, partial(_recounted, way=way))
 
 
 def _recounted(case: Case, way: Callable[[Array], Array]) -> Layout:
@@ -238,25 +238,25 @@ def _rows(case: Case) -> Array:
 
 def _running(case: Case, function: str) -> Iterator[FaultVariant]:
     if function == "mean":
-        for said, narrow in (("", _as_it_is), (", rounded to float32 each time", _rounded)):
+        for text, narrow in (("", _as_it_is), (", rounded to float32 each time", _rounded)):
             yield from fault_variant(
                 case,
-                f"the mean is taken pair by pair: after each input the running result and the input are averaged with equal weights{said}",
+                f"the mean is taken pair by pair: after each input the running result and the input are averaged with equal weights{text}",
                 partial(_pairs, narrow=narrow),
             )
             yield from fault_variant(
                 case,
-                f"the mean is a running one, m + (x - m) / k for the k-th input{said}",
+                f"the mean is a running one, m + (x - m) / k for the k-th input{text}",
                 partial(_moving, narrow=narrow),
             )
-    for divisor, said in (
+    for divisor, text in (
         (None, "does not divide"),
         (2, "divides by 2 whatever the number of inputs"),
         (1, "divides by one more than the number of inputs"),
         (-1, "divides by one less than the number of inputs"),
     ):
         if function == "mean":
-            yield from fault_variant(case, f"the mean {said}", partial(_divides, divisor=divisor))
+            yield from fault_variant(case, f"the mean {text}", partial(_divides, divisor=divisor))
     if function == "sum":
         yield from fault_variant(case, "the sum is divided by the number of inputs (mean)", _mean_of_sum)
 

@@ -24,10 +24,10 @@ BITS = (11, 8, 10, 7, 12, 14, 16, 9, 13, 18, 20, 22, 23, 4, 5, 6)
 
 def narrows() -> Iterator[tuple[str, Narrow]]:
     """Yields formats with fewer bits than float32, the likely ones first."""
-    yield from ((said, way) for said, way in FORMATS.items() if "float32" not in said)
+    yield from ((text, way) for text, way in FORMATS.items() if "float32" not in text)
     for n in BITS:
-        for said, rule in RULES.items():
-            yield f"{n} significant bits, {said}", partial(significant, bits=n, rounded=rule)
+        for text, rule in RULES.items():
+            yield f"{n} significant bits, {text}", partial(significant, bits=n, rounded=rule)
     for n in (8, 4, 6, 7, 10, 12, 16):
         yield f"fixed point of {n} fractional bits", partial(narrow_floats.fixed, bits=n)
 

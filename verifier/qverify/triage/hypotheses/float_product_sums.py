@@ -61,14 +61,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     matrices = case.compute_once("product layout", lambda: layout(inner))
     depth = matrices.left.shape[-1]
-    for said, way in _ways(depth, 1 < matrices.shape[0] < depth):
-        yield from fault_variant(case, said, partial(_sum, way=way))
-    for said, size in _blocks(case, depth):
+    for phrase, way in _ways(depth, 1 < matrices.shape[0] < depth):
+        yield from fault_variant(case, phrase, partial(_sum, way=way))
+    for phrase, size in _blocks(case, depth):
         for text, narrow in _formats()[:3]:
             if size > 1:
                 yield from fault_variant(
                     case,
-                    f"the sum of every {said} is rounded to {text} and these are added in {text}, one after the other",
+                    f"the sum of every {phrase} is rounded to {text} and these are added in {text}, one after the other",
                     partial(_by_blocks, size=size, narrow=narrow),
                 )
 
@@ -122,8 +122,8 @@ def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, SumWay]]:
         ):
             for where, order in orders.items():
                 for end, place in ENDS.items():
-                    said = f"the terms are added one after the other in {text}, rounding {rounds}{where}; {end}"
-                    yield said, SumWay(narrow, products, order=order, c=place)
+                    phrase = f"the terms are added one after the other in {text}, rounding {rounds}{where}; {end}"
+                    yield phrase, SumWay(narrow, products, order=order, c=place)
     for way in _lane_ways(depth, kernel):
         for end, place in ENDS.items():
             yield (
@@ -262,7 +262,7 @@ def _blocks(case: Case, depth: int) -> list[tuple[str, int]]:
     blocks = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
     if len(shape) == 3:
         blocks = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *blocks]
-    return [(said, n) for said, n in blocks if n < depth] + [("product", 1)]
+    return [(text, n) for text, n in blocks if n < depth] + [("product", 1)]
 
 
 def _by_blocks(terms: ProductTerms, size: int, narrow: Narrow) -> Array:

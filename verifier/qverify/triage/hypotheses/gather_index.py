@@ -109,8 +109,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner_case_ is None:
         return
     copy = needed_copy(case)
-    for said, way in WAYS.items():
-        yield from copy_variant(case, f"gather: {said}", partial(_indices, way=way), 2.0)
+    for phrase, way in WAYS.items():
+        yield from copy_variant(case, f"gather: {phrase}", partial(_indices, way=way), 2.0)
     inner = copy.sizes[2]
     count = copy.shape[1]
     strides = {
@@ -118,8 +118,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         inner: "one slice instead of the whole gathered axis",
         0: "nothing: every outer block reads the first one",
     }
-    for stride, said in strides.items():
-        text = f"gather: from one outer block to the next the input advances by {said}"
+    for stride, phrase in strides.items():
+        text = f"gather: from one outer block to the next the input advances by {phrase}"
         yield from copy_variant(case, text, partial(_stride, axis=0, stride=stride), 1.0)
     shape = inner_case_.graph.spec(copy.source).shape
     for axis in range(len(shape)):

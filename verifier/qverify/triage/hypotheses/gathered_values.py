@@ -37,9 +37,9 @@ def _ways(case: Case) -> Iterator[tuple[list[str], Callable[[SummedElements], Ar
     for panel, lengths in runs(case).items():
         for slow in (True,) if strided else (True, False):
             paths = [_path(strided, slow, run) for run in lengths[: 1 if strided else None]]
-            for said, change in distinct:
-                texts = [f"the input {said[0]}, only where it is {path}" for path in paths]
-                texts += [f"the input {other}, only where it is {paths[0]}" for other in said[1:MOST_TEXTS]]
+            for alike, change in distinct:
+                texts = [f"the input {alike[0]}, only where it is {path}" for path in paths]
+                texts += [f"the input {other}, only where it is {paths[0]}" for other in alike[1:MOST_TEXTS]]
                 yield texts, partial(_changed, panel=panel, slow=slow, change=change)
 
 
@@ -59,10 +59,10 @@ def _distinct(case: Case) -> list[tuple[list[str], FactorChange]]:
     (low, high), zero = limits(spec), np.array(spec.zero_point[0])
     values = np.arange(low, high + 1)
     changes: dict[bytes, tuple[list[str], FactorChange]] = {}
-    for said, change in _changes(spec.numpy_dtype.itemsize).items():
+    for text, change in _changes(spec.numpy_dtype.itemsize).items():
         changed = np.asarray(change(values, zero), np.int64)
         if (changed != values - zero).any():
-            changes.setdefault(changed.tobytes(), ([], change))[0].append(said)
+            changes.setdefault(changed.tobytes(), ([], change))[0].append(text)
     return list(changes.values())
 
 
@@ -79,10 +79,10 @@ def _changes(size: int) -> dict[str, FactorChange]:
         "counts by its absolute value": lambda v, z: np.abs(v - z),
         "is clipped at 0 after its zero point is subtracted": lambda v, z: np.maximum(v - z, 0),
     }
-    for said, narrow in _NARROW.items():
+    for text, narrow in _NARROW.items():
         for n in range(8 * size, 3, -1):
             low = 1 << n - 1
-            ways[f"less its zero point {said.format(n, low, low - 1)}"] = partial(narrow, half=low)
+            ways[f"less its zero point {text.format(n, low, low - 1)}"] = partial(narrow, half=low)
     for n in range(1, 5):
         ways[f"loses its lowest {n} bits"] = partial(_cut, bits=n)
     return ways

@@ -24,12 +24,12 @@ PARAMETERS = {"gamma and beta": (1, 2), "gamma": (1,), "beta": (2,)}
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "group_norm")[:1]:
         shape, groups = case.graph.spec(node.inputs[0] or "").shape, node.words[0]
-        for said, choice in _choices(shape[1], groups).items():
+        for phrase, choice in _choices(shape[1], groups).items():
             for what, at in PARAMETERS.items():
-                text = f"group norm: {what} of a channel {'are those' if len(at) > 1 else 'is that'} of {said}"
+                text = f"group norm: {what} of a channel {'are those' if len(at) > 1 else 'is that'} of {phrase}"
                 yield kernel_variant(text, {"group_norm": partial(_chosen, choice=choice, at=at)}, 5.0)
-        for other, said in _groupings(shape, groups).items():
-            yield kernel_variant(f"group norm: {said}", {"group_norm": partial(_grouped, groups=other)}, 6.0)
+        for other, phrase in _groupings(shape, groups).items():
+            yield kernel_variant(f"group norm: {phrase}", {"group_norm": partial(_grouped, groups=other)}, 6.0)
         if 1 < groups < shape[1]:
             text = "group norm: channel c is normalized with group c mod groups, not c / (channels of a group)"
             yield kernel_variant(text, {"group_norm": _interleaved}, 6.0)
@@ -46,15 +46,15 @@ def _choices(channels: int, groups: int) -> dict[str, Array]:
         "the channel with the number of its group plus that within the group": at // size + at % size,
     }
     choices = dict[bytes, tuple[str, Array]]()
-    for said, choice in (likely | channel_choices(channels)).items():
+    for phrase, choice in (likely | channel_choices(channels)).items():
         if (choice != at).any():
             key = choice.astype(np.int64).tobytes()
             text = (
-                f"{choices[key][0]}, or, which is the same here, of {said}"
-                if key in choices and said in likely
-                else said
+                f"{choices[key][0]}, or, which is the same here, of {phrase}"
+                if key in choices and phrase in likely
+                else phrase
             )
-            if key not in choices or said in likely:
+            if key not in choices or phrase in likely:
                 choices[key] = (text, choice)
     return dict(choices.values())
 

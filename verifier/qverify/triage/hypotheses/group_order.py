@@ -24,13 +24,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for groups in sorted(
             {n for n in {*SIZES, *(count // s for s in SIZES), *own_groups} if 1 < n < count and count % n == 0}
         ):
-            for said, order in (
+            for phrase, order in (
                 ("shuffled: the first of every group, then the second ...", _shuffled),
                 ("in reverse order of groups", _reversed),
                 ("one group too far", _further),
                 ("one group too early", _earlier),
             ):
-                text = f"channels of {place.label}{' (outputs)' if place.kind == 'constant' and not axis else ''}, {groups} groups: {said}"
+                text = f"channels of {place.label}{' (outputs)' if place.kind == 'constant' and not axis else ''}, {groups} groups: {phrase}"
                 yield FaultVariant(
                     text, output_from(place, partial(ordered, order=partial(order, groups=groups), axis=axis))
                 )

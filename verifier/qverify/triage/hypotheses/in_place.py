@@ -26,14 +26,14 @@ STEPS = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op not in ("conv", "max_pool") or len(case.unit.nodes) > 1 or not _same_size(case):
         return
-    for said, step in STEPS.items():
+    for text, step in STEPS.items():
         if (step == "element" and int(np.prod(case.spec.shape[2:])) > MOST_PIXELS) or not _starts_right(case, step):
             continue
         for centred in (False, True) if case.last.op == "conv" and _zeros_differ(case) else (False,):
             end = ", its zero point taken as the input's" if centred is False and _zeros_differ(case) else ""
             end = ", its zero point replaced by the input's" if centred else end
             yield FaultVariant(
-                f"the result is written over the input: {said}{end}",
+                f"the result is written over the input: {text}{end}",
                 partial(_compute_output, step=step, centred=centred),
                 1.0,
             )

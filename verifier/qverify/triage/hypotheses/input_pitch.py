@@ -32,10 +32,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for name, run in (("row", shape[-1] if shape else 1), ("plane", prod(shape[-2:]))):
             if run < 2 or run >= place.spec.elements:
                 continue
-            for said, pitch in _pitches(run, item).items():
+            for phrase, pitch in _pitches(run, item).items():
                 if pitch not in (0, run) and (run, pitch) not in tried:
                     tried.add((run, pitch))
-                    text = f"{place.label} is read with a {name} pitch of {pitch} elements, {said}, instead of {run}"
+                    text = f"{place.label} is read with a {name} pitch of {pitch} elements, {phrase}, instead of {run}"
                     for ended, end in ENDS.items():
                         way = partial(_fetched, run=run, pitch=pitch, end=end)
                         yield from check_where_it_differs(

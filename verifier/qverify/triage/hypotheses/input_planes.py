@@ -32,12 +32,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     shape = case.graph.spec(name).shape
     tried: set[tuple[int, bytes]] = set()
-    for axis, said, index in [*_batches(shape[0]), *_groups(case, shape[1])]:
+    for axis, text, index in [*_batches(shape[0]), *_groups(case, shape[1])]:
         taken = np.asarray(index(np.arange(shape[axis])))
         key = (axis, taken.tobytes())
         if (taken != np.arange(shape[axis])).any() and key not in tried:
             tried.add(key)
-            yield FaultVariant(said, partial(_taken, name=name, axis=axis, index=taken))
+            yield FaultVariant(text, partial(_taken, name=name, axis=axis, index=taken))
 
 
 def _taken(case: Case, name: str, axis: int, index: Array) -> Array:
@@ -60,8 +60,8 @@ def _batches(n: int) -> Iterator[tuple[int, str, Index]]:
             lambda b: np.minimum(b + 1, n - 1),
         )
         for m in (2, 4, 8):
-            for said, taken in _blocks(np.arange(n), m).items():
-                yield 0, said.format("batch item"), partial(_given, taken=taken)
+            for text, taken in _blocks(np.arange(n), m).items():
+                yield 0, text.format("batch item"), partial(_given, taken=taken)
 
 
 def _groups(case: Case, channels: int) -> Iterator[tuple[int, str, Index]]:
@@ -103,9 +103,9 @@ def _groups(case: Case, channels: int) -> Iterator[tuple[int, str, Index]]:
         lambda c: (c // per * out + c % per) % channels,
     )
     for m in (2, 4, 8, 16):
-        for said, of in _blocks(np.arange(groups), m).items():
+        for text, of in _blocks(np.arange(groups), m).items():
             taken = np.asarray((of[:, None] * per + np.arange(per)).reshape(-1))
-            yield 1, said.format("group"), partial(_given, taken=taken)
+            yield 1, text.format("group"), partial(_given, taken=taken)
 
 
 def _given(_: Array, taken: Array) -> Array:

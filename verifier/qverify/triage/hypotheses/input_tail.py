@@ -33,9 +33,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 tail = run % whole
                 of = place.label if noun == "whole tensor" else f"every {noun} of {place.label}"
                 end = f"the elements of {of} after the last whole burst of {block} {unit}"
-                for cost, said, fill in _fills(place.spec.zero_point[:1], whole):
+                for cost, text, fill in _fills(place.spec.zero_point[:1], whole):
                     way = partial(_changed, run=run, tail=tail, fill=fill)
-                    yield from check_where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
+                    yield from check_where_it_differs(case, f"{end} {text}", output_from(place, way), cost + 2)
 
 
 def _runs(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:

@@ -132,8 +132,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         ways = [*_paddings(window), *_corrections(len(w), node.words[10])]
         if case.recorded.size * w[0].size <= LARGE:
             ways += [*reads, *_weights(w), *_sums(case, w)]
-        for said, kernel, bits in ways:
-            yield kernel_variant(f"convolution of integers: {said}", {"conv_integer": kernel}, bits)
+        for text, kernel, bits in ways:
+            yield kernel_variant(f"convolution of integers: {text}", {"conv_integer": kernel}, bits)
 
 
 Way = tuple[str, Convolution, float]
@@ -191,9 +191,9 @@ def _paddings(window: Window) -> Iterator[Way]:
                 place = "everywhere" if n == len(used) else f"at the {' and '.join(sides)}"
                 if inner:
                     place += ", only beside the image and not in the corners"
-                for said, value in VALUES.items():
+                for phrase, value in VALUES.items():
                     where = partial(_where, sides=sides, inner=inner)
-                    text = f"the padding {place} counts as {said}"
+                    text = f"the padding {place} counts as {phrase}"
                     yield text, Convolution(padding=Padding(where, value)), LIKELY + (n < len(used)) + inner
 
 
@@ -244,22 +244,22 @@ def _taps_inside(x: Array, weights: Array, window: Window, group: int, out: tupl
 def _corrections(channels: int, group: int) -> Iterator[Way]:
     for name in ("x", "w"):
         for way in centrings(name):
-            yield way.said, _with(name, way.centre), way.bits
+            yield way.text, _with(name, way.centre), way.bits
     yield "no zero point is taken off", Convolution(x=lambda v, z: v, w=lambda v, z: v), LIKELY
-    for said, more in MORE.items():
-        yield said, Convolution(more=more), LIKELY
+    for text, more in MORE.items():
+        yield text, Convolution(more=more), LIKELY
     per = channels // group
     choices = channel_choices(channels)
     if group > 1 and per > 1:
         choices = {"the channel within its group (that of the first group)": np.arange(channels) % per, **choices}
-    for said, choice in choices.items():
+    for text, choice in choices.items():
         yield (
-            f"the zero point of w for a channel is that of {said}",
+            f"the zero point of w for a channel is that of {text}",
             Convolution(zero_w=bind_last(lambda z, c: z[c], choice)),
             6.0,
         )
         yield (
-            f"the weights of a channel are those of {said}",
+            f"the weights of a channel are those of {text}",
             Convolution(weights=bind_last(lambda w, c: w[c], choice)),
             7.0,
         )
@@ -275,8 +275,8 @@ def _inputs(channels: int, group: int, batch: int) -> Iterator[Way]:
             "the next group, the last its own": np.minimum(at + per, channels - per + at % per),
             "the group before, the first its own": np.where(at >= per, at - per, at),
         } | choices
-    for said, choice in choices.items():
-        text = f"the input channels read are those of {said}"
+    for phrase, choice in choices.items():
+        text = f"the input channels read are those of {phrase}"
         yield text, Convolution(planes=bind_last(lambda x, c: x[:, c], choice)), 6.0
     if batch > 1:
         first: Callable[[Array], Array] = lambda x: np.repeat(x[:1], len(x), 0)  # noqa: E731
@@ -295,8 +295,8 @@ ORDERS: dict[str, Callable[[Array], Array]] = {
 
 
 def _weights(w: Array) -> Iterator[Way]:
-    for said, order in ORDERS.items():
-        yield said, Convolution(weights=order), LIKELY
+    for phrase, order in ORDERS.items():
+        yield phrase, Convolution(weights=order), LIKELY
     for axis, what in ((3, "kernel column"), (2, "kernel row"), (1, "input channel")):
         size = w.shape[axis]
         if size < 2:
@@ -306,20 +306,20 @@ def _weights(w: Array) -> Iterator[Way]:
             shape = [1] * 4
             shape[axis] = size
             taken = bind_last(lambda w, k: w * k, weights.reshape(shape))
-            text = f"the sum takes part of the {what}s: {part.said.replace('element', what)}"
+            text = f"the sum takes part of the {what}s: {part.text.replace('element', what)}"
             yield text, Convolution(weights=taken), part.bits
         for k in range(size) if size <= 8 else ():
             mask = (np.arange(size) != k).astype(np.int64).reshape([size if a == axis else 1 for a in range(4)])
             text = f"{what} {k} of {size} is left out of the sum"
             yield text, Convolution(weights=bind_last(lambda w, k: w * k, mask)), 6.0
-        for said, choice in channel_choices(size).items():
-            text = f"for a {what} the weights of {said} are used".replace("channel", what)
+        for phrase, choice in channel_choices(size).items():
+            text = f"for a {what} the weights of {phrase} are used".replace("channel", what)
             yield text, Convolution(weights=partial(np.take, indices=choice, axis=axis)), 8.0
 
 
 def _sums(case: Case, w: Array) -> Iterator[Way]:
-    for said, change in accumulators():
-        yield f"the sum {said}", Convolution(acc=change), 7.0
+    for text, change in accumulators():
+        yield f"the sum {text}", Convolution(acc=change), 7.0
     if case.recorded.size * w[0].size <= MAX_PRODUCTS:
-        for said, total in narrow_accumulations():
-            yield said, Convolution(total=total), 9.0
+        for text, total in narrow_accumulations():
+            yield text, Convolution(total=total), 9.0

@@ -93,8 +93,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if node.op == "matmul_integer_scaled":
             ways += [*_scales(values[5].size, values[6].size), *_biases(values[6].size)]
         title = "product of integers" if node.op == "matmul_integer" else "scaled product of integers"
-        for said, kernel, bits in ways:
-            yield kernel_variant(f"{title}: {said}", {node.op: kernel}, bits)
+        for text, kernel, bits in ways:
+            yield kernel_variant(f"{title}: {text}", {node.op: kernel}, bits)
 
 
 Way = tuple[str, MatrixProduct, float]
@@ -159,21 +159,21 @@ def _before(rows: Array) -> Array:
 def _corrections() -> Iterator[Way]:
     for name in ("a", "b"):
         for way in centrings(name):
-            yield way.said, _with(name, way.centre), way.bits
+            yield way.text, _with(name, way.centre), way.bits
     yield "no zero point is taken off", MatrixProduct(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
     yield "the zero points are exchanged", MatrixProduct(zeros=lambda za, zb: (zb[:1], za)), LIKELY
     yield "the zero point of a is taken for b, too", MatrixProduct(zeros=lambda za, zb: (za, za)), LIKELY
     yield "the zero point of b is taken for a, too", MatrixProduct(zeros=lambda za, zb: (zb[:1], zb)), LIKELY
-    for said, more in MORE.items():
-        yield said, MatrixProduct(more=more), LIKELY
+    for text, more in MORE.items():
+        yield text, MatrixProduct(more=more), LIKELY
 
 
 def _zero_points(values: list[Array]) -> Iterator[Way]:
     if values[3].size > 1:
-        for said, choice in channel_choices(values[3].size).items():
+        for text, choice in channel_choices(values[3].size).items():
             chosen = bind_last(lambda za, zb, c: (za, zb[c]), choice)
             yield (
-                f"the zero point of b for a column is that of {said}".replace("channel", "column"),
+                f"the zero point of b for a column is that of {text}".replace("channel", "column"),
                 MatrixProduct(zeros=chosen),
                 6.0,
             )
@@ -187,19 +187,19 @@ def _depths(depth: int) -> Iterator[Way]:
         if weights is None:
             return
         left = bind_last(lambda a, b, w: _exact(a * w, b), weights)
-        yield f"the sum takes part of the depth: {part.said}", MatrixProduct(total=left), part.bits
+        yield f"the sum takes part of the depth: {part.text}", MatrixProduct(total=left), part.bits
         for name, more in (
             ("b", lambda a, b, za, zb, w: zb * (_sum_a(a - za) - _sum_a((a - za) * w))),
             ("a", lambda a, b, za, zb, w: za * (_sum_b(b - zb) - _sum_b((b - zb) * w[:, None]))),
         ):
-            text = f"the sum for the zero point of {name} takes part of the depth: {part.said}"
+            text = f"the sum for the zero point of {name} takes part of the depth: {part.text}"
             yield text, MatrixProduct(more=bind_last(more, weights)), part.bits + 2
-        text = f"the products of stored a and b take part of the depth, the corrections all of it: {part.said}"
+        text = f"the products of stored a and b take part of the depth, the corrections all of it: {part.text}"
         stored = bind_last(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
         yield text, MatrixProduct(more=stored), part.bits + 2
         centred_a = bind_last(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
         text = (
-            f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
+            f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.text}"
         )
         yield text, MatrixProduct(more=centred_a), part.bits + 3
 
@@ -215,23 +215,23 @@ def _orders(a: Array, b: Array) -> Iterator[Way]:
             yield f"the matrix of the last batch of {name} is used for all", _with(f"read_{name}", last), 7.0
         for axis, what in ((-2, "row"), (-1, "column")):
             size = shape[axis]
-            for said, choice in channel_choices(size).items() if size <= 1024 else ():
-                text = f"for a {what} of {name} the kernel reads {said}".replace("channel", what)
+            for phrase, choice in channel_choices(size).items() if size <= 1024 else ():
+                text = f"for a {what} of {name} the kernel reads {phrase}".replace("channel", what)
                 yield text, _with(f"read_{name}", partial(np.take, indices=choice, axis=axis)), 8.0
 
 
 def _sums(a: Array, b: Array) -> Iterator[Way]:
-    for said, change in accumulators():
-        yield f"the sum {said}", MatrixProduct(acc=change), 7.0
+    for phrase, change in accumulators():
+        yield f"the sum {phrase}", MatrixProduct(acc=change), 7.0
     if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MAX_PRODUCTS:
         return
-    for said, total in narrow_accumulations():
-        yield said, MatrixProduct(total=partial(_by_products, total=total)), 9.0
-        text = f"{said}, of stored elements of both, the zero points taken off at the end"
+    for phrase, total in narrow_accumulations():
+        yield phrase, MatrixProduct(total=partial(_by_products, total=total)), 9.0
+        text = f"{phrase}, of stored elements of both, the zero points taken off at the end"
         yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
-        text = f"{said}, of stored a and b - zb, that of a taken off at the end"
+        text = f"{phrase}, of stored a and b - zb, that of a taken off at the end"
         yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
-        text = f"{said}, of a - za and stored b, that of b taken off at the end"
+        text = f"{phrase}, of a - za and stored b, that of b taken off at the end"
         yield text, MatrixProduct(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
 
 
@@ -324,31 +324,35 @@ def _f32(narrow: Format, values: Array) -> Array:
 
 
 def _scales(columns: int, biases: int) -> Iterator[Way]:
-    for said, scale in SCALES.items():
-        yield said, MatrixProduct(scale=scale), LIKELY
+    for phrase, scale in SCALES.items():
+        yield phrase, MatrixProduct(scale=scale), LIKELY
     if columns > 1:
-        for said, choice in channel_choices(columns).items():
+        for phrase, choice in channel_choices(columns).items():
             chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
             yield (
-                f"the scale of b for a column is that of {said}".replace("channel", "column"),
+                f"the scale of b for a column is that of {phrase}".replace("channel", "column"),
                 MatrixProduct(scale=chosen),
                 6.0,
             )
     for text, way in ROUNDED.items():
         if "bias" not in text or biases:
-            for said, narrow in FORMATS.items():
-                if said != "float32":
-                    yield text.format(said), MatrixProduct(scale=bind_last(way, narrow)), UNLIKELY - 6 + rarity(said)
+            for phrase, narrow in FORMATS.items():
+                if phrase != "float32":
+                    yield (
+                        text.format(phrase),
+                        MatrixProduct(scale=bind_last(way, narrow)),
+                        UNLIKELY - 6 + rarity(phrase),
+                    )
 
 
 def _biases(count: int) -> Iterator[Way]:
     if not count:
         return
-    for said, scale in BIASES.items():
-        yield said, MatrixProduct(scale=scale), LIKELY
-    for said, choice in channel_choices(count).items() if count > 1 else ():
+    for text, scale in BIASES.items():
+        yield text, MatrixProduct(scale=scale), LIKELY
+    for text, choice in channel_choices(count).items() if count > 1 else ():
         chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
-        yield f"the bias of a column is that of {said}".replace("channel", "column"), MatrixProduct(scale=chosen), 6.0
+        yield f"the bias of a column is that of {text}".replace("channel", "column"), MatrixProduct(scale=chosen), 6.0
     by_row = MatrixProduct(
         scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None]
     )

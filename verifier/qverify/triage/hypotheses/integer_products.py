@@ -34,10 +34,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None:
         return
     for part in PARTS:
-        for said, factor in (("is left out", -1), ("is counted twice", 1), ("has the other sign", -2)):
-            yield from fault_variant(case, f"{part} {said}", partial(_corrected, part=part, factor=factor))
-    for said, pair in _zero_points():
-        yield from fault_variant(case, said, pair)
+        for text, factor in (("is left out", -1), ("is counted twice", 1), ("has the other sign", -2)):
+            yield from fault_variant(case, f"{part} {text}", partial(_corrected, part=part, factor=factor))
+    for text, pair in _zero_points():
+        yield from fault_variant(case, text, pair)
     yield from _widths(case)
     if inner.last.op == "matmul_integer_scaled":
         yield from _scales(case, inner)
@@ -197,23 +197,23 @@ def _groups(terms: ProductTerms, cut: Narrow, size: int) -> Array:
 
 
 def _scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
-    for said, way in _SCALED.items():
-        yield from fault_variant(case, said, partial(_rescaled, way=way))
-    for said, index in (
+    for phrase, way in _SCALED.items():
+        yield from fault_variant(case, phrase, partial(_rescaled, way=way))
+    for phrase, index in (
         ("the scale of the second operand is that of the first column for all", lambda p, n: 0 * p),
         ("the scale of the second operand is that of the next column", lambda p, n: (p + 1) % n),
         ("the scale of the second operand is that of the previous column", lambda p, n: (p - 1) % n),
     ):
-        yield from fault_variant(case, said, partial(_scale_of, index=index))
+        yield from fault_variant(case, phrase, partial(_scale_of, index=index))
     if operand(inner, 6) is not None:
-        for said, factor in (("is left out", 0.0), ("is added twice", 2.0), ("is subtracted", -1.0)):
-            yield from fault_variant(case, f"the bias {said}", partial(_biased, factor=factor))
-        for said, index in (
+        for phrase, factor in (("is left out", 0.0), ("is added twice", 2.0), ("is subtracted", -1.0)):
+            yield from fault_variant(case, f"the bias {phrase}", partial(_biased, factor=factor))
+        for phrase, index in (
             ("of the first column for all", lambda p, n: 0 * p),
             ("of the next column", lambda p, n: (p + 1) % n),
             ("of the previous column", lambda p, n: (p - 1) % n),
         ):
-            yield from fault_variant(case, f"the bias is that {said}", partial(_bias_of, index=index))
+            yield from fault_variant(case, f"the bias is that {phrase}", partial(_bias_of, index=index))
     for text, narrow in narrows():
         yield from fault_variant(case, f"the scale of the sum is held in {text}", partial(_scale_in, narrow=narrow))
         yield from fault_variant(

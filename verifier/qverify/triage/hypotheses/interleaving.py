@@ -31,13 +31,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             continue
         if place.kind == "output" and not is_permutation(case):
             continue
-        for said, run in _runs(place):
+        for phrase, run in _runs(place):
             for ways in WAYS if place.kind == "output" else WAYS_READ:
                 if run > ways:
                     dealt = np.concatenate([np.arange(first, run, ways) for first in range(ways)])
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
                         yield FaultVariant(
-                            f"elements of {said} of {place.label} are {text} {ways} ways",
+                            f"elements of {phrase} of {place.label} are {text} {ways} ways",
                             output_from(place, partial(reordered_runs, order=order)),
                         )
 
@@ -46,7 +46,7 @@ def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
     """Yields (text, number of elements of a run) for the whole tensor, every plane and every row. Channels are covered
     by the family group-order."""
     shape, yielded = place.spec.shape, set()
-    for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", prod(shape[-1:]))):
+    for text, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", prod(shape[-1:]))):
         if run not in yielded:
             yielded.add(run)
-            yield said, run
+            yield text, run

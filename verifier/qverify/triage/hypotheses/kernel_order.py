@@ -21,12 +21,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             continue
         weights = case.graph.constants[place.name]
         if weights.ndim == 4 and weights.shape[2:] != (1, 1):
-            for said, way in _ways(weights).items():
-                yield FaultVariant(f"kernel {said}", output_from(place, way))
+            for text, way in _ways(weights).items():
+                yield FaultVariant(f"kernel {text}", output_from(place, way))
         zero = place.spec.zero_point
-        for said, part in _left_out(weights).items():
+        for text, part in _left_out(weights).items():
             yield FaultVariant(
-                f"{said} of the weights left out of the sum",
+                f"{text} of the weights left out of the sum",
                 output_from(place, partial(_without, part=part, zero=zero)),
             )
 

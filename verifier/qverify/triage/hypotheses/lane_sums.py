@@ -40,10 +40,10 @@ def _ways(case: Case, few: SummedElements) -> Ways:
     for order, inner in orders.items():
         for lanes in LANES:
             if lanes < channels * rows * columns <= lanes * MOST_STEPS:
-                for said, params, after in _kinds():
+                for phrases, params, after in _kinds():
                     sums = _scan(few, lanes, inner, bind_last(after, params[:, None, None]), len(params))
                     case.count_tried(len(params))
-                    for text, p, acc in zip(said, params, sums, strict=True):
+                    for text, p, acc in zip(phrases, params, sums, strict=True):
                         if (few.requantized(acc.astype(np.int64) + few.bias) == recorded).all():
                             sentence = f"the sum is kept in {lanes} lanes (lane k takes every {lanes}th product{order}), and each lane {text} after every product; then the lanes are added"
                             yield (

@@ -78,29 +78,29 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
-    for said, finish in FINISHES.items():
-        yield layer_norm_variant(said, LayerNorm(finish=finish), LIKELY)
-    for said, choice in channel_choices(depth).items():
+    for text, finish in FINISHES.items():
+        yield layer_norm_variant(text, LayerNorm(finish=finish), LIKELY)
+    for text, choice in channel_choices(depth).items():
         yield layer_norm_variant(
-            f"gamma and beta are those of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice, beta_at=choice))
+            f"gamma and beta are those of {text}", LayerNorm(finish=partial(_chosen, gamma_at=choice, beta_at=choice))
         )
-        yield layer_norm_variant(f"gamma is that of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice)))
-        yield layer_norm_variant(f"beta is that of {said}", LayerNorm(finish=partial(_chosen, beta_at=choice)))
-    for said, narrow in FORMATS.items():
-        yield from _rounded(said, narrow)
-    for said, rsqrt in rsqrts().items():
+        yield layer_norm_variant(f"gamma is that of {text}", LayerNorm(finish=partial(_chosen, gamma_at=choice)))
+        yield layer_norm_variant(f"beta is that of {text}", LayerNorm(finish=partial(_chosen, beta_at=choice)))
+    for text, narrow in FORMATS.items():
+        yield from _rounded(text, narrow)
+    for text, rsqrt in rsqrts().items():
         for how, multiply in PRODUCTS.items():
             yield layer_norm_variant(
-                f"1/sqrt(variance + epsilon) is computed {said}{how}",
+                f"1/sqrt(variance + epsilon) is computed {text}{how}",
                 LayerNorm(root=partial(_variance, rsqrt=rsqrt), normalize=multiply),
             )
-    for said, sqrt in sqrts().items():
+    for text, sqrt in sqrts().items():
         yield layer_norm_variant(
-            f"sqrt(variance + epsilon) is computed {said}", LayerNorm(root=partial(_approximate, sqrt=sqrt))
+            f"sqrt(variance + epsilon) is computed {text}", LayerNorm(root=partial(_approximate, sqrt=sqrt))
         )
-    for said, reciprocal in reciprocals().items():
+    for text, reciprocal in reciprocals().items():
         yield layer_norm_variant(
-            f"1/deviation is computed {said}",
+            f"1/deviation is computed {text}",
             LayerNorm(root=partial(_inverse, reciprocal=reciprocal), normalize=np.multiply),
         )
 
@@ -128,7 +128,7 @@ def _inverse(variance: Array, eps: float, reciprocal: Callable[[Array], Array]) 
     return reciprocal(root_of(variance, eps))
 
 
-def _rounded(said: str, narrow: Format) -> Iterator[FaultVariant]:
+def _rounded(text: str, narrow: Format) -> Iterator[FaultVariant]:
     for stages in (
         (4,),
         (2,),
@@ -150,10 +150,10 @@ def _rounded(said: str, narrow: Format) -> Iterator[FaultVariant]:
             finish=bind_last(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
         )
         yield layer_norm_variant(
-            f"{', '.join(STAGES[i] for i in stages)} {'is' if len(stages) == 1 else 'are'} rounded to {said}", kernel
+            f"{', '.join(STAGES[i] for i in stages)} {'is' if len(stages) == 1 else 'are'} rounded to {text}", kernel
         )
     yield layer_norm_variant(
-        f"gamma and beta are rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), narrow(b)))
+        f"gamma and beta are rounded to {text}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), narrow(b)))
     )
-    yield layer_norm_variant(f"gamma is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), b)))
-    yield layer_norm_variant(f"beta is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, g, narrow(b))))
+    yield layer_norm_variant(f"gamma is rounded to {text}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), b)))
+    yield layer_norm_variant(f"beta is rounded to {text}", LayerNorm(finish=lambda y, g, b: affine(y, g, narrow(b))))

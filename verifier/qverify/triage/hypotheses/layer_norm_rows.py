@@ -35,10 +35,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _faults(rows: int) -> Iterator[FaultVariant]:
-    for said, row in row_choices(rows).items():
+    for text, row in row_choices(rows).items():
         for what, of in {"mean and deviation": (True, True), "mean": (True, False), "deviation": (False, True)}.items():
             kernel = LayerNorm(statistics=partial(_of_rows, row=row, of=of))
-            yield _variant(f"a row is normalized with the {what} of {said}", kernel)
+            yield _variant(f"a row is normalized with the {what} of {text}", kernel)
     for n in (2, 4, 8, 16, 32):
         if rows > n:
             yield _variant(f"{n} rows share one mean and variance", partial(_joint, count=n))
@@ -56,8 +56,8 @@ def _faults(rows: int) -> Iterator[FaultVariant]:
         )
 
 
-def _variant(said: str, kernel: Kernel) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel))
+def _variant(text: str, kernel: Kernel) -> FaultVariant:
+    return kernel_variant(f"layer norm: {text}", dict.fromkeys(NORMS, kernel))
 
 
 def _of_rows(mean: Array, root: Array, row: Array, of: tuple[bool, bool]) -> tuple[Array, Array]:

@@ -34,33 +34,33 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _faults(depth: int) -> Iterator[FaultVariant]:
     for part in partial_sums(depth):
         yield from _yield_mean_and_variance(
-            f"the sum of a row takes part of it: {part.said}",
+            f"the sum of a row takes part of it: {part.text}",
             partial(_mean, of=part),
             "divided by the whole depth",
             part.bits,
         )
         counted = partial(_mean, of=part, divisor=part.size(depth))
         yield from _yield_mean_and_variance(
-            f"the sum of a row takes part of it: {part.said}",
+            f"the sum of a row takes part of it: {part.text}",
             counted,
             "divided by the number of elements added",
             part.bits + 1,
         )
     for of in narrow_sums(depth):
-        yield from _yield_mean_and_variance(f"a row is summed {of.said}", partial(_mean, of=of), "", of.bits)
-    for said, divisor in divisors(depth).items():
+        yield from _yield_mean_and_variance(f"a row is summed {of.text}", partial(_mean, of=of), "", of.bits)
+    for text, divisor in divisors(depth).items():
         yield from _yield_mean_and_variance(
-            f"the sum of a row is divided by {said} ({divisor:g}) instead of its depth",
+            f"the sum of a row is divided by {text} ({divisor:g}) instead of its depth",
             partial(_divided, divisor=divisor),
-            bits=5.0 if said.startswith(("depth - 1", "the power of two below")) else 7.0,
+            bits=5.0 if text.startswith(("depth - 1", "the power of two below")) else 7.0,
         )
-    for said, divisor in reciprocal_divisors(depth).items():
+    for text, divisor in reciprocal_divisors(depth).items():
         yield from _yield_mean_and_variance(
-            f"the sum of a row is multiplied by {said}", partial(_divided, divisor=divisor), bits=7.0
+            f"the sum of a row is multiplied by {text}", partial(_divided, divisor=divisor), bits=7.0
         )
 
 
-def _yield_mean_and_variance(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
+def _yield_mean_and_variance(text: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
     more = f" ({more})" if more else ""
     for where, kernel in {
         "for the variance": LayerNorm(variance=partial(_variance, mean_of=mean)),
@@ -68,7 +68,7 @@ def _yield_mean_and_variance(said: str, mean: Mean, more: str = "", bits: float 
         "for mean and variance": LayerNorm(mean=mean, variance=partial(_variance, mean_of=mean)),
         "for the mean (the variance around the true mean)": LayerNorm(mean=mean, variance=_around_the_true_mean),
     }.items():
-        yield kernel_variant(f"layer norm, {where}: {said}{more}", dict.fromkeys(NORMS, kernel), bits)
+        yield kernel_variant(f"layer norm, {where}: {text}{more}", dict.fromkeys(NORMS, kernel), bits)
 
 
 def _mean(rows: Array, of: RowSum, divisor: float = 0.0) -> Array:

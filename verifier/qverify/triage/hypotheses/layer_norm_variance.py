@@ -70,8 +70,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _faults(depth: int) -> Iterator[FaultVariant]:
     yield from _throughout()
     yield from _formulas(depth)
-    for said, root in ROOTS.items():
-        yield layer_norm_variant(said, LayerNorm(root=root), LIKELY)
+    for phrase, root in ROOTS.items():
+        yield layer_norm_variant(phrase, LayerNorm(root=root), LIKELY)
     for value in (
         1.0,
         0.1,
@@ -89,8 +89,8 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
         2.0**-14,
         2.0**-16,
     ):
-        for said, least in LEAST.items():
-            yield layer_norm_variant(said.format(f"{value:g}"), LayerNorm(root=bind_last(least, value)))
+        for phrase, least in LEAST.items():
+            yield layer_norm_variant(phrase.format(f"{value:g}"), LayerNorm(root=bind_last(least, value)))
     for power in range(-6, 17):
         text = f"the variance saturates at {2.0**power:g}"
         yield layer_norm_variant(
@@ -102,8 +102,8 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
         )
     for value in VALUES:
         yield layer_norm_variant(f"epsilon is always {value:g}", LayerNorm(root=partial(_fixed, value=value)))
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        yield from _narrow(said, narrow)
+    for phrase, narrow in {**FORMATS, **FIXED}.items():
+        yield from _narrow(phrase, narrow)
     yield layer_norm_variant(
         "epsilon is added once for each element (times the depth)",
         LayerNorm(root=partial(_scaled, factor=float(depth))),
@@ -113,13 +113,13 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
 
 def _throughout() -> Iterator[FaultVariant]:
     """Yields layer norms that are computed in a narrower format from the sums to the result."""
-    for said, dtype in (("float32", np.float32), ("float16", np.float16)):
+    for text, dtype in (("float32", np.float32), ("float16", np.float16)):
         for product, multiply in (("", False), (", by 1/deviation", True)):
             for formula, variance in (("", variance_of), (", the variance as E[x*x] - E[x]*E[x]", _one_pass_of)):
                 root = _inverse_root if multiply else root_of
                 normalize = np.multiply if multiply else np.divide
                 kernel = LayerNorm(root=root, variance=variance, normalize=normalize, dtype=dtype)
-                yield layer_norm_variant(f"all of it is computed in {said}{product}{formula}", kernel)
+                yield layer_norm_variant(f"all of it is computed in {text}{product}{formula}", kernel)
 
 
 def _inverse_root(variance: Array, eps: float) -> Array:
@@ -132,26 +132,26 @@ def _one_pass_of(rows: Array, mean: Array) -> Array:
 
 def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
     one_pass = "the variance is computed in one pass, as E[x*x] - E[x]*E[x]"
-    for said, repair in NEGATIVE.items():
+    for phrase, repair in NEGATIVE.items():
         yield layer_norm_variant(
-            f"{one_pass}, in float64; {said}", LayerNorm(variance=partial(_one_pass, repair=repair))
+            f"{one_pass}, in float64; {phrase}", LayerNorm(variance=partial(_one_pass, repair=repair))
         )
         for name, narrow in FORMATS.items():
-            text = f"{one_pass}, both terms rounded to {name} before they are subtracted; {said}"
+            text = f"{one_pass}, both terms rounded to {name} before they are subtracted; {phrase}"
             yield layer_norm_variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, repair=repair)))
-            text = f"{one_pass}, E[x*x] and E[x] rounded to {name}; {said}"
+            text = f"{one_pass}, E[x*x] and E[x] rounded to {name}; {phrase}"
             kept = partial(_one_pass, narrow=narrow, mean=narrow, product=exactly, repair=repair)
             yield layer_norm_variant(text, LayerNorm(variance=kept))
-            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}; {said}"
+            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}; {phrase}"
             yield layer_norm_variant(
                 text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair))
             )
-            text = f"{one_pass}, E[x*x], E[x], its square and the difference rounded to {name}; {said}"
+            text = f"{one_pass}, E[x*x], E[x], its square and the difference rounded to {name}; {phrase}"
             after = bind_last(lambda v, f, r: r(f(v)), narrow, repair)
             yield layer_norm_variant(
                 text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=after))
             )
-            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {said}"
+            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {phrase}"
             yield layer_norm_variant(
                 text,
                 LayerNorm(
@@ -161,16 +161,16 @@ def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
             )
         for of in narrow_sums(depth):
             mean = partial(_by, total=of.total)
-            text = f"{one_pass}, the sums formed {of.said}; {said}"
+            text = f"{one_pass}, the sums formed {of.text}; {phrase}"
             yield layer_norm_variant(
                 text, LayerNorm(mean=mean, variance=partial(_one_pass, mean_of=mean, repair=repair))
             )
-            text = f"{one_pass}, the sums for it formed {of.said}; {said}"
+            text = f"{one_pass}, the sums for it formed {of.text}; {phrase}"
             yield layer_norm_variant(text, LayerNorm(variance=partial(_one_pass, mean_of=mean, repair=repair)))
         for format_, dtype in (("float32", np.float32), ("float16", np.float16)):
             for lanes in (1, 4, 8, 2, 16):
                 by = f" in {lanes} partial sums" if lanes > 1 else ""
-                text = f"{one_pass}, all of it in {format_}{by} (squares, sums, means, their difference); {said}"
+                text = f"{one_pass}, all of it in {format_}{by} (squares, sums, means, their difference); {phrase}"
                 variance = partial(_one_pass_in, dtype=dtype, lanes=lanes, repair=repair)
                 yield layer_norm_variant(text, LayerNorm(variance=variance), LIKELY)
                 mean = partial(_mean_in, dtype=dtype, lanes=lanes)
@@ -268,7 +268,7 @@ def _fixed(variance: Array, eps: float, value: float) -> Array:
     return root_of(variance, value)
 
 
-def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
+def _narrow(text: str, narrow: Format) -> Iterator[FaultVariant]:
     for what, kernel in {
         "the mean": LayerNorm(mean=partial(_rounded_mean, narrow=narrow)),
         "the mean, for the result only,": LayerNorm(
@@ -283,7 +283,7 @@ def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
         "epsilon": LayerNorm(root=lambda v, eps: np.sqrt(v + narrow(np.array(eps)))),
         "the sum of variance and epsilon": LayerNorm(root=lambda v, eps: np.sqrt(narrow(v + eps))),
     }.items():
-        yield layer_norm_variant(f"{what} is rounded to {said}", kernel)
+        yield layer_norm_variant(f"{what} is rounded to {text}", kernel)
 
 
 def _rounded_mean(rows: Array, narrow: Format) -> Array:

@@ -51,8 +51,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
-    for said, finish in FINISHES.items():
-        yield said, LogSoftmax(finish=finish), LIKELY
+    for text, finish in FINISHES.items():
+        yield text, LogSoftmax(finish=finish), LIKELY
     no_maximum: Callable[[Array], Array] = lambda x: np.zeros((len(x), 1))  # noqa: E731
     yield (
         "no maximum is subtracted, in float32",
@@ -71,8 +71,8 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
         }.items():
             yield f"all of it is computed in {np.dtype(dtype).name}{how}", kernel, LIKELY
     for small in SMALL:
-        for said, finish in _with_small(small).items():
-            yield said, LogSoftmax(finish=finish), 8.0
+        for text, finish in _with_small(small).items():
+            yield text, LogSoftmax(finish=finish), 8.0
     for limit in LIMITS:
         yield (
             f"elements less maximum end at -{limit}",
@@ -83,8 +83,8 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
         yield f"exponentials below e^-{limit} are 0", LogSoftmax(exponential=ended), 8.0
         least = bind_last(lambda x, t, log, n: np.maximum(x - log(t), -n), limit)
         yield f"the result is at least -{limit}", LogSoftmax(finish=least), 8.0
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        cost = UNLIKELY - 6 + rarity(said)
+    for text, narrow in {**FORMATS, **FIXED}.items():
+        cost = UNLIKELY - 6 + rarity(text)
         for what, kernel in {
             "elements less maximum are": LogSoftmax(below=narrow),
             "the exponentials are": LogSoftmax(exponential=bind_last(lambda v, f: f(exp64(v)), narrow)),
@@ -95,7 +95,7 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
             ),
             "the result is": LogSoftmax(finish=bind_last(lambda x, t, log, f: f(x - log(t)), narrow)),
         }.items():
-            yield f"{what} rounded to {said}", kernel, cost
+            yield f"{what} rounded to {text}", kernel, cost
 
 
 def _rounded_to(values: Array, function: Callable[[Array], Array], dtype: type) -> Array:

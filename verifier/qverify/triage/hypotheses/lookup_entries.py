@@ -37,12 +37,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             LIKELY,
         )
         yield kernel_variant("lookup: the table is applied twice", {"lookup": _twice})
-        for said, value in {
+        for text, value in {
             "0": 0,
             "the output's zero point": case.graph.spec(node.outputs[0]).zero_point[:1] or 0,
         }.items():
             yield kernel_variant(
-                f"lookup: the result is {said} instead of the table's entry",
+                f"lookup: the result is {text} instead of the table's entry",
                 {
                     "lookup": bind_last(
                         lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value
@@ -50,15 +50,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 },
             )
         zero = case.graph.spec(node.outputs[0]).zero_point[:1]
-        for said, change in _short_tables(len(table), table.dtype.kind in "iu", zero):
-            yield kernel_variant(f"lookup: {said}", {"lookup": partial(_looked_up, change=change)}, 3.0)
-        said = "the raw bits of the signed input are the table's index, without the offset added: negative inputs read the upper half of the table, the others the lower half"
+        for text, change in _short_tables(len(table), table.dtype.kind in "iu", zero):
+            yield kernel_variant(f"lookup: {text}", {"lookup": partial(_looked_up, change=change)}, 3.0)
+        text = "the raw bits of the signed input are the table's index, without the offset added: negative inputs read the upper half of the table, the others the lower half"
         if case.graph.spec(node.inputs[0] or "").dtype in ("int8", "int16"):
             yield kernel_variant(
-                f"lookup: {said}", {"lookup": partial(_looked_up, change=lambda t: np.roll(t, len(t) // 2))}, 2.0
+                f"lookup: {text}", {"lookup": partial(_looked_up, change=lambda t: np.roll(t, len(t) // 2))}, 2.0
             )
-        for said, change in _tables(len(table)):
-            yield kernel_variant(f"lookup: {said}", {"lookup": partial(_looked_up, change=change)})
+        for text, change in _tables(len(table)):
+            yield kernel_variant(f"lookup: {text}", {"lookup": partial(_looked_up, change=change)})
 
 
 def _passed(node: Node, inputs: list[Array], graph: Graph, zero: bool = False) -> Array:
@@ -91,21 +91,23 @@ def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tup
     for text, kept in parts.items():
         for first, start, stop in (("first", 0, kept), ("last", size - kept, size)):
             where = f"positions {kept}..{size - 1}" if first == "first" else f"positions 0..{size - kept - 1}"
-            said = f"only the {first} {kept} of the {size} entries of the table are held ({text} of it); table {where}"
+            phrase = (
+                f"only the {first} {kept} of the {size} entries of the table are held ({text} of it); table {where}"
+            )
             for name, value in values.items():
                 yield (
-                    f"{said} give {name}",
+                    f"{phrase} give {name}",
                     bind_last(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
                 )
             yield (
-                f"{said} give the entry at the end of the part",
+                f"{phrase} give the entry at the end of the part",
                 bind_last(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
             )
             yield (
-                f"{said} read the part again",
+                f"{phrase} read the part again",
                 bind_last(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
             )
-            yield f"{said} give the input itself", bind_last(_input_beyond, start, stop)
+            yield f"{phrase} give the input itself", bind_last(_input_beyond, start, stop)
 
 
 def _within(table: Array, start: int, stop: int) -> Array:
@@ -136,9 +138,9 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
             f"a table of {size // step} entries over the whole range is interpolated in float and rounded to nearest",
             partial(_spread, points=size // step),
         )
-        for said, offset in (("the entry below", 0), ("the nearest entry", step // 2), ("the entry above", step - 1)):
+        for text, offset in (("the entry below", 0), ("the nearest entry", step // 2), ("the entry above", step - 1)):
             yield (
-                f"every {step}th entry of the table is kept and {said} is taken",
+                f"every {step}th entry of the table is kept and {text} is taken",
                 partial(_nearest, shift=shift, offset=offset),
             )
         yield f"the middle of every {step} entries is taken for all of them", partial(_middle, shift=shift)

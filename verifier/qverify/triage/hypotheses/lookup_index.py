@@ -32,5 +32,5 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         if place.label == "the table" and case.graph.constants[place.name].ndim == 1:
-            for said, way in WAYS.items():
-                yield FaultVariant(f"table index {said}", output_from(place, way))
+            for text, way in WAYS.items():
+                yield FaultVariant(f"table index {text}", output_from(place, way))

@@ -39,8 +39,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for tail, m in tails.items():
             text = f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {without}"
             yield from check_where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
-    for cost, said, way in _ways(case):
-        yield from check_where_it_differs(case, f"lookup: {said}", partial(_compute_output, way=way), cost)
+    for cost, phrase, way in _ways(case):
+        yield from check_where_it_differs(case, f"lookup: {phrase}", partial(_compute_output, way=way), cost)
 
 
 def _compute_output(case: Case, way: Way) -> Array:
@@ -74,18 +74,16 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
         yield 2.0, "the table is applied twice", lambda t, a, b: t[(t - limits(a)[0]).astype(np.int64)]
     steps = [9, 8, *(k for k in range(1, width - 1) if k not in (8, 9))]
     for rare, k in enumerate(steps):
-        for said, rounded in TO_INTEGER.items():
-            text = (
-                f"every {1 << k}th entry of the table is kept and the values between are interpolated linearly, {said}"
-            )
+        for phrase, rounded in TO_INTEGER.items():
+            text = f"every {1 << k}th entry of the table is kept and the values between are interpolated linearly, {phrase}"
             yield (
-                1.0 + 0.05 * rare + (said != "rounded to the nearest (ties up)"),
+                1.0 + 0.05 * rare + (phrase != "rounded to the nearest (ties up)"),
                 text,
                 partial(_interpolated, k=k, rounded=rounded),
             )
             own_text = f"{text}; the last, shorter piece by its own length"
             yield (
-                1.5 + 0.05 * rare + (said != "rounded to the nearest (ties up)"),
+                1.5 + 0.05 * rare + (phrase != "rounded to the nearest (ties up)"),
                 own_text,
                 partial(_interpolated, k=k, rounded=rounded, own=True),
             )
@@ -105,8 +103,8 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
 
 
 def _yield_range_faults(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
-    for said, way in _MIRRORS.items():
-        yield 2.0, said, way
+    for text, way in _MIRRORS.items():
+        yield 2.0, text, way
     for real in (1, 2, 3, 4, 5, 6, 8, 10, 16):
         yield (
             2.5,

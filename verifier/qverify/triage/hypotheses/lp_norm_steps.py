@@ -67,18 +67,18 @@ class LpNorm:
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "lp_norm")[:1]:
         outer, depth, inner = node.words[:3]
-        for said, row in row_choices(outer * inner, inner).items():
-            yield _variant(f"a row is divided by the norm of {said}", LpNorm(at=row), 7.0)
+        for text, row in row_choices(outer * inner, inner).items():
+            yield _variant(f"a row is divided by the norm of {text}", LpNorm(at=row), 7.0)
         yield _variant("the sum of a row begins with that of the row before (not reset)", LpNorm(total=sums_on), LIKELY)
         everything: Total = lambda v: np.full((len(v), 1), v.sum())  # noqa: E731
         yield _variant("one norm of the whole tensor", LpNorm(total=everything), LIKELY)
-        for said, words in _axes(node.words[:3], case.graph.spec(node.inputs[0] or "").shape).items():
-            yield _variant(f"the norm runs over {said}", partial(_over, words=words), LIKELY)
+        for text, words in _axes(node.words[:3], case.graph.spec(node.inputs[0] or "").shape).items():
+            yield _variant(f"the norm runs over {text}", partial(_over, words=words), LIKELY)
         yield from fitting_rows(case, (_variant(*way) for way in _ways(depth)))
 
 
-def _variant(said: str, kernel: Callable[..., Array], bits: float) -> FaultVariant:
-    return kernel_variant(f"norm to length one: {said}", {"lp_norm": kernel}, bits)
+def _variant(text: str, kernel: Callable[..., Array], bits: float) -> FaultVariant:
+    return kernel_variant(f"norm to length one: {text}", {"lp_norm": kernel}, bits)
 
 
 def _over(node: Node, inputs: list[Array], graph: Graph, words: tuple[int, int, int]) -> Array:
@@ -91,7 +91,7 @@ def _axes(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple
         for k in range(len(shape))
     }
     words_by_text["as many neighbours in memory as its axis is long"] = (own_words[0] * own_words[2], own_words[1], 1)
-    return {said: words for said, words in words_by_text.items() if words != tuple(own_words)}
+    return {text: words for text, words in words_by_text.items() if words != tuple(own_words)}
 
 
 Way = tuple[str, LpNorm, float]
@@ -124,8 +124,8 @@ SMALL = (1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 2.0**
 
 
 def _ways(depth: int) -> Iterator[Way]:
-    for said, kernel in NORMS.items():
-        yield said, kernel, LIKELY
+    for text, kernel in NORMS.items():
+        yield text, kernel, LIKELY
     for small in SMALL:
         yield f"{small:g} is added to the norm", LpNorm(norm=bind_last(lambda n, e: n + e, small)), 7.0
         yield (
@@ -157,36 +157,36 @@ def _ways(depth: int) -> Iterator[Way]:
         )
     for part in partial_sums(depth):
         yield (
-            f"the sum takes part of a row: {part.said}",
+            f"the sum takes part of a row: {part.text}",
             LpNorm(total=bind_last(lambda v, f: f(v)[:, None], part.total)),
             part.bits,
         )
     for of in narrow_sums(depth):
         total = bind_last(lambda v, f: np.asarray(f(v), np.float64)[:, None], of.total)
-        yield f"a row is summed {of.said}", LpNorm(total=total), of.bits
+        yield f"a row is summed {of.text}", LpNorm(total=total), of.bits
         squares = bind_last(lambda v: (v.astype(np.float32) * v.astype(np.float32)).astype(np.float64))
         yield (
-            f"a row is summed {of.said}, of squares rounded to float32",
+            f"a row is summed {of.text}, of squares rounded to float32",
             LpNorm(total=total, terms=(np.abs, squares)),
             of.bits + 2,
         )
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        yield from _rounded(said, narrow)
-    for said, rsqrt in rsqrts().items():
+    for text, narrow in {**FORMATS, **FIXED}.items():
+        yield from _rounded(text, narrow)
+    for text, rsqrt in rsqrts().items():
         yield (
-            f"1/sqrt(sum of squares) is computed {said}",
+            f"1/sqrt(sum of squares) is computed {text}",
             LpNorm(root=rsqrt, divide=lambda r, n: np.where(np.isfinite(n), r * n, 0.0)),
             UNLIKELY - 4,
         )
-    for said, sqrt in sqrts().items():
-        yield f"sqrt(sum of squares) is computed {said}", LpNorm(root=sqrt), UNLIKELY - 3
-    for said, reciprocal in reciprocals().items():
+    for text, sqrt in sqrts().items():
+        yield f"sqrt(sum of squares) is computed {text}", LpNorm(root=sqrt), UNLIKELY - 3
+    for text, reciprocal in reciprocals().items():
         divide = bind_last(lambda r, n, f: np.where(n == 0, 0.0, r * f(n)), reciprocal)
-        yield f"1/norm is computed {said}", LpNorm(divide=divide), UNLIKELY - 4
+        yield f"1/norm is computed {text}", LpNorm(divide=divide), UNLIKELY - 4
 
 
-def _rounded(said: str, narrow: Format) -> Iterator[Way]:
-    cost = UNLIKELY - 6 + rarity(said)
+def _rounded(text: str, narrow: Format) -> Iterator[Way]:
+    cost = UNLIKELY - 6 + rarity(text)
     terms = (bind_last(lambda v, f: f(np.abs(v)), narrow), bind_last(lambda v, f: f(v * v), narrow))
     before = (bind_last(lambda v, f: np.abs(f(v)), narrow), bind_last(lambda v, f: f(v) ** 2, narrow))
     for what, kernel in {
@@ -197,4 +197,4 @@ def _rounded(said: str, narrow: Format) -> Iterator[Way]:
         "1/norm is": LpNorm(divide=bind_last(lambda r, n, f: np.where(n == 0, 0.0, r * f(1 / n)), narrow)),
         "the result is": LpNorm(divide=bind_last(lambda r, n, f: f(_quotient(r, n)), narrow)),
     }.items():
-        yield f"{what} rounded to {said}", kernel, cost
+        yield f"{what} rounded to {text}", kernel, cost

@@ -96,10 +96,10 @@ class Lrn:
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "lrn")[:1]:
         shape = case.graph.spec(node.inputs[0] or "").shape
-        for said, kernel in (*_windows(node.words[0], len(shape)), *_scales(node.words[0]), *_powers()):
-            yield kernel_variant(f"lrn: {said}", {"lrn": kernel})
-        for said, kernel in _formats():
-            yield kernel_variant(f"lrn: {said}", {"lrn": kernel}, UNLIKELY)
+        for text, kernel in (*_windows(node.words[0], len(shape)), *_scales(node.words[0]), *_powers()):
+            yield kernel_variant(f"lrn: {text}", {"lrn": kernel})
+        for text, kernel in _formats():
+            yield kernel_variant(f"lrn: {text}", {"lrn": kernel}, UNLIKELY)
 
 
 def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
@@ -108,7 +108,7 @@ def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
         if axis < rank and axis != 1:
             yield f"the squares are summed over neighbouring {name} instead of channels", Lrn(axis=axis)
     before, after = (size - 1) // 2, size // 2
-    for said, first, last in (
+    for text, first, last in (
         ("starts one channel later", before - 1, after),
         ("ends one channel earlier", before, after - 1),
         ("starts one channel earlier", before + 1, after),
@@ -129,7 +129,7 @@ def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
         ("is all channels", 10**4, 10**4),
     ):
         if min(first, last) >= 0 and (first, last) != (before, after):
-            yield f"the window {said}", Lrn(before=min(first, 512), after=min(last, 512))
+            yield f"the window {text}", Lrn(before=min(first, 512), after=min(last, 512))
     yield "the window repeats the first and the last channel outside the tensor", Lrn(edge="repeated")
     yield (
         "the window is shifted inward at the first and the last channels, so that it always holds size channels",
@@ -157,7 +157,7 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
         Lrn(divisor=lambda n, taps: taps),
     )
     yield "alpha is not divided by size", Lrn(divisor=lambda n, taps: 1.0)
-    for said, of in (
+    for text, of in (
         ("size - 1", size - 1),
         ("size + 1", size + 1),
         ("size squared", size * size),
@@ -168,7 +168,7 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
     ):
         if of and of != size:
             yield (
-                f"alpha is divided by {said} ({of}) instead of size",
+                f"alpha is divided by {text} ({of}) instead of size",
                 Lrn(divisor=bind_last(lambda n, taps, d: float(d), of)),
             )
     yield "the bias is left out", Lrn(combine=lambda bias, alpha, total: alpha * total)
@@ -225,29 +225,29 @@ def _root_of_float32(base: Array, beta: float) -> Array:
 
 
 def _formats() -> Iterator[tuple[str, Lrn]]:
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        yield f"every square is rounded to {said}", Lrn(squares=bind_last(lambda x, f: f(x * x), narrow))
+    for name, narrow in {**FORMATS, **FIXED}.items():
+        yield f"every square is rounded to {name}", Lrn(squares=bind_last(lambda x, f: f(x * x), narrow))
         yield (
-            f"the values are rounded to {said} before they are squared",
+            f"the values are rounded to {name} before they are squared",
             Lrn(squares=bind_last(lambda x, f: f(x) ** 2, narrow)),
         )
-        yield f"the sum of squares is rounded to {said}", Lrn(total=narrow)
-        yield f"the sum of squares is formed in {said}", Lrn(total=narrow, stepwise=True)
+        yield f"the sum of squares is rounded to {name}", Lrn(total=narrow)
+        yield f"the sum of squares is formed in {name}", Lrn(total=narrow, stepwise=True)
         yield (
-            f"squares and their sum are formed in {said}",
+            f"squares and their sum are formed in {name}",
             Lrn(squares=bind_last(lambda x, f: f(f(x) ** 2), narrow), total=narrow, stepwise=True),
         )
         yield (
-            f"bias plus alpha/size times the sum is rounded to {said}",
+            f"bias plus alpha/size times the sum is rounded to {name}",
             Lrn(combine=bind_last(lambda b, a, t, f: f(b + a * t), narrow)),
         )
-        yield f"the power is rounded to {said}", Lrn(power=bind_last(lambda b, beta, f: f(pow64(b, beta)), narrow))
+        yield f"the power is rounded to {name}", Lrn(power=bind_last(lambda b, beta, f: f(pow64(b, beta)), narrow))
         yield (
-            f"1/power is rounded to {said}, and multiplied",
+            f"1/power is rounded to {name}, and multiplied",
             Lrn(power=bind_last(lambda b, beta, f: f(1 / pow64(b, beta)), narrow), finish=np.multiply),
         )
-        yield f"beta is rounded to {said}", Lrn(power=partial(_of_beta, narrow=narrow))
-        yield f"the result is rounded to {said}", Lrn(finish=bind_last(lambda x, p, f: f(x / p), narrow))
+        yield f"beta is rounded to {name}", Lrn(power=partial(_of_beta, narrow=narrow))
+        yield f"the result is rounded to {name}", Lrn(finish=bind_last(lambda x, p, f: f(x / p), narrow))
 
 
 def _of_beta(base: Array, beta: float, narrow: Format) -> Array:

@@ -22,8 +22,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     for at, operand in enumerate(NAMES if case.last.op == "matmul" else ("the input", "the weights")):
         shape = case.graph.spec(case.last.inputs[at] or "").shape
-        for said, move in _moves(shape).items():
-            yield FaultVariant(said.format(operand), partial(_moved, at=at, move=move), bits=1.0)
+        for text, move in _moves(shape).items():
+            yield FaultVariant(text.format(operand), partial(_moved, at=at, move=move), bits=1.0)
     if case.last.op == "matmul":
         yield from _batches(case)
 
@@ -39,8 +39,8 @@ def _moves(shape: tuple[int, ...]) -> dict[str, Move]:
         if rows != columns:
             moves["{} is stored transposed but read as if it were not"] = _stored_transposed
     for axis, size, name in ((1, rows, "rows"), (2, columns, "columns")):
-        for said, index in _indices(size).items():
-            moves[f"the {name} of {{}} {said}"] = partial(_take, index=index, axis=axis)
+        for text, index in _indices(size).items():
+            moves[f"the {name} of {{}} {text}"] = partial(_take, index=index, axis=axis)
     return moves
 
 
@@ -69,7 +69,7 @@ def _indices(n: int) -> dict[str, Array]:
                 ways[f"after the last whole {m} are those {m} before"] = np.where(i < tail, i, i - m)
                 ways[f"after the last whole {m} are the first ones again"] = np.where(i < tail, i, i - tail)
                 ways[f"after the last whole {m} are the last of the whole ones"] = np.minimum(i, tail - 1)
-    return {said: index for said, index in ways.items() if (index != i).any()}
+    return {text: index for text, index in ways.items() if (index != i).any()}
 
 
 def _value(case: Case, at: int) -> tuple[str, Array]:
@@ -100,9 +100,9 @@ def _batches(case: Case) -> Iterator[FaultVariant]:
             "batch i uses the matrix of {} before its own": np.maximum(own_batches[at] - 1, 0),
             "batch i uses the matrix of {} after its own": np.minimum(own_batches[at] + 1, matrices - 1),
         }
-        for said, index in ways.items():
+        for text, index in ways.items():
             if matrices > 1 and (index != own_batches[at]).any():
-                yield FaultVariant(said.format(operand), partial(_batched, at=at, index=index))
+                yield FaultVariant(text.format(operand), partial(_batched, at=at, index=index))
 
 
 def _batched(case: Case, at: int, index: Array) -> Array:

@@ -27,8 +27,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = inner_case(case)
     if inner is None or inner.last.op != "max_pool":
         return
-    for cost, said, settings in _ways(inner):
-        yield from check_where_it_differs(case, f"max_pool: {said}", partial(_compute_output, **settings), cost)
+    for cost, text, settings in _ways(inner):
+        yield from check_where_it_differs(case, f"max_pool: {text}", partial(_compute_output, **settings), cost)
 
 
 def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
@@ -43,15 +43,15 @@ def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
             "-128": -128,
             "-1": -1,
         }
-    for said, value in values.items():
-        yield 1.0, f"padded positions count as {said} instead of being left out", {"pad": value}
+    for text, value in values.items():
+        yield 1.0, f"padded positions count as {text} instead of being left out", {"pad": value}
         for side in ("top", "left", "bottom", "right"):
             yield (
                 2.0,
-                f"positions in the {side} padding count as {said} instead of being left out",
+                f"positions in the {side} padding count as {text} instead of being left out",
                 {"pad": value, "side": side},
             )
-        yield 1.5, f"the maximum of a window starts from {said}: none is less", {"start": value}
+        yield 1.5, f"the maximum of a window starts from {text}: none is less", {"start": value}
     axes = {"column": 1, "row": 0}
     for name, axis in axes.items():
         for m in (2, 4, 8, 16, 32):
@@ -69,18 +69,18 @@ def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
             {"edge": (axis, "memory")},
         )
         yield 1.5, f"beyond the edge {name}s the window wraps around", {"edge": (axis, "wrap")}
-    for said, taps in _TAPS.items():
-        yield 2.0, f"{said} of a window not looked at", {"taps": taps}
+    for text, taps in _TAPS.items():
+        yield 2.0, f"{text} of a window not looked at", {"taps": taps}
     for a in range(ops.words(inner.last).get("kernel_h", 1)):
         for b in range(ops.words(inner.last).get("kernel_w", 1)):
             yield 3.0, f"tap ({a}, {b}) of a window is not looked at", {"taps": partial(_not_one, a=a, b=b)}
-    for said, key in _keys(spec.dtype):
-        yield 1.5, said, {"key": key}
+    for text, key in _keys(spec.dtype):
+        yield 1.5, text, {"key": key}
     yield 1.5, "the minimum is taken", {"least": True}
     for pick in ("first", "last"):
         yield 1.5, f"the {pick} tap that lies inside the input is taken instead of the maximum", {"pick": pick}
-    for said, carry in _CARRIED.items():
-        yield 1.5, f"the running maximum is not reset: {said}", {"carry": carry}
+    for text, carry in _CARRIED.items():
+        yield 1.5, f"the running maximum is not reset: {text}", {"carry": carry}
 
 
 def _over(best: Array, axes: int, back: int) -> Array:

@@ -38,14 +38,14 @@ def mean_sizes(case: Case) -> list[int]:
 
 def _ways(sizes: list[int]) -> Ways:
     count = int(np.prod(sizes))
-    for said, rule in RULES.items():
+    for phrase, rule in RULES.items():
         way = partial(_mean_whole, count=count, rule=rule)
-        yield [f"the mean of x - zero point is rounded {said} to an integer before it is scaled"], way
+        yield [f"the mean of x - zero point is rounded {phrase} to an integer before it is scaled"], way
         way = partial(_raw_mean_whole, count=count, rule=rule)
-        yield [f"the mean of the raw integers is rounded {said} to an integer before it is scaled"], way
+        yield [f"the mean of the raw integers is rounded {phrase} to an integer before it is scaled"], way
         if len([n for n in sizes if n > 1]) > 1:
             for axis, name in ((2, "columns, then of rows"), (1, "rows, then of columns")):
-                text = f"the mean is taken of {name}, and both means are rounded {said} to integers"
+                text = f"the mean is taken of {name}, and both means are rounded {phrase} to integers"
                 yield [text], partial(_two_means, axis=axis, count=count, rule=rule)
     for wrong_count, count_texts in _counts(sizes).items():
         instead = f"({wrong_count} instead of {count})"
@@ -57,10 +57,10 @@ def _ways(sizes: list[int]) -> Ways:
             end = f"the sum times {count}/{wrong_count} is rounded {name} to an integer before it is scaled"
             way = partial(_factor, by=count / wrong_count, rule=rule)
             yield [f"the mean is divided by {text_of_count} {instead}: {end}" for text_of_count in count_texts], way
-    for said, reciprocal in _reciprocals(count).items():
-        yield [f"the mean is multiplied by 1/{count} {said}"], partial(_factor, by=reciprocal * count, rule=None)
+    for phrase, reciprocal in _reciprocals(count).items():
+        yield [f"the mean is multiplied by 1/{count} {phrase}"], partial(_factor, by=reciprocal * count, rule=None)
         for name, rule in RULES.items():
-            text = f"the mean is multiplied by 1/{count} {said} and rounded {name} to an integer before it is scaled"
+            text = f"the mean is multiplied by 1/{count} {phrase} and rounded {name} to an integer before it is scaled"
             yield [text], partial(_reciprocal_mean, reciprocal=reciprocal, count=count, rule=rule)
 
 
@@ -80,10 +80,10 @@ def _counts(sizes: list[int]) -> dict[int, list[str]]:
     counts |= {"two more than the count": count + 2, "two less than the count": count - 2}
     if len(sizes) > 1:
         width, others = sizes[-1], count // sizes[-1]
-        for more, said in ((1, "one more"), (-1, "one less"), (2, "two more"), (-2, "two less")):
-            counts[f"the size with {said} column in every row"] = (width + more) * others
-            counts[f"the size with {said} row"] = width * (others + more)
-            counts[f"the size with {said} row and column"] = (width + more) * (others + more)
+        for more, text in ((1, "one more"), (-1, "one less"), (2, "two more"), (-2, "two less")):
+            counts[f"the size with {text} column in every row"] = (width + more) * others
+            counts[f"the size with {text} row"] = width * (others + more)
+            counts[f"the size with {text} row and column"] = (width + more) * (others + more)
         counts["the sum of the sizes of its axes"] = sum(sizes)
     counts["the power of two below the count"] = 1 << count.bit_length() - 1
     counts["the power of two above the count"] = 1 << (count - 1).bit_length()
@@ -92,24 +92,24 @@ def _counts(sizes: list[int]) -> dict[int, list[str]]:
         counts[f"the square of the size of axis {at + 1} of the mean"] = size * size
     counts |= {"1: the sum is not divided": 1, "255": 255, "256": 256}
     texts: dict[int, list[str]] = {}
-    for said, n in counts.items():
+    for text, n in counts.items():
         if n > 0 and n != count:
-            texts.setdefault(n, []).append(said)
+            texts.setdefault(n, []).append(text)
     return texts
 
 
 def _reciprocals(count: int) -> dict[str, float]:
     exact = np.array([1.0 / count])
     reciprocals = {
-        f"in {said}": float(narrow(exact.astype(np.float32))[0])
-        for said, narrow in FORMATS.items()
-        if not said.startswith("float32")
+        f"in {text}": float(narrow(exact.astype(np.float32))[0])
+        for text, narrow in FORMATS.items()
+        if not text.startswith("float32")
     }
     for cut, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
         for bits in range(3, 25):
             reciprocals[f"as a multiple of 2^-{bits}, {cut}"] = float(fixed(exact, bits, rule)[0])
             reciprocals[f"with {bits} significant bits, {cut}"] = float(significant(exact, bits, rule)[0])
-    return {said: value for said, value in reciprocals.items() if value and value != exact[0]}
+    return {text: value for text, value in reciprocals.items() if value and value != exact[0]}
 
 
 def _mean_whole(e: SummedElements, count: int, rule: Rule) -> Array:

@@ -39,38 +39,38 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         )
 
 
-def _likely(said: str) -> float:
-    return 1.0 - 0.3 * ("nearest" in said) - 0.2 * ("half up" in said) + 0.3 * ("by adding" in said)
+def _likely(text: str) -> float:
+    return 1.0 - 0.3 * ("nearest" in text) - 0.2 * ("half up" in text) + 0.3 * ("by adding" in text)
 
 
 def _ways(shape: tuple[int, ...], zero: bool) -> Ways:
     count = int(np.prod(shape))
     yield from _yield_picks()
     for raw, of in ((False, "x - zero point"), (True, "the raw integers"))[: 1 + zero]:
-        for said in CUTS:
-            rule = RULES[said]
-            yield from _yield_axis_orders(shape, said, raw, of)
-            text = f"a running mean in integers is kept: mean += ({of} - mean) / i with i = 1, 2, ..., each division rounded {said}"
+        for phrase in CUTS:
+            rule = RULES[phrase]
+            yield from _yield_axis_orders(shape, phrase, raw, of)
+            text = f"a running mean in integers is kept: mean += ({of} - mean) / i with i = 1, 2, ..., each division rounded {phrase}"
             yield text, partial(_running, rule=rule, raw=raw)
             yield (
-                f"neighbours are averaged in pairs again and again, each mean of two rounded {said} ({of})",
+                f"neighbours are averaged in pairs again and again, each mean of two rounded {phrase} ({of})",
                 partial(_pairs, rule=rule, raw=raw),
             )
             yield (
-                f"every element of {of} is divided by the count and rounded {said} before it is added",
+                f"every element of {of} is divided by the count and rounded {phrase} before it is added",
                 partial(_divided, rule=rule, raw=raw),
             )
             for block in BLOCKS:
                 if block < count:
                     yield (
-                        f"the mean of every {block} elements of {of} is rounded {said}, and these means are averaged",
+                        f"the mean of every {block} elements of {of} is rounded {phrase}, and these means are averaged",
                         partial(_by_blocks, block=block, rule=rule, raw=raw),
                     )
 
 
 def _yield_picks() -> Ways:
-    for said, pick in _PICKS.items():
-        yield f"{said} is taken instead of the mean", partial(_picked, pick=pick)
+    for text, pick in _PICKS.items():
+        yield f"{text} is taken instead of the mean", partial(_picked, pick=pick)
 
 
 _PICKS: dict[str, Callable[[Array], Array]] = {
@@ -90,22 +90,22 @@ def _picked(e: SummedElements, pick: Callable[[Array], Array]) -> Array:
     return _of_mean(e, np.nan_to_num(chosen), False, _count(read))
 
 
-def _yield_axis_orders(shape: tuple[int, ...], said: str, raw: bool, of: str) -> Ways:
+def _yield_axis_orders(shape: tuple[int, ...], text: str, raw: bool, of: str) -> Ways:
     for axis, name, then in ((3, "row", "rows"), (2, "column", "columns")) if min(shape[1:]) > 1 else ():
         ties = shape[axis - 1] % 2 == 0
-        if not ties and said in NEAREST and (raw or said != EVEN):
+        if not ties and text in NEAREST and (raw or text != EVEN):
             continue  # the same as without ties, which cannot occur
         how = (
             "to the nearest (half up, half away or half to even: there are no ties)"
-            if not ties and said in NEAREST
-            else said
+            if not ties and text in NEAREST
+            else text
         )
         for bits in FRACTION:
             to = f"to 1/{1 << bits}" if bits else "to an integer"
             yield (
                 f"the mean is taken in two steps, axis by axis: the mean of {of} of every {name} is rounded {how} {to}, "
                 f"then these means of {then} are averaged and scaled",
-                partial(_axis_first, axis=axis, rule=RULES[said], raw=raw, bits=bits),
+                partial(_axis_first, axis=axis, rule=RULES[text], raw=raw, bits=bits),
             )
 
 

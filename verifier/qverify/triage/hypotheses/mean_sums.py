@@ -41,25 +41,25 @@ def _yield_float_faults(case: Case, node: Node) -> Iterator[FaultVariant]:
     shape = case.graph.spec(node.inputs[0] or "").shape
     depth = int(np.prod([shape[i] for i in axes_of(node, len(shape))]))
 
-    def variant(said: str, mean: Callable[[Array], Array], bits: float = 0.0) -> FaultVariant:
-        return kernel_variant(f"reduce mean: {said}", {"reduce_mean": partial(_kernel, mean=mean)}, bits)
+    def variant(text: str, mean: Callable[[Array], Array], bits: float = 0.0) -> FaultVariant:
+        return kernel_variant(f"reduce mean: {text}", {"reduce_mean": partial(_kernel, mean=mean)}, bits)
 
     for part in partial_sums(depth):
         yield variant(
-            f"the sum takes part of the elements: {part.said} (divided by their whole number)",
+            f"the sum takes part of the elements: {part.text} (divided by their whole number)",
             partial(_mean, of=part, divisor=depth),
             part.bits,
         )
         yield variant(
-            f"the mean takes part of the elements: {part.said} (divided by the number added)",
+            f"the mean takes part of the elements: {part.text} (divided by the number added)",
             partial(_mean, of=part, divisor=part.size(depth)),
             part.bits + 1,
         )
     for of in narrow_sums(depth):
-        yield variant(f"the elements are summed {of.said}", partial(_mean, of=of, divisor=depth), of.bits)
-    for said, divisor in divisors(depth).items():
+        yield variant(f"the elements are summed {of.text}", partial(_mean, of=of, divisor=depth), of.bits)
+    for text, divisor in divisors(depth).items():
         yield variant(
-            f"the sum is divided by {said} ({divisor:g}) instead of {depth}",
+            f"the sum is divided by {text} ({divisor:g}) instead of {depth}",
             bind_last(lambda rows, d: whole(rows) / d, divisor),
         )
     yield variant("the sum is not divided", whole, LIKELY)
@@ -70,34 +70,34 @@ def _yield_float_faults(case: Case, node: Node) -> Iterator[FaultVariant]:
     yield variant("the largest element is returned", lambda rows: rows.max(1), LIKELY)
     yield variant("the first element is returned", lambda rows: rows[:, 0], LIKELY)
     yield variant("the mean is updated element by element in float32", _running)
-    for said, narrow in FORMATS.items():
+    for text, narrow in FORMATS.items():
         yield variant(
-            f"1/{depth} is rounded to {said}, and multiplied",
+            f"1/{depth} is rounded to {text}, and multiplied",
             bind_last(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
             10.0,
         )
         yield variant(
-            f"each element is multiplied by 1/{depth} in {said} before the sum",
+            f"each element is multiplied by 1/{depth} in {text} before the sum",
             bind_last(lambda rows, f: whole(f(rows / depth)), narrow),
             10.0,
         )
         yield variant(
-            f"each element is multiplied by 1/{depth} and summed in {said}",
+            f"each element is multiplied by 1/{depth} and summed in {text}",
             partial(_scaled_sum, depth=depth, narrow=narrow),
             10.0,
         )
         yield variant(
-            f"the sum in float32 is multiplied by 1/{depth} rounded to {said}",
+            f"the sum in float32 is multiplied by 1/{depth} rounded to {text}",
             bind_last(
                 lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow
             ),
             10.0,
         )
         yield variant(
-            f"the result is rounded to {said}", bind_last(lambda rows, f: f(whole(rows) / depth), narrow), 10.0
+            f"the result is rounded to {text}", bind_last(lambda rows, f: f(whole(rows) / depth), narrow), 10.0
         )
-    for said, kernel in _other_axes(case, node).items():
-        yield kernel_variant(f"reduce mean: {said}", {"reduce_mean": kernel})
+    for text, kernel in _other_axes(case, node).items():
+        yield kernel_variant(f"reduce mean: {text}", {"reduce_mean": kernel})
 
 
 def _kernel(node: Node, inputs: list[Array], graph: Graph, mean: Callable[[Array], Array]) -> Array:

@@ -104,8 +104,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = inner_case(case)
     if inner is None or inner.last.op != "mod":
         return
-    for rare, (said, way) in enumerate(WAYS.items()):
-        yield from check_where_it_differs(case, f"mod: {said}", partial(_compute_output, way=way), 1.0 + 0.1 * rare)
+    for rare, (text, way) in enumerate(WAYS.items()):
+        yield from check_where_it_differs(case, f"mod: {text}", partial(_compute_output, way=way), 1.0 + 0.1 * rare)
 
 
 def _compute_output(case: Case, way: Callable[[Array, Array], Array]) -> Array:

@@ -38,8 +38,8 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     real = [p for p in memory_sources(case, "output", "input") if p.spec.numpy_dtype.kind == "f"]
     for place in real:
-        for said, way in WAYS.items():
-            yield FaultVariant(f"NaN scrub: in {place.label} {said}", output_from(place, way))
+        for text, way in WAYS.items():
+            yield FaultVariant(f"NaN scrub: in {place.label} {text}", output_from(place, way))
     if sum(p.kind == "input" for p in real) == len(case.unit.inputs) > 1:
-        for said, way in WAYS.items():
-            yield FaultVariant(f"NaN scrub: in every input {said}", output_from_all(case, way))
+        for text, way in WAYS.items():
+            yield FaultVariant(f"NaN scrub: in every input {text}", output_from_all(case, way))

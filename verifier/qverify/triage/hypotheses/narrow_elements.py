@@ -19,15 +19,15 @@ Way = Callable[[Array], Array]
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "output", "input"):
-        for cost, said, way in _ways(place.spec.numpy_dtype, place.spec.zero_point[:1]):
-            text = f"the elements of {place.label} {said}"
+        for cost, phrase, way in _ways(place.spec.numpy_dtype, place.spec.zero_point[:1]):
+            text = f"the elements of {place.label} {phrase}"
             yield from check_where_it_differs(case, text, output_from(place, way), cost)
 
 
 def _ways(dtype: np.dtype[np.generic], zero: tuple[int, ...]) -> Iterator[tuple[float, str, Way]]:
     if dtype.kind == "f":
-        for said, narrow in NARROW.items():
-            yield 2.0, f"are kept in {said}", _as(dtype, narrow)
+        for name, narrow in NARROW.items():
+            yield 2.0, f"are kept in {name}", _as(dtype, narrow)
         return
     if dtype.kind not in "iu":
         return

@@ -47,8 +47,8 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
         )
     yield f"{product} is taken by its absolute value", partial(_changed, way=np.abs)
     yield f"{product} is negated", partial(_changed, way=np.negative)
-    for said, narrow in FORMATS.items():
-        yield f"{product} is kept in {said}", partial(_narrowed, narrow=narrow)
+    for name, narrow in FORMATS.items():
+        yield f"{product} is kept in {name}", partial(_narrowed, narrow=narrow)
 
 
 def _clipped(e: SummedElements, low: int, high: int) -> Array:

@@ -49,8 +49,8 @@ def _ways(case: Case, axis: int, what: str, operand: int) -> Ways:
             ways.setdefault(taken.tobytes(), index)
     place = "output channel" if operand else "output row"
     for key, ones in texts.items():
-        said = [f"{what} of {place} {name} {'is' if operand == 0 else 'are'} read at index {text}" for text in ones]
-        yield said, partial(_read, axis=axis, index=ways[key], operand=operand)
+        phrases = [f"{what} of {place} {name} {'is' if operand == 0 else 'are'} read at index {text}" for text in ones]
+        yield phrases, partial(_read, axis=axis, index=ways[key], operand=operand)
 
 
 def _read(e: SummedElements, axis: int, index: Index, operand: int) -> Array:

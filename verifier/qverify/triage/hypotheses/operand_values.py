@@ -50,12 +50,12 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
     names = NAMES.get(case.last.op, ("the input", "the weights"))
     for at, operand in enumerate(names[: 1 if case.last.op in MEANS else 2]):
         spec = case.graph.spec(case.last.inputs[at] or "")
-        for said, change in _changes(limits(spec), spec.numpy_dtype.itemsize).items():
-            yield said.format(operand), partial(_changed, changes=(change, None) if at == 0 else (None, change))
+        for text, change in _changes(limits(spec), spec.numpy_dtype.itemsize).items():
+            yield text.format(operand), partial(_changed, changes=(change, None) if at == 0 else (None, change))
     if case.last.op not in MEANS:
         spec = case.graph.spec(case.last.inputs[0] or "")
-        for said, change in _changes(limits(spec), spec.numpy_dtype.itemsize).items():
-            yield said.format("each of the two operands"), partial(_changed, changes=(change, change))
+        for text, change in _changes(limits(spec), spec.numpy_dtype.itemsize).items():
+            yield text.format("each of the two operands"), partial(_changed, changes=(change, change))
 
 
 def _changed(e: SummedElements, changes: tuple[FactorChange | None, FactorChange | None]) -> Array:
@@ -99,9 +99,9 @@ def _changes(span: tuple[int, int], size: int) -> dict[str, FactorChange]:
         ways[f"{{}} keeps its lowest {bits} bits, signed"] = partial(_raw_wrap, half=half)
         ways[f"{{}} keeps its lowest {bits} bits, unsigned"] = partial(_raw_low, mask=2 * half - 1)
     for bits in range(1, 8 * size - 1):
-        for said, cut in _CUTS.items():
-            ways[f"{{}} less its zero point loses its lowest {bits} bits, {said}"] = partial(_lost, bits=bits, cut=cut)
-            ways[f"{{}} as stored loses its lowest {bits} bits, {said}"] = partial(_raw_lost, bits=bits, cut=cut)
+        for text, cut in _CUTS.items():
+            ways[f"{{}} less its zero point loses its lowest {bits} bits, {text}"] = partial(_lost, bits=bits, cut=cut)
+            ways[f"{{}} as stored loses its lowest {bits} bits, {text}"] = partial(_raw_lost, bits=bits, cut=cut)
     for bits in range(3, 8 * size + 1):
         ways[f"{{}} less its zero point keeps {bits} significant bits"] = partial(_significant, bits=bits)
     return ways

@@ -64,9 +64,9 @@ def _others(inner: Case) -> Iterator[tuple[float, str, Node]]:
             (own_place + 1, f"the {inner.last.op} after it"),
             (len(nodes) - 1, f"the last {inner.last.op}"),
         )
-        named = [said for place, said in usual if place == at]
-        for said in named or [f"another {inner.last.op} ({nodes[at].name})"]:
-            yield (2.0 if named else 5.0), said, nodes[at]
+        named = [text for place, text in usual if place == at]
+        for text in named or [f"another {inner.last.op} ({nodes[at].name})"]:
+            yield (2.0 if named else 5.0), text, nodes[at]
 
 
 def _fits(inner: Case, mine: str, theirs: str) -> bool:

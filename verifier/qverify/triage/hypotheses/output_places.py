@@ -35,22 +35,22 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     chosen = case.differing[np.linspace(0, len(case.differing) - 1, min(SAMPLES, len(case.differing))).astype(int)]
     recorded, healthy = element_bits(case.recorded)[chosen], element_bits(case.healthy).reshape(shape)
     for axis, size in enumerate(shape):
-        for said, order in _orders(size) if size > 1 else ():
+        for phrase, order in _orders(size) if size > 1 else ():
             where = list(np.unravel_index(chosen, shape))
             where[axis] = order[where[axis]]
             if (healthy[tuple(where)] == recorded).all():
-                text = f"the {names[axis]}s of the output {said}"
+                text = f"the {names[axis]}s of the output {phrase}"
                 yield FaultVariant(text, partial(_taken, axis=axis, order=order), 6.0, copied=True)
 
 
 def _orders(size: int) -> Iterator[tuple[str, Array]]:
     places = np.arange(size)
-    for said, whole in WHOLE.items():
-        yield said, whole(places, size)
+    for text, whole in WHOLE.items():
+        yield text, whole(places, size)
     for m in BLOCKS:
-        for said, order in ORDERS.items():
+        for text, order in ORDERS.items():
             if m < size:
-                yield said.format(m), np.clip(order(places, m), 0, size - 1)
+                yield text.format(m), np.clip(order(places, m), 0, size - 1)
 
 
 def _taken(case: Case, axis: int, order: Array) -> Array:

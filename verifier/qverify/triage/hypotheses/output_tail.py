@@ -26,7 +26,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for n in LANES:
             rest = size % n
             for tail in {rest, n} if size > n and rest else {n} if size > n else set():
-                for said, source in _sources(size, n, tail).items():
+                for phrase, source in _sources(size, n, tail).items():
                     if not ends(int(source(np.array([size - 1]))[0])):  # the last line alone, before all are listed
                         continue
                     i = np.arange(size)
@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     if key in tried or (index == i).all():
                         continue
                     tried.add(key)
-                    text = f"the last {tail} {name} {said}"
+                    text = f"the last {tail} {name} {phrase}"
                     yield FaultVariant(text, partial(_taken, shape=shape, axis=axis, index=index), copied=True)
 
 

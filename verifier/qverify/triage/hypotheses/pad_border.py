@@ -60,10 +60,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copy = needed_copy(case)
     own, begin = inner.last.words[0], inner.last.words[2:]
     padded = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
-    for name, said in MODES.items():
+    for name, phrase in MODES.items():
         for axes in [padded, *(list(g) for n in (1, 2) if n < len(padded) for g in combinations(padded, n))]:
             of_axes = f" of the {' and '.join(f'{copy.names[k]}s' for k in axes)}"
-            text = f"pad: the padding{'' if axes == padded else of_axes} is {said}"
+            text = f"pad: the padding{'' if axes == padded else of_axes} is {phrase}"
             cost = 1.0 + (", " in name) + (len(axes) == 2)
             yield from copy_variant(case, text, partial(_mode, mode=name, axes=axes), cost)
     sides: dict[str, list[int]] = {
@@ -96,8 +96,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             exchanged
         )
     sides["the padding before each dimension is taken in reverse order of the dimensions"] = list(begin[::-1])
-    for said, begins in sides.items():
-        yield from copy_variant(case, f"pad: {said}", partial(_begins, begins=begins, mode=own), 2.0)
+    for phrase, begins in sides.items():
+        yield from copy_variant(case, f"pad: {phrase}", partial(_begins, begins=begins, mode=own), 2.0)
     if own == 0:
         yield from _values(case, inner)
 
@@ -129,10 +129,10 @@ def _values(case: Case, inner: Case) -> Iterator[FaultVariant]:
         if spec.zero_point:
             values["the zero point"] = spec.zero_point[0]
             values["the pad value with the zero point subtracted"] = word - spec.zero_point[0]
-    for said, value in values.items():
+    for text, value in values.items():
         make = partial(_filled, value=value)
         if (element_bits(make(case)) == element_bits(case.recorded))[case.differing].all():
-            yield FaultVariant(f"pad: the padding holds {said}", make, 2.0)
+            yield FaultVariant(f"pad: the padding holds {text}", make, 2.0)
 
 
 def _filled(case: Case, value: float) -> Array:

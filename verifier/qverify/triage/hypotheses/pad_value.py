@@ -68,9 +68,9 @@ def _with_value(case: Case, value: int) -> Array:
 
 
 def _yield_pad_faults(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
-    for mode, said in enumerate(("constant", "reflected", "repeated edge")):
+    for mode, text in enumerate(("constant", "reflected", "repeated edge")):
         if mode != words["mode"]:
-            yield FaultVariant(f"pad mode {said}", partial(_words, mode=mode))
+            yield FaultVariant(f"pad mode {text}", partial(_words, mode=mode))
     if words["mode"] == 0 and case.recorded.dtype.kind in "iu":
         values = np.unique(case.recorded.reshape(-1)[case.differing])
         for value in (int(v) for v in values[:4]):

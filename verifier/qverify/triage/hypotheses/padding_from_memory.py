@@ -49,8 +49,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for side, pads in SIDES.items():
         if not any(words[p] for p in pads):
             continue
-        for way, said in (WAYS | {"memory": BESIDE.get(side, WAYS["memory"])}).items():
-            text = f"{case.last.op}: the padding at {side} {said}, instead of counting as zero"
+        for way, phrase in (WAYS | {"memory": BESIDE.get(side, WAYS["memory"])}).items():
+            text = f"{case.last.op}: the padding at {side} {phrase}, instead of counting as zero"
             if elsewhere:  # an element that differs reads no padding
                 case.count_tried(1, (text,))
                 continue

@@ -73,13 +73,13 @@ def _ways(case: Case) -> Ways:
     gaps = case.last.op == "conv_transpose"
     places = {where: mask for where, mask in _PLACES.items() if gaps or "gap" not in where}
     for where, mask in places.items():
-        for value, said in values.items():
+        for value, text in values.items():
             way = partial(_filled, mask=mask, source=partial(_raw, value=value))
-            yield f"{where} reads {said} instead of the zero point", way
+            yield f"{where} reads {text} instead of the zero point", way
         yield f"{where} reads the neighbouring row or plane in memory", partial(_filled, mask=mask, source=_memory)
     for where in [where for where in WHOLE if where in places]:
-        for said, source in _ADDRESSES.items():
-            yield f"{where} reads {said}", partial(_filled, mask=_PLACES[where], source=source)
+        for text, source in _ADDRESSES.items():
+            yield f"{where} reads {text}", partial(_filled, mask=_PLACES[where], source=source)
     for lines in (2, 3, 4, 5, 7, 8, 16):
         way = partial(_filled, mask=_PLACES["padding below, its corners apart,"], source=partial(_ring, lines=lines))
         yield (

@@ -34,10 +34,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     count = case.spec.shape[sums.axis]
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Index] = {}
-    for said, index in indices(case, count).items():
+    for text, index in indices(case, count).items():
         taken = np.asarray(index(np.arange(count)))
         if (taken != np.arange(count)).any():
-            texts.setdefault(taken.tobytes(), []).append(said)
+            texts.setdefault(taken.tobytes(), []).append(text)
             ways.setdefault(taken.tobytes(), index)
     for key, index in ways.items():
         zeros = bool(np.ptp(zero_points(case)) > 0)
@@ -109,8 +109,8 @@ def _ways(
 ) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     for what, parts in _operands(case, sums).items():
         verb = "are" if " and " in what else "is"
-        said = [f"{what} of channel o {verb} read at index {text}" for text in texts]
-        yield said, partial(_read, index=index, parts=parts)
+        phrases = [f"{what} of channel o {verb} read at index {text}" for text in texts]
+        yield phrases, partial(_read, index=index, parts=parts)
 
 
 def _operands(case: Case, node_sums: Linear) -> dict[str, tuple[str, ...]]:

@@ -23,11 +23,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None or inner.last.op not in OPS or not case.recorded.size or inner.spec.shape != case.spec.shape:
         return
     first, size = int(case.differing[0]), case.recorded.size
-    for cost, said, count in _counts(size, inner.spec.numpy_dtype.itemsize):
+    for cost, phrase, count in _counts(size, inner.spec.numpy_dtype.itemsize):
         if not 0 <= count <= first or count >= size:
             continue
         not_copied = case.recorded.reshape(-1)[count:]
-        text = f"{inner.last.op}: {said}"
+        text = f"{inner.last.op}: {phrase}"
         values = np.unique(element_bits(not_copied))
         if len(values) == 1:
             value = not_copied[0]

@@ -33,11 +33,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if few is None or sums is None or case.last.op in ("mul", "average_pool"):
         return
     shape = few.summands.products.shape[1:]
-    for said, order in _orders(shape).items():
+    for text, order in _orders(shape).items():
         for start, begin in _starts(case).items():
-            yield from _saturating(case, few, said, order, start, begin)
-            yield from _floating(case, few, said, order, start, begin)
-        yield from _blocks(case, few, said, order)
+            yield from _saturating(case, few, text, order, start, begin)
+            yield from _floating(case, few, text, order, start, begin)
+        yield from _blocks(case, few, text, order)
 
 
 def _orders(shape: tuple[int, ...]) -> dict[str, Order]:
@@ -77,10 +77,10 @@ def _saturating(
     for at, width in enumerate(WIDTHS):
         for final in finals:
             if fits[final][at]:
-                said = f"the accumulator has {width} bits and saturates after every summand{order}{start}"
-                said += f", which saturates to {width} bits, too" if final else ""
+                text = f"the accumulator has {width} bits and saturates after every summand{order}{start}"
+                text += f", which saturates to {width} bits, too" if final else ""
                 way = partial(_stepwise, of=of, begin=begin, final=final, width=int(width))
-                yield FaultVariant(said, partial(whole, way=way, in_parts=True))
+                yield FaultVariant(text, partial(whole, way=way, in_parts=True))
 
 
 def _floating(
@@ -90,9 +90,9 @@ def _floating(
     precision = np.array([*FLOATS.values()])[:, None]
     sums = _scan(few, of, begin, partial(_shortened, bits=precision), len(FLOATS))
     fits = (_finished(few, sums, begin, False, 64) == recorded).all(1)
-    for (said, bits), fit in zip(FLOATS.items(), fits, strict=True):
+    for (phrase, bits), fit in zip(FLOATS.items(), fits, strict=True):
         if fit:
-            text = f"the sum is accumulated in {said}: every partial sum is rounded to {bits} significant bits{order}{start}"
+            text = f"the sum is accumulated in {phrase}: every partial sum is rounded to {bits} significant bits{order}{start}"
             way = partial(_rounded_steps, of=of, begin=begin, bits=bits)
             yield FaultVariant(text, partial(whole, way=way, in_parts=True))
 
@@ -133,7 +133,7 @@ def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[
     recorded = case.recorded.reshape(-1)[few.places]
     count = int(np.prod(few.summands.products.shape[1:]))
     largest: dict[tuple[int, bool], int] = {}  # largest sums of blocks; a wider accumulator does not change them
-    for said, how in _block_faults().items():
+    for text, how in _block_faults().items():
         block, lanes, width, _ = how
         if block >= count:
             continue
@@ -141,7 +141,7 @@ def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[
             largest[block, lanes] = int(np.abs(_block_sums(few, of, block, lanes)).max(initial=0))
         if largest[block, lanes] >= (1 << width - 1) - 1 and (_by_blocks(few, of, *how) == recorded).all():
             way = partial(_by_blocks, of=of, block=how[0], lanes=how[1], width=how[2], saturated=how[3])
-            yield FaultVariant(said.format(order), partial(whole, way=way, in_parts=True))
+            yield FaultVariant(text.format(order), partial(whole, way=way, in_parts=True))
 
 
 def _block_faults() -> dict[str, tuple[int, bool, int, bool]]:

@@ -52,7 +52,7 @@ def _ways(case: Case, shape: tuple[int, ...]) -> Ways:
                 for added, way in _ADDED.items():
                     end = f"; {BIASES[bias]}" if has_bias(case) else ""
                     end += f"; each is rounded {rule}" if rule != EVEN else ""
-                    texts = [f"every {b} is requantized and rounded by itself, and {added}{end}" for b in blocks.said]
+                    texts = [f"every {b} is requantized and rounded by itself, and {added}{end}" for b in blocks.texts]
                     yield texts, partial(_added, blocks=blocks, rule=RULES[rule], bias=bias, add=way)
 
 

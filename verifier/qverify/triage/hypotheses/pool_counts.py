@@ -39,20 +39,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from fitting(case, _ways(case), in_parts=True, bits=_likely)
 
 
-def _likely(said: str) -> float:
-    return 0.7 if "before it" in said else prior(said) + (NEARLY_RIGHT if NEAR in said else 0.0)
+def _likely(text: str) -> float:
+    return 0.7 if "before it" in text else prior(text) + (NEARLY_RIGHT if NEAR in text else 0.0)
 
 
 def _ways(case: Case) -> Ways:
     if not words_of(case)["count_include_pad"]:
-        for said, way in _SIDES.items():
-            yield f"the sum is divided by a count in which {said}", partial(_by_sides, way=way)
+        for text, way in _SIDES.items():
+            yield f"the sum is divided by a count in which {text}", partial(_by_sides, way=way)
         yield from _yield_other_counts(case)
-    for said, change in _POWERS.items():
-        yield f"the sum is divided by {said} the count (a shift)", partial(_changed, change=change)
-    for said, over in _CARRIED.items():
-        yield f"the sum is not cleared: {said}", partial(_carried, over=over, counted=False)
-        yield f"neither the sum nor its count is cleared: {said}", partial(_carried, over=over, counted=True)
+    for text, change in _POWERS.items():
+        yield f"the sum is divided by {text} the count (a shift)", partial(_changed, change=change)
+    for text, over in _CARRIED.items():
+        yield f"the sum is not cleared: {text}", partial(_carried, over=over, counted=False)
+        yield f"neither the sum nor its count is cleared: {text}", partial(_carried, over=over, counted=True)
     yield from _yield_reciprocals(case)
 
 
@@ -99,10 +99,10 @@ def _yield_reciprocals(case: Case) -> Ways:
     exact = 1.0 / counts.astype(np.float64)
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Narrow] = {}
-    for said, narrow in _reciprocals():
+    for text, narrow in _reciprocals():
         values = narrow(exact)
         if (np.abs(values - exact) > 2.0**-30 * exact).any():
-            texts.setdefault(values.tobytes(), []).append(said)
+            texts.setdefault(values.tobytes(), []).append(text)
             ways.setdefault(values.tobytes(), narrow)
     for key, ones in texts.items():
         near = f" {NEAR}" if (np.abs(ways[key](exact) - exact) < NEARLY * exact).all() else ""
@@ -130,9 +130,9 @@ def _reciprocals() -> Iterator[tuple[str, Narrow]]:
             )
         for bits in range(4, 20):
             yield f"with {bits} significant bits ({cut})", partial(significant, bits=bits, rounded=rule)
-    for said, narrow in FORMATS.items():
-        if not said.startswith("float32"):
-            yield f"in {said}", partial(_through_float32, narrow=narrow)
+    for name, narrow in FORMATS.items():
+        if not name.startswith("float32"):
+            yield f"in {name}", partial(_through_float32, narrow=narrow)
 
 
 def _through_float32(values: Array, narrow: Narrow) -> Array:
@@ -187,9 +187,9 @@ def _yield_other_counts(case: Case) -> Ways:
     shape = case.spec.shape
     names = ("batch item", "channel", "row", "column") if len(shape) == 4 else ("batch item", "channel", "column")
     for axis in range(2, len(shape)):
-        for said, step in (("before it", -1), ("after it", 1)):
+        for text, step in (("before it", -1), ("after it", 1)):
             yield (
-                f"the sum is divided by the count of valid taps of the output {names[axis]} {said} (at the end by its own)",
+                f"the sum is divided by the count of valid taps of the output {names[axis]} {text} (at the end by its own)",
                 partial(_other, axis=axis, step=step),
             )
         yield (
@@ -200,9 +200,9 @@ def _yield_other_counts(case: Case) -> Ways:
             f"the sum is divided by the count of valid taps of the last output {names[axis]}, for all of them",
             partial(_other, axis=axis, step=2),
         )
-    for said, step in (("before it", -1), ("after it", 1)):
+    for text, step in (("before it", -1), ("after it", 1)):
         yield (
-            f"the sum is divided by the count of valid taps of the output {said} in memory",
+            f"the sum is divided by the count of valid taps of the output {text} in memory",
             partial(_other, axis=-1, step=step),
         )
     if len(shape) == 4:

@@ -40,22 +40,22 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
         f"the power of two below the kernel's size, {1 << (height * width).bit_length() - 1}": 1
         << (height * width).bit_length() - 1,
     }
-    for said, count in counts.items():
+    for text, count in counts.items():
         if count > 0:
-            yield f"the sum is divided by {said}", partial(_divided, count=count)
-    for said, way in _COUNTED.items():
-        yield f"the sum is divided by {said}", partial(_counted, way=way)
-    for said, rule in RULES.items():
+            yield f"the sum is divided by {text}", partial(_divided, count=count)
+    for text, way in _COUNTED.items():
+        yield f"the sum is divided by {text}", partial(_counted, way=way)
+    for text, rule in RULES.items():
         yield (
-            f"the mean of x - zero point is rounded {said} to an integer before it is scaled",
+            f"the mean of x - zero point is rounded {text} to an integer before it is scaled",
             partial(_whole, rule=rule),
         )
         yield (
-            f"the mean of the raw integers is rounded {said} to an integer before it is scaled",
+            f"the mean of the raw integers is rounded {text} to an integer before it is scaled",
             partial(_raw_whole, rule=rule),
         )
-        yield f"the scaled mean is rounded {said}", partial(_ruled, rule=rule, zero=False)
-        yield f"the scaled mean plus zero point is rounded {said}", partial(_ruled, rule=rule, zero=True)
+        yield f"the scaled mean is rounded {text}", partial(_ruled, rule=rule, zero=False)
+        yield f"the scaled mean plus zero point is rounded {text}", partial(_ruled, rule=rule, zero=True)
 
 
 def _with_divisor(e: SummedElements, divisor: Any) -> Array:

@@ -32,13 +32,13 @@ def _ways(most: float, real: Array) -> Iterator[tuple[str, Callable[[SummedEleme
         f"{n} bits, with a shift for each channel,": (n, None) for n in range(7, 32)
     }
     shifts |= {f"{k} fraction bits": (0, k) for k in range(6, 32)}
-    for said, (bits, fraction) in shifts.items():
+    for phrase, (bits, fraction) in shifts.items():
         largest = most * (2.0**bits if bits else real.max() * 2.0 ** (fraction or 0))
         for width in WIDTHS:
             if largest < 2.0 ** (width - 1) or np.log2(max(largest, 1)) > 62 or (fraction and fraction + exponent < 2):
                 continue
             for verb, saturated in (("wraps", False), ("saturates", True)):
-                text = f"the sum times an integer multiplier of {said} {verb} to {width} bits before it is shifted"
+                text = f"the sum times an integer multiplier of {phrase} {verb} to {width} bits before it is shifted"
                 for half in (True, False):
                     end = "rounded half up" if half else "rounded down (floor)"
                     yield (

@@ -66,14 +66,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     elif inner.last.op == "matmul_float":
         yield from _yield_addend_faults(case, inner)
     elif operand(inner, 2) is not None:
-        for said, index in _indices():
+        for text, index in _indices():
             yield from fault_variant(
-                case, f"the bias added is that {said}", layout_bias(index), partial(_with_bias, index=index)
+                case, f"the bias added is that {text}", layout_bias(index), partial(_with_bias, index=index)
             )
     if operand(inner, 2) is not None and inner.last.op in FLOATS:
-        for said, factor in (("left out", 0.0), ("added twice", 2.0), ("subtracted", -1.0)):
+        for text, factor in (("left out", 0.0), ("added twice", 2.0), ("subtracted", -1.0)):
             yield from fault_variant(
-                case, f"what is added to the sum (the bias) is {said}", partial(_factor, factor=factor)
+                case, f"what is added to the sum (the bias) is {text}", partial(_factor, factor=factor)
             )
         yield from fault_variant(case, "the sum is rounded to float32 before the bias is added to it", _apart)
     if inner.last.op not in ("matmul_float", "matmul_integer", "matmul_integer_scaled"):
@@ -82,16 +82,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _yield_scale_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     parts = [name for name in ("scale", "c", "whole") if getattr(layout(inner), name) is not None]
-    for said, index in _indices():
+    for text, index in _indices():
         for name in parts:
             what = "the scale of the sum" if name == "scale" else "the bias"
             yield from fault_variant(
-                case, f"{what} is that {said}", healthy_elements, partial(_with_channels, index=index, names=(name,))
+                case, f"{what} is that {text}", healthy_elements, partial(_with_channels, index=index, names=(name,))
             )
         if len(parts) > 1:
             yield from fault_variant(
                 case,
-                f"the scale of the sum and the bias are those {said}",
+                f"the scale of the sum and the bias are those {text}",
                 healthy_elements,
                 partial(_with_channels, index=index, names=tuple(parts)),
             )
@@ -139,18 +139,18 @@ def _yield_group_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     group = inner.last.words[10]
     if group == 1:
         return
-    for said, of in (
+    for text, of in (
         ("the weights of the first group are used in every group", lambda g, n: 0 * g),
         ("the weights of the next group are used", lambda g, n: (g + 1) % n),
         ("the weights of the groups are used in reverse order", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, healthy_elements, partial(_weights_of, index=of))
-    for said, of in (
+        yield from fault_variant(case, text, healthy_elements, partial(_weights_of, index=of))
+    for text, of in (
         ("every group reads the input channels of the first group", lambda g, n: 0 * g),
         ("every group reads the input channels of the next group", lambda g, n: (g + 1) % n),
         ("the groups read the input channels in reverse order of the groups", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, healthy_elements, partial(_channels_of, index=of))
+        yield from fault_variant(case, text, healthy_elements, partial(_channels_of, index=of))
     yield from fault_variant(
         case, "a group reads every n-th input channel (interleaved groups)", healthy_elements, _interleaved
     )
@@ -191,8 +191,8 @@ def _yield_addend_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
         case, "beta multiplies the sum, too: beta * (alpha * sum + c)", partial(_all_by_beta, beta=beta)
     )
     yield from fault_variant(case, "alpha and beta are exchanged", partial(_exchanged, beta=beta))
-    for said, way in _MATRIX_BIASES.items():
-        yield from fault_variant(case, said, healthy_elements, partial(_with_matrix, way=way))
+    for text, way in _MATRIX_BIASES.items():
+        yield from fault_variant(case, text, healthy_elements, partial(_with_matrix, way=way))
 
 
 def _all_by_alpha(terms: ProductTerms) -> Array:
@@ -280,10 +280,10 @@ def _yield_zero_point_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     if zeros is None or zeros.size < 2:
         return
     group = inner.last.words[10] if inner.last.op == "conv_integer" else 1
-    for said, index in _indices():
+    for text, index in _indices():
         yield from fault_variant(
             case,
-            f"the zero point of the weights is that {said}",
+            f"the zero point of the weights is that {text}",
             healthy_elements,
             partial(_with_zeros, index=index, group=group),
         )

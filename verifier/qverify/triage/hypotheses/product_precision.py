@@ -32,25 +32,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from fitting(case, ways, bits=_likely)
 
 
-def _likely(said: str) -> float:
+def _likely(text: str) -> float:
     """Returns the bits of this text: several parts with different formats are unlikely."""
-    formats = {name for name in FORMATS if f" in {name}" in said}
-    parts = sum(said.count(f" in {name}") for name in formats)
-    return prior(said) + (parts > 1) + 2.0 * (len(formats) > 1) + ("zero point added" in said)
+    formats = {name for name in FORMATS if f" in {name}" in text}
+    parts = sum(text.count(f" in {name}") for name in formats)
+    return prior(text) + (parts > 1) + 2.0 * (len(formats) > 1) + ("zero point added" in text)
 
 
 def _ways(single: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     formats: dict[str, Narrow | None] = {"": None, **FORMATS}
     if single:  # the product is in float32 anyway
-        formats = {said: narrow for said, narrow in formats.items() if not said.startswith("float32")}
+        formats = {text: narrow for text, narrow in formats.items() if not text.startswith("float32")}
     for names in product(formats, repeat=3):
         if names[0] or names[2]:
             narrow = tuple(formats[n] for n in names)
             parts = [f"the {what} in {n}" for what, n in zip(("sum", "scale", "product"), names, strict=True) if n]
-            said = f"requantization has {', '.join(parts)}"
-            yield said, partial(_narrowed, narrow=narrow, zero=False, rule=np.rint)
+            text = f"requantization has {', '.join(parts)}"
+            yield text, partial(_narrowed, narrow=narrow, zero=False, rule=np.rint)
             yield (
-                f"{said}, the zero point added before rounding",
+                f"{text}, the zero point added before rounding",
                 partial(_narrowed, narrow=narrow, zero=True, rule=np.rint),
             )
     for bits in BITS:
@@ -78,8 +78,8 @@ def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
             for last in LAST:
                 if 0 < bits <= COARSE or last == EVEN:
                     way = partial(fixed, bits=bits, rounded=RULES[first])
-                    said = f"the scaled sum is first rounded {first} to 1/{1 << bits} step{finally_rounded(last)}"
-                    yield said, partial(_narrowed, narrow=(None, None, way), zero=False, rule=RULES[last])
+                    text = f"the scaled sum is first rounded {first} to 1/{1 << bits} step{finally_rounded(last)}"
+                    yield text, partial(_narrowed, narrow=(None, None, way), zero=False, rule=RULES[last])
     for what, by in (("doubled", 2.0), ("halved", 0.5)):
         for first in NEAREST:
             yield (

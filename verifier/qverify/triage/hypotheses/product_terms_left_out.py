@@ -25,9 +25,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     matrices = case.compute_once("product layout", lambda: layout(inner))
     for way, factor in CHANGES.items():
-        for said, mask in masks(matrices.shape):
+        for text, mask in masks(matrices.shape):
             if mask.any() and (factor or not mask.all()):
-                yield from fault_variant(case, f"{said} {way}", partial(_weighted, said=said, factor=factor))
+                yield from fault_variant(case, f"{text} {way}", partial(_weighted, chosen=text, factor=factor))
 
 
 def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
@@ -80,8 +80,8 @@ def _kernel_masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     yield "the centre tap is", (row == shape[1] // 2) & (column == shape[2] // 2)
 
 
-def _weighted(terms: ProductTerms, said: str, factor: int) -> Array:
-    mask = next((mask for text, mask in masks(terms.shape) if text == said), None)
+def _weighted(terms: ProductTerms, chosen: str, factor: int) -> Array:
+    mask = next((mask for text, mask in masks(terms.shape) if text == chosen), None)
     if mask is None:
-        raise ValueError(said)
+        raise ValueError(chosen)
     return terms.rounded(terms.products * np.where(mask, factor, 1))

@@ -51,9 +51,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     transposed = inner.last.op in ("conv_transpose_float", "conv_transpose")
     for sides, names in _padded(inner).items():
         if not transposed:
-            for said, place in COPIES.items():
+            for text, place in COPIES.items():
                 yield from fault_variant(
-                    case, f"the padding {sides} {said}", healthy_elements, partial(_copied, names=names, place=place)
+                    case, f"the padding {sides} {text}", healthy_elements, partial(_copied, names=names, place=place)
                 )
         if inner.last.op in (*INTEGERS, "conv"):
             for value in _fills(inner):
@@ -65,8 +65,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                         healthy_elements,
                         partial(_filled, names=names, value=value, corners=corners),
                     )
-    for said, way in _unread():
-        yield from fault_variant(case, said, healthy_elements, partial(_reads, way=way))
+    for text, way in _unread():
+        yield from fault_variant(case, text, healthy_elements, partial(_reads, way=way))
 
 
 def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
@@ -79,11 +79,11 @@ def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
         for n in names
         if any(_side(at, size[i], i, (n,)).any() for i, at in enumerate(reads))
     }
-    for said, names in SIDES.items():
+    for text, names in SIDES.items():
         left = tuple(sorted(n for n in names if n in some))
         if left and (len(left) == len(names) or len(names) == 4):
-            texts.setdefault(left, said)
-    return {said: names for names, said in texts.items()}
+            texts.setdefault(left, text)
+    return {text: names for names, text in texts.items()}
 
 
 def _fills(inner: Case) -> tuple[int, ...]:

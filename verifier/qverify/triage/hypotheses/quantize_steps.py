@@ -122,18 +122,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if nodes:
         title = _title(case)
         faults = (
-            kernel_variant(f"{title}: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
-            for said, quantizer, bits in chain(_shared(case), other_quantizers())
+            kernel_variant(f"{title}: {text}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
+            for text, quantizer, bits in chain(_shared(case), other_quantizers())
         )
         yield from fitting_rows(case, faults)
     else:
-        for said, quantizer, bits in other_quantizers():
-            yield FaultVariant(f"requantizing in {case.last.op}: {said}", partial(_copy, quantizer=quantizer), bits)
+        for text, quantizer, bits in other_quantizers():
+            yield FaultVariant(f"requantizing in {case.last.op}: {text}", partial(_copy, quantizer=quantizer), bits)
     for node in nodes[:1]:
         scales = len(case.graph.spec(node.outputs[0]).scale)
-        for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
+        for text, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
-                f"quantize: scale and zero point are those of {said}",
+                f"quantize: scale and zero point are those of {text}",
                 {"quantize": partial(_with_channel_choice, choice=choice)},
             )
 
@@ -154,30 +154,30 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
         return
     titles = {"softmax_float": "softmax: the result is", "elementwise_float": "a float function's result is"}
     other = titles.get(before, f"{before.replace('_', ' ')}: the result is")
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        if said != "float32":
+    for phrase, narrow in {**FORMATS, **FIXED}.items():
+        if phrase != "float32":
             real = bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
-            text = f"the value is rounded to {said} before it is divided, or {other} rounded to {said}"
-            yield text, Quantizer(real=real), 8.0 + rarity(said)
-    for said, narrow in DECIMAL.items():
-        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5
+            text = f"the value is rounded to {phrase} before it is divided, or {other} rounded to {phrase}"
+            yield text, Quantizer(real=real), 8.0 + rarity(phrase)
+    for phrase, narrow in DECIMAL.items():
+        yield f"the scale is rounded to {phrase}", Quantizer(scale=narrow), 8.5
 
 
 def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
     """Yields wrong ways to quantize values, each with its text and bits."""
-    for said, rule in ALL_RULES.items():
-        yield f"values are rounded {said}, before the zero point is added", Quantizer(rule=rule), LIKELY
-    for said, rule in {**RULES, **MORE_RULES}.items():
+    for text, rule in ALL_RULES.items():
+        yield f"values are rounded {text}, before the zero point is added", Quantizer(rule=rule), LIKELY
+    for text, rule in {**RULES, **MORE_RULES}.items():
         yield (
-            f"the zero point is added before the rounding, which is {said}",
+            f"the zero point is added before the rounding, which is {text}",
             Quantizer(rule=rule, inside=True),
             LIKELY + 1,
         )
-    for said in LIMITS[1:]:
-        yield f"the result is limited {said}", Quantizer(limits=said), LIKELY
+    for text in LIMITS[1:]:
+        yield f"the result is limited {text}", Quantizer(limits=text), LIKELY
     yield "the zero point is left out", Quantizer(zero=0), LIKELY
     yield "the zero point is subtracted", Quantizer(zero=-1), LIKELY
-    for said, real in {
+    for text, real in {
         "divided in float64": lambda x, s: x.astype(float) / s.astype(float),
         "multiplied by 1/scale in float32": lambda x, s: x * (np.float32(1) / s),
         "multiplied by 1/scale in float64": lambda x, s: x.astype(float) * (1.0 / s.astype(float)),
@@ -185,7 +185,7 @@ def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
         "flushed to zero where subnormal": lambda x, s: flushed(x).astype(np.float32) / s,
         "taken by their absolute value": lambda x, s: np.abs(x) / s,
     }.items():
-        yield f"values are {said}", Quantizer(real=real), LIKELY + 1
+        yield f"values are {text}", Quantizer(real=real), LIKELY + 1
         for name in (
             "to the nearest, ties away from zero",
             "to the nearest, ties up",
@@ -193,7 +193,7 @@ def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
             "toward zero",
         ):
             yield (
-                f"values are {said}, and rounded {name}",
+                f"values are {text}, and rounded {name}",
                 Quantizer(real=real, rule={**RULES, **MORE_RULES}[name]),
                 12.0,
             )
@@ -201,38 +201,38 @@ def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
 
 
 def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
-    for said, narrow in {**FORMATS, **FIXED}.items():
+    for text, narrow in {**FORMATS, **FIXED}.items():
         yield (
-            f"x/scale + zero point is rounded to {said} before it is rounded to an integer",
+            f"x/scale + zero point is rounded to {text} before it is rounded to an integer",
             Quantizer(value=narrow, inside=True),
             10.0,
         )
-        yield f"x/scale is rounded to {said} before it is rounded to an integer", Quantizer(value=narrow), 10.0
+        yield f"x/scale is rounded to {text} before it is rounded to an integer", Quantizer(value=narrow), 10.0
         yield (
-            f"the value is rounded to {said} before it is divided",
+            f"the value is rounded to {text} before it is divided",
             Quantizer(real=bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
-        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5 + rarity(said)
+        yield f"the scale is rounded to {text}", Quantizer(scale=narrow), 8.5 + rarity(text)
         yield (
-            f"1/scale is rounded to {said}, and multiplied",
+            f"1/scale is rounded to {text}, and multiplied",
             Quantizer(real=bind_last(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
             10.0,
         )
         yield (
-            f"value and 1/scale are rounded to {said}, and multiplied to it",
+            f"value and 1/scale are rounded to {text}, and multiplied to it",
             Quantizer(real=bind_last(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
             12.0,
         )
-    for said, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
+    for text, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
         yield (
-            f"the scale is the power of two {said}",
+            f"the scale is the power of two {text}",
             Quantizer(scale=bind_last(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
             10.0,
         )
-    for said, function in reciprocals().items():
+    for text, function in reciprocals().items():
         yield (
-            f"1/scale is computed {said}, and multiplied",
+            f"1/scale is computed {text}, and multiplied",
             Quantizer(real=bind_last(lambda x, s, f: to_float32(x * f(s)), function)),
             UNLIKELY,
         )

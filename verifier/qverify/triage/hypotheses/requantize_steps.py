@@ -23,24 +23,24 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None:
         return
     ways = [*_ways(case)]
-    likely = {said: bits for bits, said, _ in ways}
-    yield from fitting(case, ((said, way) for _, said, way in ways), bits=likely.__getitem__)
+    likely = {text: bits for bits, text, _ in ways}
+    yield from fitting(case, ((text, way) for _, text, way in ways), bits=likely.__getitem__)
 
 
 def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], Array]]]:
     """Yields (bits, text, way), with fewer bits for what a kernel is more likely to do."""
     zero_first = case.last.op == "mul"
     unsigned = limits(case.spec)[0] == 0
-    for said, rule in RULES.items():
-        first = 0.8 if unsigned and said.startswith("toward zero") else 1.0
-        yield 1.2 - 0.2 * (not zero_first), f"the scaled sum is rounded {said}", partial(_zero_last, rule=rule)
-        text = f"the scaled sum plus zero point is rounded {said}"
+    for phrase, rule in RULES.items():
+        first = 0.8 if unsigned and phrase.startswith("toward zero") else 1.0
+        yield 1.2 - 0.2 * (not zero_first), f"the scaled sum is rounded {phrase}", partial(_zero_last, rule=rule)
+        text = f"the scaled sum plus zero point is rounded {phrase}"
         yield first + 0.1 * (not zero_first), text, partial(_zero_first, rule=rule)
-    for said in ("by adding 0.5 and truncating toward zero", "up (ceiling)", "half up"):
-        text = f"the scaled sum is clipped to the limits, then rounded {said}"
-        yield 1.1, text, partial(_clipped_first, rule=RULES[said])
-    for said, rule in RULES.items():
-        text = f", the scaled sum rounded {said}" if said != EVEN else ""
+    for phrase in ("by adding 0.5 and truncating toward zero", "up (ceiling)", "half up"):
+        text = f"the scaled sum is clipped to the limits, then rounded {phrase}"
+        yield 1.1, text, partial(_clipped_first, rule=RULES[phrase])
+    for phrase, rule in RULES.items():
+        text = f", the scaled sum rounded {phrase}" if phrase != EVEN else ""
         for order, way in _ORDERS.items():
             likely = 0.7 if way is _clamp_before_zero else 0.9
             yield likely if not text else 6.0, order + text, partial(way, rule=rule)

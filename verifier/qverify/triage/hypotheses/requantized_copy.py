@@ -29,12 +29,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     changed = [n for n in names if _differs(case.graph.spec(n), case.spec)]
     if not changed:
         return
-    for cost, said, way in _ways():
-        text = f"{case.last.op}: an operand of another scale is requantized {said}"
+    for cost, phrase, way in _ways():
+        text = f"{case.last.op}: an operand of another scale is requantized {phrase}"
         yield from _judged(case, text, partial(_by_way, way=way, only=None), cost)
     for name in changed if len(changed) > 1 else []:
-        for cost, said, way in _ways():
-            text = f"{case.last.op}: {_place(names, name)} is requantized {said}"
+        for cost, phrase, way in _ways():
+            text = f"{case.last.op}: {_place(names, name)} is requantized {phrase}"
             yield from _judged(case, text, partial(_by_way, way=way, only=name), cost + 2)
     yield from _yield_parameters_of_others(case, names, changed)
 
@@ -100,15 +100,15 @@ def _ways() -> Iterator[tuple[float, str, Requantized]]:
     for name, narrow in NARROW.items():
         yield 2.0, f"with the ratio sx / sy kept in {name}", partial(_by_ratio, narrow=narrow)
         yield 2.0, f"through real values in {name}", partial(_through, narrow=narrow)
-    for said, rounded in TO_INTEGER.items():
-        yield 1.5, f"and {said}", partial(_by_ratio, rounded=rounded)
-        yield 2.0, f"and {said}, the zero point already added", partial(_by_ratio, rounded=rounded, zero_first=True)
+    for phrase, rounded in TO_INTEGER.items():
+        yield 1.5, f"and {phrase}", partial(_by_ratio, rounded=rounded)
+        yield 2.0, f"and {phrase}, the zero point already added", partial(_by_ratio, rounded=rounded, zero_first=True)
     for rare, k in enumerate((8, 16, 15, 7, 10, 12, 14, 6, 5, 4, 3, 2, 1, 9, 11, 13, 18, 20, 24)):
         for word, scale in (("rounded", half_up), ("cut down", np.floor)):
             narrow = partial(places, count=k, rounded=scale)
-            for said, rounded in TO_INTEGER.items():
-                text = f"in fixed point: the ratio sx / sy is {word} to a multiple of 1/{1 << k}, the product {said}"
-                cost = 2.0 if said.endswith(("ties up)", "(floor)")) else 2.5
+            for phrase, rounded in TO_INTEGER.items():
+                text = f"in fixed point: the ratio sx / sy is {word} to a multiple of 1/{1 << k}, the product {phrase}"
+                cost = 2.0 if phrase.endswith(("ties up)", "(floor)")) else 2.5
                 yield cost + 0.05 * rare, text, partial(_by_ratio, narrow=narrow, rounded=rounded)
     for k in range(2, 24):
         for word, scale in (("rounded", half_up), ("cut", np.floor)):
@@ -174,18 +174,19 @@ def _through(x: Array, spec: TensorSpec, y: TensorSpec, narrow: Callable[[Array]
 def _yield_parameters_of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
     """Yields faults in which operands are requantized with the scale or zero point of another operand."""
     by = {
-        f"of the {said} operand": [names[at]] * len(names) for at, said in ((0, "first"), (-1, "last"), (1, "second"))
+        f"of the {phrase} operand": [names[at]] * len(names)
+        for at, phrase in ((0, "first"), (-1, "last"), (1, "second"))
     }
     by["of the operand before it"] = [names[0], *names[:-1]]
     by["of the operand after it"] = [*names[1:], names[-1]]
     by["of the other operand" if len(names) == 2 else "of the operand at the other end"] = names[::-1]
-    for said, others in by.items():
+    for phrase, others in by.items():
         for what, scale, zero in (
             ("scale and zero point", True, True),
             ("scale", True, False),
             ("zero point", False, True),
         ):
-            text = f"{case.last.op}: every operand that needs requantization is dequantized with the {what} {said}"
+            text = f"{case.last.op}: every operand that needs requantization is dequantized with the {what} {phrase}"
             make = partial(_as_others, others=dict(zip(names, others, strict=True)), scale=scale, zero=zero)
             yield from _judged(case, text, make, 1.0 + (not (scale and zero)))
 

@@ -36,9 +36,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = bilinear(case)
     if inner is None:
         return
-    for said, flat, cost in chain(_ways(inner), _yield_axis_weights()):
+    for text, flat, cost in chain(_ways(inner), _yield_axis_weights()):
         if fits_a_plane(case, flat):
-            yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
+            yield FaultVariant(f"resize: {text}", partial(shaped, flat=flat), cost)
 
 
 def _ways(case: Case) -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
@@ -50,9 +50,9 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[Case, int | None], Array]
                 for final, rounded in finals.items() if case.spec.quantized else [("", None)]:
                     few = sum(map(bool, (weights, order, final)))
                     if few + stepwise > 0 and few < MAX_CHANGES:
-                        said = f"{weights or 'the weights are exact'}{order}{domain}{final}"
+                        text = f"{weights or 'the weights are exact'}{order}{domain}{final}"
                         make = partial(_compute_output, change=change, along=along, stepwise=stepwise, rounded=rounded)
-                        yield said, make, 1.0 + 2.0 * few + stepwise
+                        yield text, make, 1.0 + 2.0 * few + stepwise
 
 
 def _compute_output(

@@ -72,11 +72,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None:
         return
     for where, axes in AXES.items():
-        for rare, (said, position) in enumerate(_positions().items()):
+        for rare, (phrase, position) in enumerate(_positions().items()):
             for edge, limit in EDGES.items():
-                if said.startswith("half") and not edge and "float64" in said:
+                if phrase.startswith("half") and not edge and "float64" in phrase:
                     continue
-                text = f"resize: {where} are placed by {said}{edge}"
+                text = f"resize: {where} are placed by {phrase}{edge}"
                 yield from _judged(
                     case,
                     text,
@@ -87,15 +87,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for where, axes in AXES.items():
             text = _NEIGHBOUR[way].format(where)
             yield from _judged(case, text, partial(_ended, axes=axes, way=way), 1.5)
-    for said, change in _WEIGHTS.items():
+    for phrase, change in _WEIGHTS.items():
         for where, axes in AXES.items():
-            yield from _judged(case, f"resize: {said} ({where})", partial(resized_with, axes=axes, change=change), 2.0)
-    for cost, said, order in _corner_orders():
-        yield from _judged(case, f"resize: {said}", partial(_cornered, order=order), cost)
-    for said, formula in _PLANES.items():
-        yield from _judged(case, f"resize: {said}", partial(_planar, formula=formula), 1.5)
-    for said, exchanged in (("columns take the table of the rows", 1), ("rows take the table of the columns", 0)):
-        yield from _judged(case, f"resize: {said}", partial(_of_other, axis=exchanged), 2.0)
+            yield from _judged(
+                case, f"resize: {phrase} ({where})", partial(resized_with, axes=axes, change=change), 2.0
+            )
+    for cost, phrase, order in _corner_orders():
+        yield from _judged(case, f"resize: {phrase}", partial(_cornered, order=order), cost)
+    for phrase, formula in _PLANES.items():
+        yield from _judged(case, f"resize: {phrase}", partial(_planar, formula=formula), 1.5)
+    for phrase, exchanged in (("columns take the table of the rows", 1), ("rows take the table of the columns", 0)):
+        yield from _judged(case, f"resize: {phrase}", partial(_of_other, axis=exchanged), 2.0)
 
 
 CORNERS = ("top left", "top right", "bottom left", "bottom right")

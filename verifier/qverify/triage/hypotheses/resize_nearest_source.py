@@ -89,12 +89,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     groups = [resized, *([k] for k in resized if len(resized) > 1)]
     for axes in groups:
         where = " and ".join(f"{copy.names[k]}s" for k in axes)
-        for rare, (said, table) in enumerate(TABLES.items()):
-            text = f"resize: {said} ({where})"
+        for rare, (phrase, table) in enumerate(TABLES.items()):
+            text = f"resize: {phrase} ({where})"
             yield from copy_variant(case, text, partial(_computed, axes=axes, table=table), 1.0 + 0.05 * rare)
-        for said, way in CHANGES.items():
+        for phrase, way in CHANGES.items():
             change = partial(_changed, axes=axes, way=way)
-            yield from copy_variant(case, f"resize: {said} ({where})", change, 1.5)
+            yield from copy_variant(case, f"resize: {phrase} ({where})", change, 1.5)
         for by in (-1, 1):
             text = f"resize: the source is one too {'far' if by > 0 else 'early'} ({where}), limited to the tensor"
             yield from copy_variant(case, text, partial(_off, axes=axes, by=by), 3.0)

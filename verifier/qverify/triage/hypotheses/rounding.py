@@ -35,9 +35,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     sums = linear(case)
     if sums is not None:
         yield from _yield_modes(case, sums)
-        for said, product in _PRODUCTS.items():
+        for text, product in _PRODUCTS.items():
             for rule, rounded in RULES.items():
-                yield FaultVariant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
+                yield FaultVariant(f"rounding {rule}, {text}", partial(_by_product, product=product, rounded=rounded))
         yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _yield_truncations)
     elif case.last.op == "add":
         yield from _yield_addition_faults(case)

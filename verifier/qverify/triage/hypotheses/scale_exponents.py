@@ -33,9 +33,9 @@ def _ways(exponents: Array) -> Iterator[tuple[str, Callable[[SummedElements], Ar
         text = f"the shift of the requantization scale is limited: scales of 2^{limit} and more keep their mantissa and count as from 2^{limit - 1} to 2^{limit}"
         yield text, partial(_limited, low=least, high=limit)
     if least < most:
-        for said, shared in (("largest", most), ("smallest", least)):
+        for phrase, shared in (("largest", most), ("smallest", least)):
             yield (
-                f"all channels are shifted as the one with the {said} requantization scale; each keeps its own mantissa",
+                f"all channels are shifted as the one with the {phrase} requantization scale; each keeps its own mantissa",
                 partial(_limited, low=shared, high=shared),
             )
     yield (

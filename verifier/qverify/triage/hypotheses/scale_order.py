@@ -24,11 +24,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     sums = linear(case) if case.last.op in OPS else None
     if sums is None:
         return
-    yield from fitting(case, ((said, partial(_negative, way=way)) for said, way in _NEGATIVE.items()), bits=0.7)
+    yield from fitting(case, ((text, partial(_negative, way=way)) for text, way in _NEGATIVE.items()), bits=0.7)
     if sums.rq.dtype == np.float32:
         two = case.last.op not in ("global_average_pool", "reduce_mean")
         ways = {**_ORDERS, **(_OF_TWO if two else {})}
-        yield from fitting(case, ((said, partial(_ordered, way=way)) for said, way in ways.items()), bits=1.5)
+        yield from fitting(case, ((text, partial(_ordered, way=way)) for text, way in ways.items()), bits=1.5)
 
 
 def _scales(e: SummedElements) -> Scales:

@@ -38,19 +38,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     own_key = np.ascontiguousarray(values).tobytes()
     texts: dict[bytes, list[str]] = {}
     scales: dict[bytes, Array] = {}
-    for said, narrow in _narrow(len(values)):
+    for text, narrow in _narrow(len(values)):
         narrowed = np.ascontiguousarray(narrow(values))
         if (key := narrowed.tobytes()) != own_key:
-            texts.setdefault(key, []).append(said)
+            texts.setdefault(key, []).append(text)
             scales[key] = narrowed
-    near = {t for key, said in texts.items() if _are_near(scales[key], values) for t in (*_together(said), *said)}
+    near = {t for key, names in texts.items() if _are_near(scales[key], values) for t in (*_together(names), *names)}
     yield from fitting_alike(case, _ways(texts, scales, values), bits=partial(_likely, near=near))
 
 
-def _likely(said: str, near: set[str]) -> float:
+def _likely(text: str, near: set[str]) -> float:
     """Returns the bits of this text: scales that are nearly right are less likely than another rounding rule."""
-    core = said.removeprefix("the requantization scale is ").partition(", the result rounded ")[0]
-    return prior(said) + (NEARLY_RIGHT if core in near else 0.0)
+    core = text.removeprefix("the requantization scale is ").partition(", the result rounded ")[0]
+    return prior(text) + (NEARLY_RIGHT if core in near else 0.0)
 
 
 def _are_near(scales: Array, values: Array) -> bool:
@@ -61,12 +61,12 @@ def _ways(
     texts: dict[bytes, list[str]], scales: dict[bytes, Array], values: Array
 ) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     for rule in LAST:
-        for key, said in texts.items():
+        for key, names in texts.items():
             if rule != EVEN and np.abs(scales[key] - values).max() < SLIGHT * values.min():
                 continue  # the rule alone explains as much
             end = finally_rounded(rule)
             way = partial(_scaled, scales=scales[key], rule=RULES[rule])
-            yield [f"the requantization scale is {text}{end}" for text in (*_together(said), *said)], way
+            yield [f"the requantization scale is {text}{end}" for text in (*_together(names), *names)], way
 
 
 def _together(texts: list[str]) -> list[str]:
@@ -85,8 +85,8 @@ def _together(texts: list[str]) -> list[str]:
 
 
 def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    for said, narrow in FORMATS.items():
-        yield f"kept in {said}", narrow
+    for text, narrow in FORMATS.items():
+        yield f"kept in {text}", narrow
     for cut, rule in CUTS.items():
         for bits in SIGNIFICANT:
             yield f"kept with {bits} significant bits, {cut}", partial(significant, bits=bits, rounded=rule)
@@ -94,10 +94,10 @@ def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
             yield f"a multiple of 2^-{bits} (fixed point), {cut}", partial(fixed, bits=bits, rounded=rule)
         if channels > 1:
             for bits in COMMON:
-                said = f"a multiplier of {bits} bits with one shift for all channels, {cut}"
-                yield said, partial(_common, bits=bits, rule=rule)
-    for said, narrow in _POWERS.items():
-        yield said, narrow
+                text = f"a multiplier of {bits} bits with one shift for all channels, {cut}"
+                yield text, partial(_common, bits=bits, rule=rule)
+    for text, narrow in _POWERS.items():
+        yield text, narrow
     for bits in (*range(4, 25),):
         yield f"the reciprocal of a divisor with {bits} significant bits", partial(_reciprocal, bits=bits)
     yield "the reciprocal of a whole divisor", lambda v: (1 / np.rint(1 / v.astype(np.float64))).astype(v.dtype)

@@ -30,29 +30,29 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if channels > 1:
                 yield from _per_channel(place, value, case.graph.rounding)
             for k in (-8, -4, -2, -1, 1, 2, 4, 8):
-                said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
+                text = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
                 yield FaultVariant(
-                    said, output_from(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op))
+                    text, output_from(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op))
                 )
     yield from _yield_spec_faults(case)
 
 
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
-    for said, way in WAYS.items():
-        yield FaultVariant(f"scales {said}", output_from(place, way))
+    for text, way in WAYS.items():
+        yield FaultVariant(f"scales {text}", output_from(place, way))
     real = value if value.ndim == 1 else np.ldexp(value[0], value[1] if rounding in LEFT else -value[1])
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
-    for said, channel in one.items():
+    for text, channel in one.items():
         yield FaultVariant(
-            f"scales taken per tensor: {said} channel's for all", output_from(place, partial(_one, channel=channel))
+            f"scales taken per tensor: {text} channel's for all", output_from(place, partial(_one, channel=channel))
         )
-    for said, mean in (("mean", np.mean), ("median", np.median)):
+    for text, mean in (("mean", np.mean), ("median", np.median)):
         if value.ndim == 1:
-            yield FaultVariant(f"scales taken per tensor: their {said}", output_from(place, partial(_filled, by=mean)))
+            yield FaultVariant(f"scales taken per tensor: their {text}", output_from(place, partial(_filled, by=mean)))
     if value.ndim == 2:
-        for row, said in ((0, "multipliers"), (1, "shifts")):
-            for way_said, way in WAYS.items():
-                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_change_row, row=row, way=way)))
+        for row, text in ((0, "multipliers"), (1, "shifts")):
+            for way_text, way in WAYS.items():
+                yield FaultVariant(f"{text} {way_text}", output_from(place, partial(_change_row, row=row, way=way)))
 
 
 def _one(value: Array, channel: int) -> Array:
@@ -93,8 +93,8 @@ def _yield_spec_faults(case: Case) -> Iterator[FaultVariant]:
             spec = case.graph.spec(name)
             if spec.quantized and (spec.scale, spec.zero_point) != (other.scale, other.zero_point):
                 if len(spec.scale) == len(other.scale) == 1:
-                    said = f"{name} is taken as if it had the scale and zero point of {other.name}"
-                    yield FaultVariant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
+                    text = f"{name} is taken as if it had the scale and zero point of {other.name}"
+                    yield FaultVariant(f"scales: {text}", partial(_as_if, name=name, other=other.name))
                     yield FaultVariant(
                         f"scales: {name} with the scale of {other.name}",
                         partial(_as_if, name=name, other=other.name, zero=False),

@@ -41,8 +41,8 @@ def _ways(case: Case, operand: int) -> Iterator[tuple[list[str], Callable[[Summe
         "the second operand" if case.last.op == "matmul" else "the weights",
     )
     term = f"the correction of zero points, the zero point of {names[1 - operand]} times the sum of {names[operand]},"
-    for said, places in _others(case):
-        yield [f"{term} is that of {said}"], partial(_shared, operand=operand, places=places)
+    for text, places in _others(case):
+        yield [f"{term} is that of {text}"], partial(_shared, operand=operand, places=places)
 
 
 def _others(case: Case) -> Iterator[tuple[str, Places]]:

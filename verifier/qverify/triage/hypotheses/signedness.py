@@ -30,12 +30,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if place.kind == "output":
             yield from _yield_output_faults(case, other)
             continue
-        for said, zero in (
+        for phrase, zero in (
             ("", 0),
             (f", its zero point {half} further", half),
             (f", its zero point {half} less", -half),
         ):
-            text = f"signedness: {place.label} is read as {other}{said}"
+            text = f"signedness: {place.label} is read as {other}{phrase}"
             yield FaultVariant(text, Recomputed(partial(_read, place=place, dtype=other, zero=zero)))
 
 
@@ -58,13 +58,13 @@ def _yield_output_faults(case: Case, other: str) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
     low, high = limits(replace(case.spec, dtype=other))
-    for said, way in (("clipped", None), ("wrapped, not clipped", _wide)):
+    for text, way in (("clipped", None), ("wrapped, not clipped", _wide)):
         if way is None:
             yield FaultVariant(
-                f"signedness: the output is {said} as {other}", partial(_written, dtype=other, low=low, high=high)
+                f"signedness: the output is {text} as {other}", partial(_written, dtype=other, low=low, high=high)
             )
         else:
-            yield FaultVariant(f"signedness: the output is {said}", way)
+            yield FaultVariant(f"signedness: the output is {text}", way)
 
 
 def _changed(case: Case, dtype: str, low: int, high: int) -> Array:

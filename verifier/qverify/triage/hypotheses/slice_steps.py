@@ -24,20 +24,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copy = needed_copy(case)
     rank = len(copy.shape)
     for rarer, (text, dims) in enumerate(_dims(rank).items()):
-        for rare, said in enumerate(_places(0, 1, 1, 1)):
-            way = partial(_changed, way=said, dims=dims)
-            yield from copy_variant(case, f"slice: {text}, {said}", way, 1.0 + 0.1 * rarer + 0.05 * rare)
+        for rare, phrase in enumerate(_places(0, 1, 1, 1)):
+            way = partial(_changed, way=phrase, dims=dims)
+            yield from copy_variant(case, f"slice: {text}, {phrase}", way, 1.0 + 0.1 * rarer + 0.05 * rare)
     for k in range(rank):
         for other in range(rank):
             for start, step in ((True, False), (False, True), (True, True)) if other != k else ():
                 what = " and ".join(w for w, on in (("start", start), ("step", step)) if on)
-                said = f"slice: the {copy.names[k]}s are taken with the {what} of the {copy.names[other]}s"
+                phrase = f"slice: the {copy.names[k]}s are taken with the {what} of the {copy.names[other]}s"
                 yield from copy_variant(
-                    case, said, partial(_of_other, axis=k, other=other, start=start, step=step), 3.0
+                    case, phrase, partial(_of_other, axis=k, other=other, start=start, step=step), 3.0
                 )
         for by in (-2, -1, 1, 2):
-            said = f"slice: the start of the {copy.names[k]}s is {abs(by)} too {'far' if by > 0 else 'early'}"
-            yield from copy_variant(case, said, partial(_off, axis=k, by=by), 4.0)
+            phrase = f"slice: the start of the {copy.names[k]}s is {abs(by)} too {'far' if by > 0 else 'early'}"
+            yield from copy_variant(case, phrase, partial(_off, axis=k, by=by), 4.0)
 
 
 def _dims(rank: int) -> dict[str, Dims]:

@@ -28,8 +28,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for op in KERNELS:
         for node in nodes_of(case, op)[:1]:
             shape = case.graph.spec(node.inputs[0] or "").shape
-            for said, words in _words(node.words[:3], shape).items():
-                yield kernel_variant(f"softmax runs over {said}", {op: partial(_over, words=words)}, LIKELY)
+            for text, words in _words(node.words[:3], shape).items():
+                yield kernel_variant(f"softmax runs over {text}", {op: partial(_over, words=words)}, LIKELY)
 
 
 def _words(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
@@ -45,10 +45,10 @@ def _words(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tupl
     words_by_text["the whole tensor at once"] = (1, total, 1)
     words_by_text["as many neighbours in memory as its axis is long"] = (total // depth, depth, 1)
     distinct = dict[tuple[int, int, int], str]()
-    for said, words in words_by_text.items():
+    for text, words in words_by_text.items():
         if words != own_words and not (words[0] == outer and words[2] == inner):
-            distinct.setdefault(words, said)
-    return {said: words for words, said in distinct.items()}
+            distinct.setdefault(words, text)
+    return {text: words for words, text in distinct.items()}
 
 
 def _over(node: Node, inputs: list[Array], graph: Graph, words: tuple[int, int, int]) -> Array:

@@ -36,17 +36,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _faults() -> Iterator[FaultVariant]:
-    for said, index in _indices():
+    for text, index in _indices():
         yield softmax_variant(
-            f"the difference q - max {said} before it reads the table of exponentials",
+            f"the difference q - max {text} before it reads the table of exponentials",
             exponential=partial(_at, index=index),
         )
-    for said, table in _tables():
-        usual = any(f"of {k} fraction bits" in said for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in said
-        yield softmax_variant(said, 5.0 if usual else UNLIKELY, table=table)
-    for said, function in exponentials().items():
+    for text, table in _tables():
+        usual = any(f"of {k} fraction bits" in text for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in text
+        yield softmax_variant(text, 5.0 if usual else UNLIKELY, table=table)
+    for text, function in exponentials().items():
         yield softmax_variant(
-            f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function)
+            f"the exponential is computed {text}", UNLIKELY, table=partial(_function, function=function)
         )
 
 
@@ -74,19 +74,19 @@ def _indices() -> Iterator[tuple[str, Index]]:
 
 
 def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
-    for said, narrow in FIXED.items():
+    for text, narrow in FIXED.items():
         yield (
-            f"the exponentials, 1 for the maximum, are rounded to {said}",
+            f"the exponentials, 1 for the maximum, are rounded to {text}",
             bind_last(lambda t, s, f: f(t / t[-1]), narrow),
         )
-    for said, narrow in FORMATS.items():
-        yield f"the exponentials are rounded to {said}", bind_last(lambda t, s, f: f(t), narrow)
+    for text, narrow in FORMATS.items():
+        yield f"the exponentials are rounded to {text}", bind_last(lambda t, s, f: f(t), narrow)
         yield (
-            f"the exponentials, 1 for the maximum, are rounded to {said}",
+            f"the exponentials, 1 for the maximum, are rounded to {text}",
             bind_last(lambda t, s, f: f(np.exp(AT * s)), narrow),
         )
         yield (
-            f"the input's scale is rounded to {said} for the exponentials",
+            f"the input's scale is rounded to {text} for the exponentials",
             bind_last(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
         )
     for number in (127.0, 255.0, 32767.0, 65535.0, 2.0**31 - 1):
@@ -100,8 +100,8 @@ def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
             f"exponentials of differences below {low} count as 0",
             bind_last(lambda t, s, low: np.where(low > AT, 0.0, t), low),
         )
-    for said, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
-        yield f"the exponentials are of {said} times the difference", bind_last(lambda t, s, f: t**f, factor)
+    for text, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
+        yield f"the exponentials are of {text} times the difference", bind_last(lambda t, s, f: t**f, factor)
     yield (
         "the exponentials are of the difference in steps, without the input's scale",
         lambda t, s: np.exp(AT.astype(float)),

@@ -31,7 +31,7 @@ F = np.float32
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "softmax", "softmax_float")[:1]:
         faults = (
-            kernel_variant(f"softmax: {said}", {node.op: kernel}, bits) for said, kernel, bits in _kernels(case, node)
+            kernel_variant(f"softmax: {text}", {node.op: kernel}, bits) for text, kernel, bits in _kernels(case, node)
         )
         yield from fitting_rows(case, faults)
 
@@ -43,9 +43,9 @@ def _kernels(case: Case, node: Node) -> Parts:
     if node.op == "softmax":
         yield from _maxima(spec.dtype)
         yield from _interpolated()
-    for said, most in _capacities().items():
-        cost = 4.0 if "fraction" in said else 7.0
-        yield f"the sum of exponentials (1 for the maximum) saturates at {said}", partial(_saturated, most=most), cost
+    for text, most in _capacities().items():
+        cost = 4.0 if "fraction" in text else 7.0
+        yield f"the sum of exponentials (1 for the maximum) saturates at {text}", partial(_saturated, most=most), cost
 
 
 def _kernel(op: str, **parts: Any) -> Callable[..., Array]:
@@ -64,8 +64,8 @@ def _padded_rows(node: Node, zero: tuple[int, ...]) -> Parts:
         more = -depth % lanes
         if more and more not in tried:
             tried.add(more)
-            for said, value in values.items():
-                text = f"rows are padded with {said} to a multiple of {lanes} elements ({more} more), and the padding"
+            for phrase, value in values.items():
+                text = f"rows are padded with {phrase} to a multiple of {lanes} elements ({more} more), and the padding"
                 cost = 4.0 if value == 0 else 6.0
                 kernel = partial(_with_padding, more=more, value=value)
                 yield f"{text} counts in the sum, not in the maximum", partial(kernel, within=False), cost
@@ -89,10 +89,10 @@ def _with_padding(node: Node, inputs: list[Array], graph: Graph, more: int, valu
 
 
 def _one_pass() -> Parts:
-    for said, total in ONE_PASS.items():
-        yield f"maximum and sum are formed in one pass; {said}", partial(_summed, total=total), 3.0
-    for said, running in RUNNING.items():
-        yield said, partial(_running, largest=running), 5.0
+    for text, total in ONE_PASS.items():
+        yield f"maximum and sum are formed in one pass; {text}", partial(_summed, total=total), 3.0
+    for text, running in RUNNING.items():
+        yield text, partial(_running, largest=running), 5.0
 
 
 def _not_rescaled(rows: Array, exp: Exponential) -> Array:
@@ -169,7 +169,7 @@ def _capacities() -> dict[str, float]:
                 )
     for power in range(13):
         texts.setdefault(2.0**power, str(2**power))
-    return {said: most for most, said in texts.items()}
+    return {text: most for most, text in texts.items()}
 
 
 def _saturated(node: Node, inputs: list[Array], graph: Graph, most: float) -> Array:
@@ -193,8 +193,8 @@ def _maxima(dtype: str) -> Parts:
         "compares the upper 6 bits": lambda r: r >> 2,
         "compares the upper 4 bits": lambda r: r >> 4,
     }
-    for said, key in ways.items():
-        yield f"the search for the maximum {said}; {like_above}", IntegerSoftmax(largest=bind_last(_by_key, key)), 3.0
+    for text, key in ways.items():
+        yield f"the search for the maximum {text}; {like_above}", IntegerSoftmax(largest=bind_last(_by_key, key)), 3.0
 
 
 def _by_key(rows: Array, key: Callable[[Array], Array]) -> Array:
@@ -204,9 +204,9 @@ def _by_key(rows: Array, key: Callable[[Array], Array]) -> Array:
 def _interpolated() -> Parts:
     for step in (4, 2, 8, 16, 32, 64):
         for ended, rare in (("its first entry", 0.0), ("0", 3.0)):
-            for said, weigh in WEIGHTS.items():
+            for phrase, weigh in WEIGHTS.items():
                 exponential = partial(_between, step=step, weigh=weigh, ended=ended)
-                text = f"only every {step}th entry of the table of exponentials is kept (differences 0, {step}, {2 * step} ... from the maximum), and those between are interpolated linearly{said} (beyond the table: {ended})"
+                text = f"only every {step}th entry of the table of exponentials is kept (differences 0, {step}, {2 * step} ... from the maximum), and those between are interpolated linearly{phrase} (beyond the table: {ended})"
                 yield text, IntegerSoftmax(exponential=exponential), 4.0 + rare
         yield (
             f"only every {step}th entry of the table of exponentials is kept, from its first one on, and those between are interpolated linearly",

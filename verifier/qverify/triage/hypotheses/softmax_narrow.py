@@ -34,9 +34,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _faults(case: Case) -> Iterator[FaultVariant]:
     if nodes_of(case, "softmax"):
         for bits in (7, 8, 10, 12, 14, 15, 16, 20, 23, 24, 30, 31):
-            for said, rule in RULES.items():
+            for text, rule in RULES.items():
                 for ended, end in RULES.items():
-                    yield from _yield_integer_faults(bits, (said, rule), (ended, end))
+                    yield from _yield_integer_faults(bits, (text, rule), (ended, end))
     if nodes_of(case, "softmax_float"):
         yield from _yield_float_faults()
 
@@ -45,7 +45,7 @@ def _yield_integer_faults(
     bits: int, first: tuple[str, Callable[[Array], Array]], last: tuple[str, Callable[[Array], Array]]
 ) -> Iterator[FaultVariant]:
     one = 2.0**bits - 1 if bits in (7, 8, 15, 16, 31) else 2.0**bits
-    said = f"softmax: the exponentials are integers of {bits} bits ({first[0]}), their quotient by the sum in output steps is {last[0]}"
+    phrase = f"softmax: the exponentials are integers of {bits} bits ({first[0]}), their quotient by the sum in output steps is {last[0]}"
 
     def exponential(difference: Array, table: Array) -> Array:
         whole = first[1](table.astype(float) / float(table[255]) * one)
@@ -55,9 +55,9 @@ def _yield_integer_faults(
         return e * np.floor(scale / total) * float(steps.size) / scale
 
     kernel = partial(IntegerSoftmax, exponential=exponential, finish=partial(_ended, rule=last[1]))
-    yield kernel_variant(said, {"softmax": kernel(divide=lambda e, t, s: e * float(s.size) / t)}, 10.0)
+    yield kernel_variant(phrase, {"softmax": kernel(divide=lambda e, t, s: e * float(s.size) / t)}, 10.0)
     for power in (15, 16, 24, 30, 31, 32):
-        text = f"{said}, by a whole reciprocal 2^{power}/sum"
+        text = f"{phrase}, by a whole reciprocal 2^{power}/sum"
         scale = 2.0**power
         divide = partial(reciprocal, scale=scale * one if power < 24 else scale)
         yield kernel_variant(text, {"softmax": kernel(divide=divide)}, 12.0)
@@ -68,8 +68,8 @@ def _ended(value: Array, rows: Array, steps: Steps, rule: Callable[[Array], Arra
 
 
 def _yield_float_faults() -> Iterator[FaultVariant]:
-    def variant(said: str, bits: float, kernel: FloatSoftmax) -> FaultVariant:
-        return kernel_variant(f"softmax: {said}", {"softmax_float": kernel}, bits)
+    def variant(name: str, bits: float, kernel: FloatSoftmax) -> FaultVariant:
+        return kernel_variant(f"softmax: {name}", {"softmax_float": kernel}, bits)
 
     yield variant("exponentials, sum and quotient are computed in float32", LIKELY, FloatSoftmax(exponential=_exp32))
     yield variant("the result is 1 minus itself", LIKELY, FloatSoftmax(divide=lambda e, t: 1 - e / t))
@@ -88,11 +88,11 @@ def _yield_float_faults() -> Iterator[FaultVariant]:
         )
     for power in (8, 10, 12, 14, 15, 16, 20, 24):
         yield variant(f"results below 2^-{power} are 0", 8.0, FloatSoftmax(divide=partial(_cut, least=2.0**-power)))
-    for said, narrow in {"float32 without subnormals": flushed, **FORMATS, **FIXED}.items():
-        yield variant(f"the result is rounded to {said}", 10.0, FloatSoftmax(divide=partial(_rounded, narrow=narrow)))
-        yield variant(f"the sum is rounded to {said}", 10.0, FloatSoftmax(divide=partial(_of_total, narrow=narrow)))
+    for name, narrow in {"float32 without subnormals": flushed, **FORMATS, **FIXED}.items():
+        yield variant(f"the result is rounded to {name}", 10.0, FloatSoftmax(divide=partial(_rounded, narrow=narrow)))
+        yield variant(f"the sum is rounded to {name}", 10.0, FloatSoftmax(divide=partial(_of_total, narrow=narrow)))
         yield variant(
-            f"exponentials and result are rounded to {said}",
+            f"exponentials and result are rounded to {name}",
             11.0,
             FloatSoftmax(exponential=partial(_exponential, narrow=narrow), divide=partial(_rounded, narrow=narrow)),
         )

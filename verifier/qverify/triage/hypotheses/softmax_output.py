@@ -61,26 +61,28 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _faults(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "softmax")[:1]:
         zero = case.graph.spec(node.outputs[0]).zero_point[0]
-        for said, rule in RULES.items():
+        for phrase, rule in RULES.items():
             if rule is not np.rint:
-                text = f"the result is rounded {said} instead of to the nearest"
+                text = f"the result is rounded {phrase} instead of to the nearest"
                 yield softmax_variant(text, LIKELY, finish=partial(_by_rule, rule=rule))
             if zero:
                 yield softmax_variant(
-                    f"the result plus the zero point is rounded {said}", finish=partial(_with_zero, rule=rule)
+                    f"the result plus the zero point is rounded {phrase}", finish=partial(_with_zero, rule=rule)
                 )
         yield from _residues(int(np.rint(float_word(node.words[3]))))
         yield from _finishes()
-        for said, divide in QUOTIENTS.items():
-            text = f"the quotient is computed {'' if said.startswith(('in', 'of')) else 'as '}{said}"
+        for phrase, divide in QUOTIENTS.items():
+            text = f"the quotient is computed {'' if phrase.startswith(('in', 'of')) else 'as '}{phrase}"
             yield softmax_variant(text, divide=divide)
             for name, rule in (("down (floor)", np.floor), ("to the nearest, ties up", lambda v: np.floor(v + 0.5))):
                 finish = partial(_by_rule, rule=rule)
                 yield softmax_variant(f"{text}, and rounded {name}", UNLIKELY, divide=divide, finish=finish)
-        for said, narrow in {**FORMATS, **FIXED}.items():
-            yield from _narrow(said, narrow)
-        for said, function in reciprocals().items():
-            yield softmax_variant(f"1/sum is computed {said}", UNLIKELY, divide=partial(_reciprocal, function=function))
+        for phrase, narrow in {**FORMATS, **FIXED}.items():
+            yield from _narrow(phrase, narrow)
+        for phrase, function in reciprocals().items():
+            yield softmax_variant(
+                f"1/sum is computed {phrase}", UNLIKELY, divide=partial(_reciprocal, function=function)
+            )
 
 
 def _residues(size: int) -> Iterator[FaultVariant]:
@@ -110,30 +112,30 @@ def _forced(
     return np.clip(result, steps.low, steps.high) if clipped else result
 
 
-def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
+def _narrow(text: str, narrow: Format) -> Iterator[FaultVariant]:
     yield softmax_variant(
-        f"the quotient e/sum is rounded to {said} before it is scaled",
+        f"the quotient e/sum is rounded to {text} before it is scaled",
         UNLIKELY,
         divide=lambda e, t, s: narrow((e / t).astype(float)) * s.size,
     )
     yield softmax_variant(
-        f"the scaled result is rounded to {said} before it is rounded to an integer",
+        f"the scaled result is rounded to {text} before it is rounded to an integer",
         UNLIKELY,
         divide=lambda e, t, s: narrow(scaled_quotient(e, t, s).astype(float)),
     )
     yield softmax_variant(
-        f"1/sum is rounded to {said}", UNLIKELY, divide=lambda e, t, s: e * narrow(1.0 / t.astype(float)) * s.size
+        f"1/sum is rounded to {text}", UNLIKELY, divide=lambda e, t, s: e * narrow(1.0 / t.astype(float)) * s.size
     )
     yield softmax_variant(
-        f"steps/sum is rounded to {said}", divide=lambda e, t, s: e * narrow(float(s.size) / t.astype(float))
+        f"steps/sum is rounded to {text}", divide=lambda e, t, s: e * narrow(float(s.size) / t.astype(float))
     )
     yield softmax_variant(
-        f"the number of output steps (1/scale) is rounded to {said}",
+        f"the number of output steps (1/scale) is rounded to {text}",
         UNLIKELY,
         divide=lambda e, t, s: (e * F32(narrow(np.array(float(s.size))))) / t,
     )
     yield softmax_variant(
-        f"the sum is rounded to {said}", divide=lambda e, t, s: (e * s.size) / narrow(t.astype(float)).astype(F32)
+        f"the sum is rounded to {text}", divide=lambda e, t, s: (e * s.size) / narrow(t.astype(float)).astype(F32)
     )
 
 

@@ -32,31 +32,31 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for op, kernel in KERNELS.items():
         for node in nodes_of(case, op)[:1]:
             outer, depth, inner = node.words[:3]
-            for said, parts, bits in _sums(depth, op != "softmax"):
+            for text, parts, bits in _sums(depth, op != "softmax"):
                 yield kernel_variant(
-                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {text}", {op: kernel(**parts)}, bits
                 )
-            for said, parts in (*_yield_row_choices(outer * inner, inner), *_faults(depth)):
+            for text, parts in (*_yield_row_choices(outer * inner, inner), *_faults(depth)):
                 yield kernel_variant(
-                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {text}", {op: kernel(**parts)}, 7.0
                 )
-            for said, parts in _flushed(op):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 8.0)
-            for said, parts in _fixed():
+            for text, parts in _flushed(op):
+                yield kernel_variant(f"softmax: {text}", {op: kernel(**parts)}, 8.0)
+            for text, parts in _fixed():
                 yield kernel_variant(
-                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, UNLIKELY
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {text}", {op: kernel(**parts)}, UNLIKELY
                 )
 
 
 def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]]:
     for part in partial_sums(depth):
         total, maximum = partial(_total, of=part.total), partial(_largest, of=part.total)
-        yield f"the sum of exponentials takes part of the row: {part.said}", {"total": total}, part.bits
-        yield f"the maximum is that of part of the row: {part.said}", {"largest": maximum}, part.bits + 0.5
+        yield f"the sum of exponentials takes part of the row: {part.text}", {"total": total}, part.bits
+        yield f"the maximum is that of part of the row: {part.text}", {"largest": maximum}, part.bits + 0.5
         both = {"largest": maximum, "total": total}
-        yield f"maximum and sum take part of the row: {part.said}", both, part.bits + 1
+        yield f"maximum and sum take part of the row: {part.text}", both, part.bits + 1
     for of in narrow_sums(depth, wider):
-        yield f"the exponentials are summed {of.said}", {"total": partial(_total, of=of.total)}, of.bits + 1
+        yield f"the exponentials are summed {of.text}", {"total": partial(_total, of=of.total)}, of.bits + 1
 
 
 MAXIMA: dict[str, Callable[[Array], Array]] = {
@@ -76,20 +76,20 @@ def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields float softmaxes whose exponential becomes 0 early, for several maxima; a row with the sum 0 gives 0."""
     if op != "softmax_float":
         return
-    for said, largest in MAXIMA.items():
+    for text, largest in MAXIMA.items():
         for end in ENDS:
             parts = {"largest": largest, "exponential": partial(_ended, end=end)}
             yield (
-                f"{said}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0",
+                f"{text}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0",
                 parts | {"divide": _or_zero},
             )
-            if said:
-                yield f"{said}exponentials below e^-{end} are 0", parts
+            if text:
+                yield f"{text}exponentials below e^-{end} are 0", parts
         for least in LEAST:
             parts = {"largest": largest, "exponential": partial(_at_least, least=least), "divide": _or_zero}
-            yield f"{said}exponentials below {least:g} are 0, and a row whose sum is 0 gives 0", parts
-        if said:
-            yield f"{said}a row whose sum is 0 gives 0", {"largest": largest, "divide": _or_zero}
+            yield f"{text}exponentials below {least:g} are 0, and a row whose sum is 0 gives 0", parts
+        if text:
+            yield f"{text}a row whose sum is 0 gives 0", {"largest": largest, "divide": _or_zero}
 
 
 def _ended(x: Array, end: float) -> Array:
@@ -106,13 +106,13 @@ def _or_zero(e: Array, total: Array) -> Array:
 
 
 def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
-    for said, narrow in FIXED.items():
+    for name, narrow in FIXED.items():
         yield (
-            f"the sum of exponentials is rounded to {said}",
+            f"the sum of exponentials is rounded to {name}",
             {"total": bind_last(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
         )
         yield (
-            f"the exponentials are summed in {said}",
+            f"the exponentials are summed in {name}",
             {"total": bind_last(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
         )
 
@@ -129,9 +129,9 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "the largest exponential instead of their sum", {"total": lambda e: e.max(1, keepdims=True)}
     yield "the sum's reciprocal is left out (no normalization)", {"total": lambda e: np.ones((len(e), 1), e.dtype)}
     yield "the squares of the exponentials are summed", {"total": lambda e: (e * e).sum(1, keepdims=True)}
-    for said, number in divisors(depth).items():
+    for text, number in divisors(depth).items():
         yield (
-            f"the sum counts {said} elements, those beyond the row as exponentials of 0 difference",
+            f"the sum counts {text} elements, those beyond the row as exponentials of 0 difference",
             {"total": partial(_padded, more=number - depth)},
         )
     yield "no maximum is subtracted", {"largest": lambda x: np.zeros((len(x), 1), x.dtype)}
@@ -160,10 +160,10 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _yield_row_choices(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for said, row in row_choices(rows, inner).items():
-        yield f"a row is divided by the sum of {said}", {"total_at": row}
-        yield f"a row's maximum is that of {said}", {"largest_at": row}
-        yield f"a row's maximum and sum are those of {said}", {"largest_at": row, "total_at": row}
+    for text, row in row_choices(rows, inner).items():
+        yield f"a row is divided by the sum of {text}", {"total_at": row}
+        yield f"a row's maximum is that of {text}", {"largest_at": row}
+        yield f"a row's maximum and sum are those of {text}", {"largest_at": row, "total_at": row}
     yield (
         "the maximum is not reset between rows: it is the largest of all rows so far",
         {"largest": lambda x: np.maximum.accumulate(x.max(1, keepdims=True), 0)},

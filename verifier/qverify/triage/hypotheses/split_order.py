@@ -25,19 +25,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     sizes = [inner.graph.spec(n).shape[axis] for n in inner.last.outputs]
     at, own_start = list(inner.last.outputs).index(inner.output), split_start(inner)
     others = _others(case, inner)
-    for rare, said in enumerate(_starts(sizes, 0)):
-        start = _starts(sizes, at)[said]
-        if any((_starts(sizes, k)[said] == sum(sizes[:k])) != right for k, right in others.items()):
+    for rare, phrase in enumerate(_starts(sizes, 0)):
+        start = _starts(sizes, at)[phrase]
+        if any((_starts(sizes, k)[phrase] == sum(sizes[:k])) != right for k, right in others.items()):
             continue
         cost = 1.0 + 0.2 * rare
-        yield from copy_variant(case, f"split: {said}", partial(_start, axis=axis, start=start), cost)
+        yield from copy_variant(case, f"split: {phrase}", partial(_start, axis=axis, start=start), cost)
     for other in range(len(copy.shape)):
         if other != axis and copy.sizes[other] > 1:
-            said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
-            yield from copy_variant(case, said, partial(_along, axis=axis, other=other), 3.0)
+            phrase = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
+            yield from copy_variant(case, phrase, partial(_along, axis=axis, other=other), 3.0)
     ways = {inner.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
-    for stride, said in ways.items():
-        text = f"split: the offset of an output is counted in {said}"
+    for stride, phrase in ways.items():
+        text = f"split: the offset of an output is counted in {phrase}"
         yield from copy_variant(case, text, partial(_offset, axis=axis, by=own_start * stride), 3.0)
     if own_start:
         yield from _aligned(case, inner, axis)

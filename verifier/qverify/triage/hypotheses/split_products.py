@@ -27,7 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     for bits in (8, 4, 12):
         parts = f"(the lowest {bits} bits and the rest)"
-        for said, kept in {
+        for text, kept in {
             "the product of both low parts is left out": (True, True, True, False),
             "the product of both high parts is left out": (False, True, True, True),
             "the product of the first's high and the second's low part is left out": (True, False, True, True),
@@ -35,7 +35,7 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
             "both mixed products are left out": (True, False, False, True),
             "only the product of both high parts is added": (True, False, False, False),
         }.items():
-            yield f"operands are split in two {parts}: {said}", partial(_kept, bits=bits, kept=kept)
+            yield f"operands are split in two {parts}: {text}", partial(_kept, bits=bits, kept=kept)
     for at, operand in enumerate(("the first operand", "the second operand")):
         yield f"the low byte of {operand} is taken as signed", partial(_signed_low, at=at)
 

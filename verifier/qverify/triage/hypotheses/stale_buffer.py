@@ -17,10 +17,10 @@ NAME = "stale-buffer"
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     names = list(dict.fromkeys([*_before(case), *case.graph.inputs]))
-    for said, find in [("the previous frame's", partial(_previous, name=case.output))] + [
+    for text, find in [("the previous frame's", partial(_previous, name=case.output))] + [
         (n, partial(_other, name=n)) for n in names
     ]:
-        yield from _whole_or_part(case, said, find)
+        yield from _whole_or_part(case, text, find)
     for name in case.unit.inputs:
         if case.previous(name) is not None:
             yield FaultVariant(
@@ -28,8 +28,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             )
     names_read = tuple(case.unit.inputs)
     if len(names_read) > 1 and all(case.previous(name) is not None for name in names_read):
-        said = "stale buffer: the output comes a frame late: every input is read as the previous frame left it"
-        yield FaultVariant(said, partial(_inputs, names=names_read))
+        text = "stale buffer: the output comes a frame late: every input is read as the previous frame left it"
+        yield FaultVariant(text, partial(_inputs, names=names_read))
 
 
 def _before(case: Case) -> list[str]:
@@ -49,7 +49,7 @@ def _other(case: Case, name: str) -> Array | None:
     return case.inputs[name] if name in case.inputs else case.board(name)
 
 
-def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) -> Iterator[FaultVariant]:
+def _whole_or_part(case: Case, text: str, find: Callable[[Case], Array | None]) -> Iterator[FaultVariant]:
     earlier = find(case)
     if earlier is None:
         return
@@ -58,9 +58,9 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
         return
     if (element_bits(old) == element_bits(case.recorded)).all():
         yield FaultVariant(
-            f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
+            f"stale buffer: the output is {text} tensor" if "frame" in text else f"stale buffer: the output is {text}",
             partial(_replaced, find=find),
-            4.0 if said in case.unit.inputs else 0.0,  # a copy, or a unit that is skipped, gives the same
+            4.0 if text in case.unit.inputs else 0.0,  # a copy, or a unit that is skipped, gives the same
             copied=True,
         )
         return
@@ -70,7 +70,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     if (element_bits(old)[run] == element_bits(case.recorded)[run]).all():
         where = f"elements {first} to {last - 1}"
         yield FaultVariant(
-            f"stale buffer: {where} are {said}",
+            f"stale buffer: {where} are {text}",
             partial(_replaced, find=find, part=run),
             2 * log2(case.recorded.size),
             copied=True,

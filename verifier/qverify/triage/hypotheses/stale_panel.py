@@ -34,10 +34,10 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
             ("a kernel tap whose row lies in the padding", True),
             ("a kernel tap in the padding", False),
         ):
-            said = f"the gathered input line of {which} is not cleared: it keeps what the same place held"
-            yield f"{said} for the tile of {tile} pixels before", partial(_stale, tile=tile, rows_only=rows_only)
-    said = "the gathered input line of a kernel tap whose row lies in the padding is not cleared: it keeps what the same place held"
-    yield f"{said} for the output row before", partial(_stale, tile=0, rows_only=True)
+            text = f"the gathered input line of {which} is not cleared: it keeps what the same place held"
+            yield f"{text} for the tile of {tile} pixels before", partial(_stale, tile=tile, rows_only=rows_only)
+    text = "the gathered input line of a kernel tap whose row lies in the padding is not cleared: it keeps what the same place held"
+    yield f"{text} for the output row before", partial(_stale, tile=0, rows_only=True)
 
 
 def _stale(e: SummedElements, tile: int, rows_only: bool) -> Array:

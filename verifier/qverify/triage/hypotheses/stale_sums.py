@@ -57,9 +57,9 @@ def _ways(case: Case) -> Ways:
             )
     for panel in (4, 8, 16, 32):
         if pixels % panel and pixels > panel:
-            for said, back in (("the pixels one panel before", panel), ("the last pixel of the last whole panel", 0)):
+            for text, back in (("the pixels one panel before", panel), ("the last pixel of the last whole panel", 0)):
                 yield (
-                    f"the pixels after the last whole panel of {panel} are not multiplied: they get the sums of {said}",
+                    f"the pixels after the last whole panel of {panel} are not multiplied: they get the sums of {text}",
                     partial(_repeated, panel=panel, back=back),
                 )
             yield (

@@ -31,16 +31,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     yield from fitting(case, _yield_product_faults(), in_parts=True, bits=_likely)
 
 
-def _likely(said: str) -> float:
+def _likely(text: str) -> float:
     """Returns the bits of this text: integers are usually shifted, which rounds half up or down."""
-    rule = 0.0 if "half up" in said else 0.1 if "floor" in said or "truncated" in said else 0.5
-    return 0.7 + rule + 0.5 * ("bias is" in said or "each" in said)
+    rule = 0.0 if "half up" in text else 0.1 if "floor" in text or "truncated" in text else 0.5
+    return 0.7 + rule + 0.5 * ("bias is" in text or "each" in text)
 
 
 def _yield_sum_faults(biased: bool) -> Ways:
     for bits in range(1, 21):
-        for said, rule in CUTS.items():
-            to = f"rounded {said} to a multiple of {1 << bits}"
+        for text, rule in CUTS.items():
+            to = f"rounded {text} to a multiple of {1 << bits}"
             yield (
                 f"the sum{' (bias included)' if biased else ''} is {to} before it is scaled: its low {bits} bits are lost",
                 partial(_lost, bits=bits, rule=rule),
@@ -73,9 +73,9 @@ def _bias_only(e: SummedElements, bits: int, rule: Rule) -> Array:
 
 def _yield_product_faults() -> Ways:
     for bits in range(1, 13):
-        for said, rule in CUTS.items():
+        for text, rule in CUTS.items():
             yield (
-                f"every product is rounded {said} to a multiple of {1 << bits}: its low {bits} bits are lost",
+                f"every product is rounded {text} to a multiple of {1 << bits}: its low {bits} bits are lost",
                 partial(_products, bits=bits, rule=rule),
             )
 

@@ -29,11 +29,11 @@ def _ways(case: Case, shape: tuple[int, ...]) -> Iterator[tuple[str, Callable[[S
     count = int(np.prod(shape))
     names = ("the first operand", "the second operand") if case.last.op == "matmul" else ("the input", "the weights")
     tried = {np.arange(count).tobytes()}
-    for said, index in _indices(shape).items():
+    for text, index in _indices(shape).items():
         if (key := index.tobytes()) not in tried:
             tried.add(key)
             for at, operand in enumerate(names):
-                yield said.format(operand), partial(_moved, index=index, at=at)
+                yield text.format(operand), partial(_moved, index=index, at=at)
 
 
 def _indices(shape: tuple[int, ...]) -> dict[str, Array]:
@@ -77,7 +77,7 @@ def _indices(shape: tuple[int, ...]) -> dict[str, Array]:
         if count % n == 0:
             ways[f"{{}} is interleaved over {n} lanes"] = (k % n) * (count // n) + k // n
             ways[f"{{}} is taken as interleaved over {n} lanes"] = k % (count // n) * n + k // (count // n)
-    return {said: np.ascontiguousarray(index).reshape(-1) for said, index in ways.items()}
+    return {text: np.ascontiguousarray(index).reshape(-1) for text, index in ways.items()}
 
 
 def _moved(e: SummedElements, index: Array, at: int) -> Array:

@@ -33,10 +33,10 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
     for m in LANES:
         if depth % m:
             ends.setdefault(-(-depth // m) * m, []).append(f"the depth rounded up to a multiple of {m}")
-    for end, said in ends.items():
+    for end, phrases in ends.items():
         for first in FIRST:
             for second in SECOND:
-                text = f"the sum goes on beyond the row's {depth} elements ({' or '.join(said)}, {end}): there it multiplies {first} by {second}"
+                text = f"the sum goes on beyond the row's {depth} elements ({' or '.join(phrases)}, {end}): there it multiplies {first} by {second}"
                 yield text, partial(_beyond, more=end - depth, first=first, second=second)
 
 

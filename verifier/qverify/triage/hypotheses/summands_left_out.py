@@ -53,7 +53,7 @@ def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
         " in the order kernel row, kernel column, channel": every.reshape(rows, columns, channels).transpose(2, 0, 1),
         KERNEL_TAPS: np.broadcast_to(np.arange(rows * columns).reshape(rows, columns), shape),
     }
-    return {said: order for said, order in orders.items() if order.max()}
+    return {text: order for text, order in orders.items() if order.max()}
 
 
 def _ways(shape: tuple[int, ...], op: str) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
@@ -90,8 +90,8 @@ def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
             k >= count - rest,
         )
         yield [f"the first {rest} {of}, those before whole blocks of {n}, are {{}}" for n in both], k < rest
-    for said, mask in _blocks(count, of, lanes).items():
-        yield [said], mask
+    for text, mask in _blocks(count, of, lanes).items():
+        yield [text], mask
 
 
 def _blocks(count: int, of: str, lanes: list[int]) -> dict[str, Array]:

@@ -39,10 +39,10 @@ def _ways(case: Case, shape: tuple[int, ...], few: SummedElements) -> Ways:
         for at, operand in enumerate(names[: 1 if case.last.op in MEANS else 2]):
             spec = case.graph.spec(case.last.inputs[at] or "")
             zero = np.any(few.summands.zero_x) or np.any(few.summands.zero_w if at else 0)
-            for said, change in (_OF_TYPE | _OF_ZERO if zero else _OF_TYPE).items():
+            for phrase, change in (_OF_TYPE | _OF_ZERO if zero else _OF_TYPE).items():
                 half = 1 << 8 * spec.numpy_dtype.itemsize - 1
                 way = partial(_changed, mask=mask, at=at, change=change, half=half)
-                yield [f"{operand} {said} in {text}" for text in texts[:MOST_TEXTS]], way
+                yield [f"{operand} {phrase} in {text}" for text in texts[:MOST_TEXTS]], way
 
 
 def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:

@@ -28,10 +28,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             continue
         rows, columns = place.spec.shape[-2:]
         for size in SIZES:
-            for said, whole in (("whole tiles", True), ("tiles, at the edge as much as is square,", False)):
+            for phrase, whole in (("whole tiles", True), ("tiles, at the edge as much as is square,", False)):
                 order = _turned(rows, columns, size, whole)
                 if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
-                    text = f"{said} of {size}x{size} of {place.label} are transposed"
+                    text = f"{phrase} of {size}x{size} of {place.label} are transposed"
                     yield FaultVariant(text, output_from(place, partial(reordered_runs, order=order)))
 
 

@@ -78,12 +78,12 @@ def _partly(case: Case, inner: Case) -> Iterator[FaultVariant]:
             f"every second {name} is copied without permutation": np.arange(blocks) % 2 == 0,
             f"only the first half of the {name}es is permuted": np.arange(blocks) < blocks // 2,
         }
-        for said, moved in parts.items() if blocks > 1 else ():
+        for text, moved in parts.items() if blocks > 1 else ():
             yield from copy_variant(
                 case,
-                f"transpose: {said}",
+                f"transpose: {text}",
                 partial(_in_blocks, moved=moved),
-                1.0 + k + 0.5 * (not said.startswith(f"only the first {name}")),
+                1.0 + k + 0.5 * (not text.startswith(f"only the first {name}")),
             )
 
 

@@ -25,15 +25,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             case,
             _ways(has_bias(case)),
             in_parts=True,
-            bits=lambda said: 0.4 if "input pixel in row-major" in said else 0.6,
+            bits=lambda text: 0.4 if "input pixel in row-major" in text else 0.6,
         )
 
 
 def _ways(biased: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    for said, kept in _KEPT.items():
-        yield f"where kernels of neighbouring input pixels overlap, {said}", partial(_some, kept=kept, bias=1)
+    for phrase, kept in _KEPT.items():
+        yield f"where kernels of neighbouring input pixels overlap, {phrase}", partial(_some, kept=kept, bias=1)
         if biased:
-            text = f"where kernels of neighbouring input pixels overlap, {said}, and the bias is lost"
+            text = f"where kernels of neighbouring input pixels overlap, {phrase}, and the bias is lost"
             yield text, partial(_some, kept=kept, bias=0)
     text = "where kernels of neighbouring input pixels overlap, the largest of their sums counts instead of the total"
     yield text, _largest

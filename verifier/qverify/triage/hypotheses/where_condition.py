@@ -54,13 +54,13 @@ def _ways() -> Iterator[tuple[float, str, Callable[[Array], Array]]]:
             f"the condition of element i is that of element i mod {m}",
             partial(_placed, place=partial(_modulo, by=m)),
         )
-        for value, said in ((False, "false"), (True, "true")):
-            text = f"the conditions after the last whole {m} are not read and count as {said}"
+        for value, phrase in ((False, "false"), (True, "true")):
+            text = f"the conditions after the last whole {m} are not read and count as {phrase}"
             yield 2.5, text, partial(_tail, size=m, value=value)
         text = f"the conditions after the last whole {m} repeat those of the {m} before"
         yield 3.0, text, partial(_placed, place=partial(_back, by=m))
-    for rare, (said, place) in enumerate(_PLACES.items()):
-        yield 2.5 + 0.1 * rare, f"the condition of element i is that of element {said}", partial(_placed, place=place)
+    for rare, (phrase, place) in enumerate(_PLACES.items()):
+        yield 2.5 + 0.1 * rare, f"the condition of element i is that of element {phrase}", partial(_placed, place=place)
     yield (
         3.0,
         "the condition is read one bit an element, the highest first",
@@ -135,11 +135,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = inner_case(case)
     if inner is None or inner.last.op != "where":
         return
-    for cost, said, way in _ways():
+    for cost, phrase, way in _ways():
         for whole in (False, True):
             name = inner.last.inputs[0] or ""
             if not whole or operand(inner, name).shape != inner.spec.shape:
-                text = f"where: {said}{' (after broadcasting)' if whole else ''}"
+                text = f"where: {phrase}{' (after broadcasting)' if whole else ''}"
                 yield from check_where_it_differs(case, text, partial(_compute_output, way=way, whole=whole), cost)
 
 

@@ -30,9 +30,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     words = ops.words(inner.last)
     if "stride_h" not in words:
         return
-    for said, changed in {said: c for said, c in _changes(inner, words)}.items():
+    for text, changed in {text: c for text, c in _changes(inner, words)}.items():
         if any(words[k] != v for k, v in changed.items()):
-            yield FaultVariant(f"window: {said}", recompute(case, changed))
+            yield FaultVariant(f"window: {text}", recompute(case, changed))
 
 
 def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:

@@ -27,11 +27,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if axis == -1 or len(case.spec.shape) == 4:
             out, stride = case.spec.shape[axis], words[f"stride_{side}"]
             own_starts, tried = np.arange(out) * stride, set()
-            for said, starts in _starts(out, stride, name).items():
+            for text, starts in _starts(out, stride, name).items():
                 key = starts.tobytes()
                 if key != own_starts.tobytes() and key not in tried:
                     tried.add(key)
-                    yield FaultVariant(said, partial(_moved, axis=axis, side=side, starts=starts))
+                    yield FaultVariant(text, partial(_moved, axis=axis, side=side, starts=starts))
 
 
 def _flat_pixels(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:

@@ -25,20 +25,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if "stride_h" not in words:
         return
     reasons: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for said, changed in _changes(inner, words):
+    for text, changed in _changes(inner, words):
         real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
         if real and min(real.values()) >= 0:
             effect = tuple((k, v) for k, v in sorted(real.items()) if k not in ENDS)
             if effect:
-                reasons.setdefault(effect, []).append(said)
+                reasons.setdefault(effect, []).append(text)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
         make = window.recompute(case, dict(effect))
-        for said in why:
-            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL_BITS
-            likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
-            yield FaultVariant(f"{said}: {values}", make, likely)
-            yield FaultVariant(said, make, likely + PLAIN)
+        for text in why:
+            likely = SYSTEMATIC if "anew" in text or "ignored" in text or "both" in text else USUAL_BITS
+            likely += ONE_AXIS * ("before rows" in text or "before columns" in text or "SAME" in text)
+            yield FaultVariant(f"{text}: {values}", make, likely)
+            yield FaultVariant(text, make, likely + PLAIN)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
@@ -108,16 +108,16 @@ def _paddings(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str
 
 def _sizes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
     top, left = words["pad_top"], words["pad_left"]
-    for said, half in (("SAME_UPPER (the smaller half first)", 0), ("SAME_LOWER (the larger half first)", 1)):
-        yield f"the padding is computed anew as {said}", _same(case, words, half)
-    for said, by in (("the stride", "stride"), ("the dilation", "dilation")):
+    for text, half in (("SAME_UPPER (the smaller half first)", 0), ("SAME_LOWER (the larger half first)", 1)):
+        yield f"the padding is computed anew as {text}", _same(case, words, half)
+    for text, by in (("the stride", "stride"), ("the dilation", "dilation")):
         if f"{by}_h" in words:
             yield (
-                f"the padding is multiplied by {said}",
+                f"the padding is multiplied by {text}",
                 _pads(words, top=top * words[f"{by}_h"], left=left * words[f"{by}_w"]),
             )
             yield (
-                f"the padding is divided by {said}",
+                f"the padding is divided by {text}",
                 _pads(words, top=top // words[f"{by}_h"], left=left // words[f"{by}_w"]),
             )
     yield (

@@ -38,14 +38,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _ways(words: dict[str, int]) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     fits = {a: words[f"kernel_{a}"] == 3 and words[f"stride_{a}"] == 1 for a in "hw"}
-    for said in CUTS:
+    for phrase in CUTS:
         for axis, name in (("w", "width"), ("h", "height")):
             if fits[axis]:
-                text = f"Winograd F(2,3) along the {name} with integer transformed weights: {HALVES} are rounded {said}"
-                yield text, partial(_transformed, axes=axis, rule=RULES[said])
+                text = (
+                    f"Winograd F(2,3) along the {name} with integer transformed weights: {HALVES} are rounded {phrase}"
+                )
+                yield text, partial(_transformed, axes=axis, rule=RULES[phrase])
         if all(fits.values()):
-            text = f"Winograd F(2x2,3x3) with integer transformed weights: G g G^T is rounded {said}"
-            yield text, partial(_transformed, axes="hw", rule=RULES[said])
+            text = f"Winograd F(2x2,3x3) with integer transformed weights: G g G^T is rounded {phrase}"
+            yield text, partial(_transformed, axes="hw", rule=RULES[phrase])
 
 
 def _transformed(e: SummedElements, axes: str, rule: Rule) -> Array:

@@ -41,7 +41,7 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = N
     """Returns the variant with a zero point changed by `by`. make: computes the output, if not simply by running the
     unit with the tensor's changed zero point."""
     zero_point = place.spec.zero_point
-    said = (
+    text = (
         f"{zero_point[0] + by} instead of {zero_point[0]}"
         if len({*zero_point}) == 1
         else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
@@ -50,7 +50,7 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = N
     usual = zero_point[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
     again = Recomputed(lambda _: _shifted(place.spec, by)) if make is None else partial(make, place=place, by=by)
-    return FaultVariant(f"zero point of {place.label}: {said}", again, bits)
+    return FaultVariant(f"zero point of {place.label}: {text}", again, bits)
 
 
 def _shifted(spec: TensorSpec, by: int) -> UnitChange:
@@ -70,8 +70,8 @@ def _yield_output_faults(case: Case, place: MemorySource) -> Iterator[FaultVaria
         return
     for make in (_compute_addition if case.last.op == "add" else None, _moved):
         yield _variant(place, by, make)
-    said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
-    yield FaultVariant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
+    text = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
+    yield FaultVariant(text, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
 
 
 def _wrapped(case: Case, by: int) -> Array:

@@ -36,9 +36,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _yield_mean_faults(shape: tuple[int, ...]) -> Ways:
     """Yields faults that subtract the zero point of the input a wrong number of times."""
-    for said, count in _counts(shape).items():
+    for text, count in _counts(shape).items():
         yield (
-            f"the zero point of the input is subtracted {said} instead of for each element",
+            f"the zero point of the input is subtracted {text} instead of for each element",
             partial(_times, count=count),
         )
 
@@ -55,7 +55,7 @@ def _counts(shape: tuple[int, ...]) -> dict[str, int]:
         counts[f"{-(-count // m)} times (once for every {m} elements)"] = -(-count // m)
         aligned = -(-shape[2] // m) * m * (count // shape[2])
         counts[f"{aligned} times (the width rounded up to a multiple of {m})"] = aligned
-    return {said: n for said, n in counts.items() if n != count}
+    return {text: n for text, n in counts.items() if n != count}
 
 
 def _times(e: SummedElements, count: int) -> Array:
@@ -93,8 +93,8 @@ def _yield_product_faults(shape: tuple[int, ...]) -> Ways:
             0,
             count // m * m - count,
         )
-    for said, (of_w, of_x, both) in terms.items():
-        yield said, partial(_with_terms, of_w=of_w, of_x=of_x, both=both)
+    for text, (of_w, of_x, both) in terms.items():
+        yield text, partial(_with_terms, of_w=of_w, of_x=of_x, both=both)
     for at, name in enumerate((first, second)):
         yield f"{name} is subtracted from the sum once", partial(_once, at=at)
         for width in (8, 16):

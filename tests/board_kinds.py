@@ -256,7 +256,7 @@ def _container(engine: str, name: str, programs: tuple[str, ...]) -> Iterator[Pl
 
 
 def containers(engine: str) -> list[str]:
-    """Of the podman, or docker, the environment names."""
+    """Returns the ids of all containers of the engine, podman or docker."""
     done = subprocess.run([engine, "ps", "-aq"], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.split()
 

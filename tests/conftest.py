@@ -80,7 +80,7 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Of `-n auto`: none for named files and tests, otherwise two more than processors, for many tests wait."""
+    """Returns the workers of `-n auto`: none for named files and tests, otherwise two more than processors, as many tests wait."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     whole = any(Path(word).is_dir() for word in config.args)
@@ -160,7 +160,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _keep_tests_of(stem: str, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of --op STEM: tests with a parameter `stem` of this op, tests over one of its reference cases, and test_random_nodes."""
+    """Keeps, for --op STEM, tests with a parameter `stem` of this op, tests over one of its reference cases, and test_random_nodes."""
     from tests.ops.case_files import CASES, FILES
 
     if stem not in FILES:

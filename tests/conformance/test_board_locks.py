@@ -54,7 +54,7 @@ def broken(lock: Path) -> tuple[int, str]:
 
 
 def name(lock: Path, process: int) -> None:
-    """As anybody on the board can write it: a holder that was silent since the board came up."""
+    """Writes a lock that anybody on the board could write: its holder was silent since the board came up."""
     lock.write_text(f'{{"owner": "x", "pid": {process}, "since_uptime_s": 0, "heard_uptime_s": 0, "running": 0}}\n')
 
 

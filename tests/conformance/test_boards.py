@@ -65,7 +65,7 @@ def test_a_board_that_offers_finals_only() -> None:
 @pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
 @pytest.mark.parametrize("kind", ["", "finals:"])
 def test_a_value_lost_with_the_connection_is_made_again(kind: str, tmp_path: Path) -> None:
-    """By a second run; a board without digests announced none that it could differ from."""
+    """A second run makes it again; a board without digests announced none that it could differ from."""
     server = Server("openssh", tmp_path)
     server.trust()
     there = board(f"{kind}{server.board}")

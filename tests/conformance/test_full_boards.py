@@ -78,7 +78,7 @@ def board_runs(store: Path) -> str:
 
 @pytest.mark.parametrize("how", ["anew", "resumed"])
 def test_a_file_system_that_is_really_full(how: str, tmp_path: Path) -> None:
-    """Of 1.5 MB, in a mount namespace of its own, filled by what earlier runs left and by others."""
+    """It has 1.5 MB, in a mount namespace of its own, and is filled by what earlier runs left and by others."""
     ran = on_tmpfs(tmp_path, FULL, how)
     assert "No space left" in ran and "said: complete" in ran, ran
 

@@ -158,7 +158,7 @@ def test_endless_frames_that_are_well_formed(mode: str, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("mode", ["second", "pulled", "unit"])
 def test_endless_events_of_a_run_after_the_first(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a repetition, of a run for what was not kept, of a unit: the host keeps what the model has, and no more."""
+    """In a repetition, a run for what was not kept, and a unit, the host keeps what the model has, and no more."""
     fake = tmp_path / f"qvrt-{host_architecture()}"
     fake.write_text(ENDLESS.format(python=sys.executable, path=[p for p in sys.path if p], mode=mode))
     fake.chmod(0o755)

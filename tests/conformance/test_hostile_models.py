@@ -71,7 +71,7 @@ def _changed(words: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...
 
 
 def inputs_of(graph: Graph) -> PreparedInputs:
-    """As the file describes them, or of its tensors alone where the change made the description wrong."""
+    """Returns random inputs as the file describes them, or for its tensors alone if the change made the description wrong."""
     try:
         return random_inputs(graph, 1)
     except BadFileError:

@@ -106,7 +106,7 @@ class PtyBoard:
 
     @property
     def address(self) -> str:
-        """Of -b, with a lock of its own: the machine may run other tests."""
+        """The address for -b, with a lock of its own, because the machine may run other tests."""
         return f"serial://{self.path}?lock={self._home}/lock"
 
     def close(self) -> None:

@@ -113,7 +113,7 @@ def test_clean_removes_what_was_put_there_and_never_under_somebody(server, capsy
 
 @OPENSSH
 def test_boards_ssh_goes_the_way_of_a_run(openssh, tmp_path):
-    """By the name of the inventory, with its key and its pin; another pin is refused by ssh itself."""
+    """The inventory's name gives its address, key and pin; another pin is refused by ssh itself."""
     key, other = (" ".join((tmp_path / f"{name}.pub").read_text().split()[:2]) for name in ("host", "client"))
     openssh.known.write_text("")
     uri = f"ssh://127.0.0.1:{openssh.port}?identity={openssh.key}"

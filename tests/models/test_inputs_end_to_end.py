@@ -34,7 +34,7 @@ def simulated(model: Path, given: str, folder: Path, *more: str) -> dict[str, np
 
 
 def boxes(out: dict[str, np.ndarray], ratio: float) -> list[tuple[float, ...]]:
-    """Of scores above 0.6, best first; one that covers a better one by more than 0.3 is left out."""
+    """Returns the boxes with scores above 0.6, best first, without those that cover a better one by more than 0.3."""
     found = []
     for step in (8, 16, 32):
         score = np.sqrt(out[f"cls_{step}"][0, :, 0].clip(0, 1) * out[f"obj_{step}"][0, :, 0].clip(0, 1))

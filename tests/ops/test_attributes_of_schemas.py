@@ -69,7 +69,7 @@ OURS = re.compile("check against the original failed|bug of qverify")
 
 @functools.cache
 def schemas() -> dict[tuple[str, str], list[Schema]]:
-    """By domain and type, the versions that a model of opset 10 to 25 may have."""
+    """Returns, by domain and type, the versions that a model of opset 10 to 25 may have."""
     found: dict[tuple[str, str], list[Schema]] = {}
     every = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""]
     every += [s for s in get_all_operator_schema() if s.domain == "com.microsoft"]

@@ -26,7 +26,7 @@ SMALL = (
 
 
 def walked(window: Window, x: Array, out: tuple[int, int]) -> list[list[Array]]:
-    """Of each output, what its taps read in the image, one at a time."""
+    """Returns, for each output, what its taps read in the image, one at a time."""
     made: list[list[Array]] = []
     for at in np.ndindex(*out):
         start = [at[k] * window.stride[k] - window.pad[k] for k in (0, 1)]

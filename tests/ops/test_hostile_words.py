@@ -73,12 +73,12 @@ def test_taps_of_a_resize_are_limited_by_its_input(taps: tuple[int, int], word: 
 
 
 def test_a_resize_of_as_many_taps_as_it_may_have_ends(tmp_path: Path) -> None:
-    """Of 1.7e11 products, if each output made those of all its taps."""
+    """There would be 1.7e11 products if each output made those of all its taps."""
     agree(weighted((1288, 1288), (320, 320)), (binary(),), tmp_path, "seed 5")
 
 
 def test_the_order_of_a_long_line_ends(tmp_path: Path) -> None:
-    """Of 1.4e11 moves, if each element went to its place among those before it."""
+    """There would be 1.4e11 moves if each element went to its place among those before it."""
     r = RandomNodes("ref-exact", 5)
     size = 1 << 19
     for value in (np.arange(size, dtype=np.int32), r.rng.integers(-9, 9, size).astype(np.float32)):

@@ -112,7 +112,7 @@ def test_a_divisor_of_zero_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_the_lowest_integer_by_minus_one_ends_nothing(tmp_path: Path) -> None:
-    """Of constants, which onnxruntime would divide in this process."""
+    """The operands are constants, which onnxruntime would divide in this process."""
     m = Qdq("uint8")
     m.output(m.quantize(m.op("Relu", [m.input((2, 3))])))
     sign = m.op("Sub", [m.op("ArgMax", [m.input((2, 3))], axis=1, keepdims=0), m.constant("four", np.array(4))])

@@ -42,7 +42,7 @@ def instruction_sets(program: Path) -> list[str]:
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_random_nodes(rounding: str, tmp_path: Path) -> None:
-    """Of the runtime as it is built and of the one under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    """The runtime runs as it is built, and under AddressSanitizer and UndefinedBehaviorSanitizer."""
     seed = 1000 + ROUNDINGS.index(rounding)
     made = RandomNodes(rounding, seed)
     for random_nodes in RANDOM_NODES.values():

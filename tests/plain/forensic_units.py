@@ -102,5 +102,5 @@ class Small:
 
 
 def families(found: FaultExplanation) -> list[set[str]]:
-    """Of every group of exact causes."""
+    """Returns the families of every group of exact causes."""
     return [{cause.family for cause in group} for group in found.exact]

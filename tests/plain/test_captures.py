@@ -203,7 +203,7 @@ def test_an_incomplete_capture_says_so_in_the_verdict(captured, tmp_path, capsys
 
 @pytest.mark.parametrize("side", [1, 2])
 def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, captured, tmp_path):
-    """Of a node, and of a final output: taken out of the manifest, as if it had never been."""
+    """The tensor of a node, and a final output, are taken out of the manifest, as if they had never been."""
     assert captured() == 0
     manifest = tmp_path / "cap" / "capture.json"
     whole = json.loads(manifest.read_text())

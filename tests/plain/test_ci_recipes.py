@@ -78,7 +78,7 @@ def test_github_and_gitlab_know_every_key():
 
 
 def test_the_jenkinsfile_is_groovy():
-    """By a parser of the language; Jenkins' own words are known to Jenkins alone."""
+    """A parser of the language reads it; Jenkins' own words are known to Jenkins alone."""
     groovy = pytest.importorskip("groovy_parser.parser", reason="no groovy-parser in this Python")
     text = recipe("Jenkins", "groovy")
     assert groovy.parse_groovy_content(text).data == "compilation_unit"

@@ -16,7 +16,7 @@ from qverify.tensors.spec import TensorSpec
     [("mul8", 0.1, 2), ("mul15", 0.1, 1), ("mul8", 0.02, 1), ("mul8", 0.2, 4), ("ref-exact", 0.2, 0)],
 )
 def test_the_limit_of_an_add_follows_its_scales(rounding, scale, lsb, words):
-    """Of 8-bit multipliers: a shift of 7 for equal scales, so 255/128 LSB apart at most and 2 after rounding; 10 for a fifth,
+    """8-bit multipliers have a shift of 7 for equal scales, so 255/128 LSB apart at most and 2 after rounding; 10 for a fifth,
     6 for twice. Whatever multipliers model.bin holds."""
     specs = {n: TensorSpec(n, "uint8", (4,), scale=(scale,), zero_point=(0,)) for n in ("a", "b")}
     specs["y"] = TensorSpec("y", "uint8", (4,), scale=(0.1,), zero_point=(0,))

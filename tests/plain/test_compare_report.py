@@ -277,7 +277,7 @@ def test_reports_made_one():
 
 
 def test_of_repeated_runs_the_worst_is_reported():
-    """Of several frames: bytes that changed, then runs that broke off, before those that were the same."""
+    """Among several frames, bytes that changed come first, then runs that broke off, then those that were the same."""
     same, broken, unstable = three(), three(), three()
     same.repeat = {"unstable": [], "runs": 5, "why": ""}
     broken.repeat = {"unstable": [], "runs": 2, "why": "the board failed in run 3 of 5"}

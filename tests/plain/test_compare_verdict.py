@@ -218,7 +218,7 @@ def test_a_side_of_our_own_runtime_can_claim_no_precision(claim):
     "gate", [{"digits": 5, "digits_given": True}, {"digits": 0}, {"max_lsb": 1}, {"atol": 100.0}, {"min_cosine": 0.0}]
 )
 def test_simulator_and_board_are_always_held_to_bits(gate):
-    """Of everything both sides have, whatever is asked of value pairs."""
+    """All that both sides have must be bit-equal, whatever is asked of value pairs."""
     for dump_all in (False, True):
         pair = three(board=wrong_at("n2"), options=Options(dump_all=dump_all, **gate)).pairs[2]
         assert pair.verdict == "FAILED" and pair.gate == "bit equality" and pair.coverage.expected == 3

@@ -58,7 +58,7 @@ def normalization(m: Qdq) -> None:
 
 
 def spaces(m: Qdq) -> None:
-    """Of floats and of integers."""
+    """Adds a SpaceToDepth of floats and one of integers."""
     m.output(m.op("SpaceToDepth", [m.op("Tanh", [m.input((2, 3, 4, 6))])], blocksize=2))
     x = m.input((1, 3, 6, 6))
     m.output(m.quantize(m.op("SpaceToDepth", [x], blocksize=3), like=x))

@@ -26,7 +26,7 @@ SPACE = 1 << 30  # bytes of address space: refusing takes none, and every bomb h
 
 
 class Hangs(BaseException):
-    """That no handler of errors takes for one of the file."""
+    """An exception that no handler takes for an error of the file."""
 
 
 @dataclass

@@ -46,7 +46,7 @@ def test_what_has_no_error_of_its_own_gets_none() -> None:
 
 
 def test_the_smaller_error_is_that_of_the_node_for_the_smaller_errors() -> None:
-    """Of one input; the other has the error of every side."""
+    """One input has a smaller error; the other has the error of every side."""
     own = replace(real([1.0, -2.0], 0.5), ours=np.array([0.125, 0.0]))
     for inputs in ((own, real([4.0, 8.0], 0.25)), (real([4.0, 8.0], 0.25), own)):
         y = through("elementwise_float", ADD, *inputs)

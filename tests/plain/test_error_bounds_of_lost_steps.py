@@ -93,7 +93,7 @@ def test_a_large_state_of_a_gru_is_lost() -> None:
 @pytest.mark.parametrize(("above", "wanted"), [(2.0**128 - 2.0**103, 1.0), (2.0**128 - 2.0**104, 0.0)])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_sum_of_x_beyond_float32_is_infinite_whatever_is_added(sign: int, above: float, wanted: float) -> None:
-    """As qverify's own sides have it, which round it before they add h."""
+    """It is also infinite in qverify's own sides, which round it before they add h."""
     y, _ = one("rnn", ("tanh",), [0.0], x=[sign * above], w=[1.0], h=[-sign * above], r=[1.0])
     assert y.value.ravel().tolist() == [sign * wanted] and lost(y) == [True]
     names = ("sigmoid", "tanh")

@@ -77,7 +77,7 @@ def test_limits_of_several_zero_points() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
 @pytest.mark.parametrize("terms", [3, 300, (1 << 15) + 3])
 def test_the_bound_of_any_type_is_that_of_whole_numbers(dtype: type, terms: int) -> None:
-    """Of the least and largest values, too: no sum of them wraps."""
+    """The least and largest values are among them: no sum of them wraps."""
     ends = np.iinfo(dtype).min if np.dtype(dtype).itemsize < 8 else -(1 << 40), min(np.iinfo(dtype).max, 1 << 40)
     rng = np.random.default_rng(terms)
     weights = np.stack([np.full(terms, ends[0]), np.full(terms, ends[1]), rng.choice(ends, terms)]).astype(dtype)
@@ -103,7 +103,7 @@ def test_centred_weights_do_not_wrap_and_are_not_copied_for_nothing() -> None:
     ("terms", "bias", "runs"), [(258, 0, 1), (259, 0, 2), (516, 0, 2), (517, 0, 3), (774, 0, 3), (258, 1 << 24, 1)]
 )
 def test_long_sums_are_exact_in_runs_of_float32(terms: int, bias: int, runs: int) -> None:
-    """Of the largest products, whose sums are at the edge of float32, and of those beside them, which are odd."""
+    """The sums are those of the largest products, at the edge of float32, and of those beside them, which are odd."""
     rng = np.random.default_rng(terms)
     w, x = rng.integers(254, 256, (5, terms)), np.full((terms, 3), 255)
     limit = np.full((1, terms), 255)

@@ -158,7 +158,7 @@ def test_a_difference_that_comes_again_is_evidence_once():
 
 
 def test_the_evidence_must_exceed_the_choice():
-    """Of the cause, of its part of the output, and of all that was tried."""
+    """The choice is that of the cause, of its part of the output, and of all that was tried."""
     case = unit(LOW)
     told = decided(case, FaultyUnit(LOW, most=5), cause("it", LOW)).bits
     for bits, part_bits, tried in ((told, 0.0, 1), (0.0, told, 1), (0.0, 0.0, 2 ** int(told))):

@@ -211,7 +211,7 @@ def test_what_a_tensor_loses_beyond_what_it_reads(folder: Path) -> None:
 
 
 def test_channels_whose_weights_are_lost(folder: Path) -> None:
-    """Of a convolution the outputs are the first axis, of a Gemm that is not transposed the last."""
+    """The outputs of a convolution are the first axis, those of a Gemm that is not transposed the last."""
     floats, quant, graph = views(folder, "float", "tensor")
     for name, part in (("w1", np.s_[0]), ("w4", np.s_[:, 0])):
         weights = floats.constants[name].copy()

@@ -81,7 +81,7 @@ def left_over(made: Array, recorded: Array) -> bool:
 
 
 def test_as_many_equal_elements_as_chance_allows() -> None:
-    """Of 64 with each of 16 values four times, chance gives 4; allowed are 4 + 4 * sqrt(4) + 1."""
+    """For 64 elements with each of 16 values four times, chance gives 4; allowed are 4 + 4 * sqrt(4) + 1."""
     made = np.repeat(np.arange(16), 4)
     for equal, unrelated in ((13, True), (14, False)):
         recorded, rest = made.copy(), generator(1).permutation(64)[equal:]
@@ -92,7 +92,7 @@ def test_as_many_equal_elements_as_chance_allows() -> None:
 
 
 def test_as_many_of_more_elements_as_chance_allows() -> None:
-    """Of 256 with each of 16 values sixteen times, chance gives 16; allowed are 16 + 4 * sqrt(16) + 1."""
+    """For 256 elements with each of 16 values sixteen times, chance gives 16; allowed are 16 + 4 * sqrt(16) + 1."""
     made = np.repeat(np.arange(16), 16)
     for equal, unrelated in ((33, True), (34, False)):
         recorded, rest = made.copy(), generator(1).permutation(256)[equal:]
@@ -103,7 +103,7 @@ def test_as_many_of_more_elements_as_chance_allows() -> None:
 
 
 def test_as_much_correlation_as_chance_allows() -> None:
-    """Of 64 elements 4 / sqrt(64); no two are equal."""
+    """For 64 elements it is 4 / sqrt(64); no two are equal."""
     made = np.repeat([-1, 1], 32)
     for agreeing_, unrelated in ((16, False), (24, True), (25, False), (8, True), (7, False)):
         recorded = np.repeat([10, 20, 20, 10], [agreeing_, 32 - agreeing_, agreeing_, 32 - agreeing_])

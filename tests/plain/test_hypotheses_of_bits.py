@@ -287,7 +287,7 @@ def test_a_bit_of_a_weight_of_one_group(at: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("at", [(0, 0, 0, 1), (2, 1, 0, 0)])
 def test_a_bit_of_a_weight_of_a_line(at: tuple[int, ...]) -> None:
-    """Of a convolution of columns alone, stride 2, dilation 2, one of padding."""
+    """The convolution is over columns alone, with stride 2, dilation 2 and a padding of 1."""
     rng = generator(6)
     x, w = rng.integers(-128, 128, (2, 2, 11)).astype(np.int8), rng.integers(-128, 128, (3, 2, 1, 3)).astype(np.int8)
     rq = np.full(3, 0.002, np.float32)
@@ -310,7 +310,7 @@ def test_a_bit_of_a_weight_of_a_line(at: tuple[int, ...]) -> None:
 
 
 def test_at_most_four_weights_are_named() -> None:
-    """Of a channel whose every element is saturated, by many weights; of weights of two bytes none."""
+    """Many weights could saturate every element of a channel; weights of two bytes are not named at all."""
     d = Dense()
     d.small.graph.constants["c_rq"] = d.rq * np.float32(1000)
     recorded = small_case(d.small, d.out()).healthy.copy()

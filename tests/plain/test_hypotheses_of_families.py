@@ -155,7 +155,7 @@ def test_a_fault_of_which_nothing_is_said_is_the_only_one_and_no_copy() -> None:
     ],
 )
 def test_what_constants_are_called(op: str, constants: int, labels: list[str]) -> None:
-    """By their operator and place; by their name where these have none."""
+    """Constants are called by their operator and place, or by their name if there is none."""
     x = np.zeros(4, np.int8)
     small = Small(op, (), ("int8", 0.5, 3), (4,), x=(x,), **{f"c_{n}": (x,) for n in "abc"[:constants]})
     found = memory_sources(small_case(small, x))

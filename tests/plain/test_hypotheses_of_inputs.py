@@ -67,7 +67,7 @@ def test_lines_of_what_is_read() -> None:
 
 
 def test_channels_of_what_is_read() -> None:
-    """Of a grouped convolution: those that the outputs that differ read."""
+    """In a grouped convolution these are the channels that the differing outputs read."""
     c = Conv(group=2)
     x = c.x.copy()
     x[:, 4, :, 3:9] = 0
@@ -138,7 +138,7 @@ def test_no_channel_where_none_explains_the_outputs() -> None:
 
 
 def test_a_row_that_is_read_once() -> None:
-    """Of an operator without a window: the row, where all that differs is in it."""
+    """For an operator without a window this is the row that contains all that differs."""
     unit = Table(1, 4, 6, 5)
     recorded = unit.y.copy()
     recorded[0, :, 2] ^= 1
@@ -238,7 +238,7 @@ def test_the_accumulator_of_a_mean(op: str, words: Any, shape: Any, axes: Any, c
 
 @pytest.mark.parametrize("mode", ["tflite-single", "gemmlowp", "cmsis", "mul15", "pow2-half-up"])
 def test_the_real_scale_of_integer_multipliers(mode: str) -> None:
-    """As the tensors' scales say; where multipliers say another, theirs."""
+    """It is the one that the tensors' scales give, unless the multipliers give another."""
     c = Conv()
     real = SX * c.sw.astype(np.float64) / SY
     near = {"mul15": 2e-4, "pow2-half-up": 0.5}.get(mode)  # how near the multipliers themselves come
@@ -252,7 +252,7 @@ def test_the_real_scale_of_integer_multipliers(mode: str) -> None:
 
 @pytest.mark.parametrize(("apart", "own"), [(0.9e-5, False), (1.1e-5, True), (-0.9e-5, False), (-1.1e-5, True)])
 def test_how_near_a_multiplier_must_be_to_the_scales(apart: float, own: bool) -> None:
-    """Of a matrix product: within a hundred-thousandth it is only the rounded quotient of these, else a factor of its own."""
+    """In a matrix product, within a hundred-thousandth it is only the rounded quotient of these, else a factor of its own."""
     x, w = np.ones((2, 3), np.int8), np.ones((3, 4), np.int8)
     stored = np.array([SX * 0.01 / SY * (1 + apart)])
     small = Small("matmul", (-128, 127), ("int8", SY, ZY), (2, 4), x=(x, SX, 0), c_w=(w, 0.01, 0), c_rq=(stored,))

@@ -131,7 +131,7 @@ def test_which_place_several_rows_may_repeat(rows: tuple[int, ...], places: list
 
 
 def test_another_output_of_the_node() -> None:
-    """Of the same shape, where it has several."""
+    """Another output of a node with several is tried if it has the same shape."""
     x = np.arange(8, dtype=np.int8)
     small = Small("split", (0,), ("int8", 0.5, 3), (3,), x=(x, 0.5, 3))
     graph = small.graph

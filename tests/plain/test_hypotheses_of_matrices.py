@@ -184,7 +184,7 @@ def test_what_is_done_to_a_bias() -> None:
 
 
 def test_at_which_place_a_table_is_read() -> None:
-    """Of eight entries, at the places -4 to 3."""
+    """The table has eight entries, at the places -4 to 3."""
     places: dict[str, Callable[[int], int]] = {
         "one too high": lambda i: min(i + 1, 3),
         "one too high, wrapping": lambda i: (i + 5) % 8 - 4,
@@ -226,7 +226,7 @@ def test_multipliers_and_shifts_have_no_other_order(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["alignment", "element-offset"])
 def test_what_is_where_no_weight_was_written(family: str) -> None:
-    """Of several zero points the first."""
+    """If there are several zero points, the first is used."""
     unit = Wide()
     said = [s for s in found(family, small_case(unit.small, unit.out(unit.x))) if "the weights" in s]
     zeros = [s for s in said if "zeros where" in s or ", 0 there" in s]

@@ -353,7 +353,7 @@ def test_one_float_between_rows_is_no_value_that_was_written() -> None:
 
 
 def test_how_long_a_vector_is() -> None:
-    """Of 127 columns, so many are left by vectors of 2, 4, ..., 64."""
+    """Vectors of 2, 4, ..., 64 leave so many of 127 columns."""
     wide = Table(1, 2, 127)
     recorded = wide.y.copy()
     recorded[..., -1] = (5, 6)

@@ -212,13 +212,13 @@ def dealt(run: int, ways: int) -> list[int]:
 
 
 def in_order(order: list[int]) -> Way:
-    """Of every run of so many elements."""
+    """Returns a function that puts every run of elements into this order."""
     return lambda v: np.array([r[order] for r in v.reshape(-1, len(order))]).reshape(v.shape)
 
 
 @pytest.mark.parametrize("moved", [True, False])
 def test_interleaving(moved: bool) -> None:
-    """Of the output only where it holds the computed elements in some order."""
+    """Interleaving of the output is tried only if it holds the computed elements in some order."""
     unit, wanted = Table(1, 3, 4, 6), {}
     for place, every in (("the output", (2, 3, 4, 8, 16, 32)), ("the input", (2, 4))):
         for said, run in (("the whole", 72), ("planes", 24), ("rows", 6)):

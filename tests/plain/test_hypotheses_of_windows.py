@@ -252,7 +252,7 @@ def test_padding_that_is_counted_in_a_mean(counted: int) -> None:
 
 @pytest.mark.parametrize(("value", "some"), [(ZX + 255, True), (ZX + 256, False), (ZX - 255, True), (ZX - 256, False)])
 def test_how_far_from_the_zero_point_a_pad_value_may_be(value: int, some: bool) -> None:
-    """As far as two values of the type may be apart."""
+    """It may be as far away as two values of the type may be apart."""
     c = Conv()
     recorded = c.out(c.acc(pad=value))
     case = case_of(c, recorded)

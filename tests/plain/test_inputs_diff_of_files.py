@@ -17,7 +17,7 @@ from tests.plain.inputs_by_others import MEAN, by_formula, half_up, photo, small
 
 
 def numpy_header(rows: int) -> bytes:
-    """Of an array that is not there."""
+    """Returns a .npy file whose array is not there."""
     text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({rows}, 3, 3), }}"
     return b"\x93NUMPY\x01\x00v\x00" + text.ljust(117).encode() + b"\n123"
 

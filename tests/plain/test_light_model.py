@@ -211,7 +211,7 @@ def test_constants_that_model_bin_has_too_are_in_memory_once():
 
 
 def test_the_main_job_holds_the_constants_few_times(tmp_path: Path):
-    """Of both files, of onnxruntime's packed ones, and for a time of the plain run's."""
+    """It holds those of both files, onnxruntime's packed ones, and for a time those of the plain run."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc/self/status for the peak of the memory")
     words = [sys.executable, "-B", "-c", PEAK_OF_JOB]

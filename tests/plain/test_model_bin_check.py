@@ -77,7 +77,7 @@ def many_outputs(count: int) -> Change:
 
 
 def chain(count: int) -> Change:
-    """As many nodes and tensors, nothing else."""
+    """Returns a change to a graph of as many nodes and tensors, and nothing else."""
 
     def change(made: Graph) -> None:
         names = [f"t{i}" for i in range(count)]

@@ -53,7 +53,7 @@ def test_the_first_sum_that_is_too_large(width: int) -> None:
     ("bias", "steps"), [((1 << 15) - 1 - 6, 0), ((1 << 15) - 6, 4), (6 - (1 << 15), 4), (7 - (1 << 15), 0), (0, 0)]
 )
 def test_the_first_sum_that_may_saturate_on_its_way(bias: int, steps: int) -> None:
-    """Of 1 * 2 and 2 * -2 no partial sum is larger than 2 * 3, the largest of what is read by all the weights."""
+    """For 1 * 2 and 2 * -2 no partial sum is larger than 2 * 3, the largest of what is read by all the weights."""
     found = [text for text in said([1, 2], [1, -2], bias) if "at every step" in text]
     assert len(found) == steps
 
@@ -105,7 +105,7 @@ def as_it_is(values: Array) -> Array:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("group", [1, 2])
 def test_steps_that_change_nothing_sum_up(order: str, group: int) -> None:
-    """Of a convolution in groups, of 54 taps or of 27, and of a matrix of 5: one product may have no neighbour."""
+    """The kernels are a convolution in groups, of 54 taps or of 27, and a matrix of 5: one product may have no neighbour."""
     c, d = Conv(group=group), Dense()
     dense = (d.x.astype(int) - ZX) @ (d.w.astype(int) - 4).T + d.b
     for case, wanted, bias in (

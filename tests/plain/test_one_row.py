@@ -95,7 +95,7 @@ def test_only_what_fails_where_the_board_is_wrong_is_contradicted() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_search_concludes_the_same_with_a_row_and_without(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a cause, and of bytes that nothing explains, whose nearest faults are then those of all variants."""
+    """This holds for a cause, and for bytes that nothing explains, whose nearest faults are then those of all variants."""
     c = Conv()
     recorded = (
         c.out(c.acc(w=c.w[:, ::-1])) if known else np.where(generator(5).random((1, 10, 9, 11)) < 0.6, 7, c.out())
@@ -153,7 +153,7 @@ def test_several_sums_of_each_element_are_requantized_at_once(rounding: str) -> 
 
 
 def test_what_was_forced_bit_for_bit_is_not_computed_again() -> None:
-    """Of two nodes of one op the one is blamed; the other's healthy output is what the board gave."""
+    """One of two nodes of one op is blamed; the other's healthy output is what the board gave."""
     exact = Forced("PASSED", 0, 0, 0.0, 990, BITS.text, "simulator", "board")
     verdicts = {
         "y": exact,

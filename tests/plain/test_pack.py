@@ -223,7 +223,7 @@ def test_what_stands_in_the_way_is_said(bundle, digits, tmp_path, capsys):
 
 
 def test_a_noexec_medium_is_passed_over(bundle, tmp_path):
-    """As on a FAT stick: nothing there can be executed."""
+    """On such a medium, for example a FAT stick, nothing can be executed."""
     program = bundle / "bin" / f"qvrt-{host_architecture()}"
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", "/mnt"]).returncode:
         program.chmod(0o644)

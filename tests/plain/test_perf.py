@@ -37,7 +37,7 @@ def test_every_node_has_a_time_of_every_run(digits) -> None:
 
 
 def test_times_belong_to_their_nodes(tmp_path) -> None:
-    """Of two convolutions the first has 115,200 times the products."""
+    """The first of two convolutions has 115,200 times the products of the other."""
     net = Qdq()
     x = net.input((1, 32, 40, 40))
     wide = net.quantize(net.op("Conv", [x, net.weight((64, 32, 3, 3))], pads=[1, 1, 1, 1]))

@@ -117,7 +117,7 @@ def test_an_index_beyond_the_table_is_an_error() -> None:
 
 
 def test_blocks_of_blocks_do_not_wait_for_each_other() -> None:
-    """As many blocks as there are workers, and more, each with blocks of its own."""
+    """There are as many blocks as workers, and more, each with blocks of its own."""
     made = np.zeros((4 * core_count(), 3), np.int64)
 
     def outer(row: int) -> None:

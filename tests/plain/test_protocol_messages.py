@@ -280,7 +280,7 @@ def test_a_packed_piece() -> None:
 
 
 def test_packing_must_spare_more_than_a_sixteenth() -> None:
-    """Of pieces of 320 bytes, those that pack to 299 are packed, those that pack to 300 are not."""
+    """Pieces of 320 bytes that pack to 299 are packed, those that pack to 300 are not."""
     pieces = [random.Random(1).randbytes(320 - zeros) + bytes(zeros) for zeros in range(8, 60)]
     sizes = {len(compress(piece, store_size=False)): piece for piece in pieces}
     assert {299, 300} <= sizes.keys()

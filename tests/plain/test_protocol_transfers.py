@@ -19,7 +19,7 @@ DATA = bytes(i * 7 % 251 for i in range(95))
 
 
 def pieces(script: ScriptedAgent) -> list[tuple[int, int, int]]:
-    """Of every PUT and PUT_PACKED: type, offset, bytes of payload behind the offset."""
+    """Returns, for every PUT and PUT_PACKED, type, offset, and bytes of payload behind the offset."""
     asked = [f for f in script.asked if f.type in (frames.PUT, frames.PUT_PACKED)]
     return [(f.type, struct.unpack_from("<Q", f.payload, 40)[0], len(f.payload) - 48) for f in asked]
 
@@ -158,7 +158,7 @@ def test_an_empty_content() -> None:
 
 
 def gets(script: ScriptedAgent) -> list[tuple[int, int, bytes]]:
-    """Of every GET: offset, length, what is behind them."""
+    """Returns, for every GET, offset, length, and what is behind them."""
     asked = [f.payload for f in script.asked if f.type == frames.GET]
     return [(*struct.unpack_from("<QI", p, 3), p[15:]) for p in asked]
 

@@ -254,7 +254,7 @@ def test_compile_compare_and_triage(digit, tmp_path):
 
 
 def test_triage_of_an_array_is_drawn_and_reduced(tmp_path, capfd):
-    """As `triage -i --html --reduce` does; no result names the file that the array became."""
+    """This is what `triage -i --html --reduce` does; no result names the file that the array became."""
     steps = list[tuple[str, int, int]]()
     folder = tmp_path / "reduced"
     found = qverify.triage(

@@ -45,7 +45,7 @@ def ours(node: Node, inputs: dict[str, Any], graph: Graph) -> Any:
 
 
 def onnxruntimes(node: Node, inputs: dict[str, Any], graph: Graph) -> Any:
-    """As measured: ReduceL2 of 3e19 and 4e19 is inf, of 1e-30 is 0; the sine of any argument is computed."""
+    """Computes as onnxruntime was measured to: ReduceL2 of 3e19 and 4e19 is inf, of 1e-30 is 0; the sine of any argument is computed."""
     if node.name != "n":
         return ours(node, inputs, graph)
     if node.op == "elementwise_float":
@@ -62,7 +62,7 @@ def sines(count: int) -> Graph:
 
 
 def beside(count: int) -> Graph:
-    """As norms, with a second final output z = x / 10, which does not depend on n."""
+    """Like norms, with a second final output z = x / 10, which does not depend on n."""
     graph = norms(count)
     z = replace(graph.nodes[1], name="z", inputs=("x", "k"), outputs=("z",))
     tensors = {**graph.tensors, "z": TensorSpec("z", "float32", (count, 2))}

@@ -65,7 +65,7 @@ JENKINS = "default-src 'none'; img-src 'self'; style-src 'self'"  # what it allo
 
 
 def test_without_scripts_and_styles_the_page_stands(tmp_path, digits):
-    """As Jenkins shows it: the verdict, the tables and the drawings, in a size that fits."""
+    """Jenkins shows the page like this: the verdict, the tables and the drawings, in a size that fits."""
     board = "faulty:local?fault=plus_one@relu2_QuantizeLinear_Output"
     made = tmp_path / "made.html"
     assert main(["-m", f"{digits}/digits_quant.onnx", "-b", board, "-r", "True", "-q", "--html", str(made)]) == 1

@@ -197,7 +197,7 @@ def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize(("dtype", "by"), [("int8", 1), ("int16", 1), ("int16", 2)])
 def test_what_fails_within_the_reach_of_a_tie_has_the_derived_limit(dtype: str, by: int) -> None:
-    """Of 8 bits, 2 LSB are beyond any tie."""
+    """At 8 bits, 2 LSB are beyond any tie."""
     found = forced(graph_of(dtype), right(dtype), off(AWAY, by, dtype))
     assert found.verdict == "FAILED" and found.limit.startswith("1 LSB within ") and found.limit != LIMIT_OF_INTEGERS
     far = forced(graph_of(), right(), off(AWAY, 2))
@@ -221,7 +221,7 @@ def products_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
 
 
 def test_beside_what_is_lost_both_sides_share_the_error() -> None:
-    """Of a float product, which has no smaller error of our own: the board may be as far off as the reference, on the other side."""
+    """A float product has no smaller error of our own: the board may be as far off as the reference, on the other side."""
     exact, made, error = products_of_rows([[1.2, 1.5e38] + [1.0] * 200, [1.5, 1.25] + [1.0] * 200])
     share = Limit(0, 1.0, "a share")
     for by, holds in ((1.9, True), (2.1, False)):

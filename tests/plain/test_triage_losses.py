@@ -66,7 +66,7 @@ def test_the_outputs_of_some_tensors_quantized() -> None:
 
 
 def test_an_output_that_cannot_be_judged_is_no_harm() -> None:
-    """Of a step that its float never reaches; unless there is no other."""
+    """Its float never reaches a step; it counts only if there is no other output."""
     model = Damaged({"t": ("y", 9.0), "u": ("z", 0.5)})
     experiment = LossExperiment(model, FRAMES, {"y": OutputStep(100.0, 25500.0)})  # type: ignore[arg-type]
     x = np.concatenate([f["x"] for f in FRAMES]).astype(np.float64)

@@ -14,7 +14,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 @pytest.mark.parametrize("found", [b"", DATA[:50], DATA + b"more"])
 def test_a_file_of_another_size_is_sent_anew(tmp_path: Path, found: bytes) -> None:
-    """As a power failure leaves it, or a command of the board."""
+    """A power failure or a command of the board can leave such a file."""
     contents = Contents(tmp_path, 1 << 20)
     (tmp_path / SHA256).write_bytes(found)
     at = contents.put(SHA256, len(DATA), len(found) if len(found) < len(DATA) else 0, DATA[len(found) :][:20])

@@ -217,7 +217,7 @@ def test_a_snapshot_is_of_the_image_wherever_it_lies(tmp_path):
 
 
 def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_wait(tmp_path):
-    """Of an image of its own: other tests restore the user's."""
+    """The image is a copy, because other tests restore the user's."""
     built = ensure_image("arm64")
     built = replace(built, folder=copied(built, tmp_path))
     machine.stop(machine.start(built, Deadline(120), ends_with_us=True))

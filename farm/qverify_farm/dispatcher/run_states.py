@@ -48,7 +48,7 @@ class RunState:
 
     @property
     def board_wait_s(self) -> float:
-        """How long a job waits while none of the boards that fit it is usable."""
+        """The time that a job waits while none of the boards that fit it is usable."""
         return float(self.definition.get("board_wait_s", DEFAULT_BOARD_WAIT_S))
 
     @property

@@ -86,7 +86,7 @@ class KnownCallers:
 
     @property
     def changes(self) -> int:
-        """How often callers were forgotten. If the number has grown, a token or session may have ended."""
+        """The number of times callers were forgotten. If the number has grown, a token or session may have ended."""
         return self._changes
 
     def forget(self) -> None:

@@ -53,7 +53,7 @@ def together(g: RandomGraph) -> None:
 
 
 def picked(g: RandomGraph) -> None:
-    """By constant indices, and by computed ones."""
+    """Adds a Gather with constant or computed indices."""
     x = anything(g, 1, 2, 3)
     axis = g.axis(x)
     size = g.shape(x)[axis]

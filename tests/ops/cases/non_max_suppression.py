@@ -11,7 +11,7 @@ from tests.ops.random_nodes import RandomNodes
 
 @reference(integer=False)
 def the_best_boxes(m: Qdq) -> None:
-    """Of two images and three classes, with equal scores, and the boxes gathered behind it."""
+    """Two images and three classes, with equal scores, and the boxes gathered behind it."""
     boxes, scores = m.input((2, 40, 4), 0, 9), m.input((2, 3, 40), 0, 1)
     more = [m.constant(f"c{k}", v) for k, v in enumerate((np.array([5]), np.float32([0.2]), np.float32([0.4])))]
     kept = m.op("NonMaxSuppression", [boxes, scores, *more])

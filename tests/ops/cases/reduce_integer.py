@@ -21,7 +21,7 @@ def reductions_of_indices(m: Qdq) -> None:
 
 @reference()
 def the_largest_of_a_quantized_tensor(m: Qdq) -> None:
-    """As onnxruntime's optimizer leaves it: the integers themselves are reduced."""
+    """The form that onnxruntime's optimizer leaves: the integers themselves are reduced."""
     if "16" in m.act:  # onnxruntime has no ReduceMax of 16 bits
         m.act, m.opset = "uint8", 17
     x = m.input((2, 5, 7))

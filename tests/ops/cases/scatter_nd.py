@@ -10,7 +10,7 @@ from tests.ops.random_nodes import RandomNodes
 
 @reference(integer=False)
 def slices_scattered(m: Qdq) -> None:
-    """As a key-value cache is written: one row at a position that is computed."""
+    """The way a key-value cache is written: one row at a position that is computed."""
     cache, row = m.input((5, 7)), m.input((1, 7))
     place = m.op("ArgMax", [m.input((1, 5))], axis=1)
     m.output(m.op("ScatterND", [cache, place, row]))

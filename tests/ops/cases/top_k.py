@@ -10,7 +10,7 @@ from tests.ops.random_nodes import RandomNodes
 
 @reference(integer=False)
 def the_largest_and_the_smallest(m: Qdq) -> None:
-    """Of a quantized tensor, where many elements are equal."""
+    """A quantized tensor, where many elements are equal."""
     x, k = m.input((3, 50, 7)), m.constant("k", np.array([4], np.int64))
     for axis, largest in ((1, 1), (1, 0), (-1, 1)):
         values = m.op("TopK", [x, k], 2, axis=axis, largest=largest)

@@ -19,14 +19,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RunnerOptions(TypedDict, total=False):
-    """What runs on a board that runs something other than qvrt."""
+    """Options of a board that runs something other than qvrt."""
 
     runner: str | None
     runner_option: Some
 
 
 class LinkOptions(TypedDict, total=False):
-    """How a board is reached: login, timeouts, runtime."""
+    """Options of the link to a board: login, timeouts, runtime."""
 
     timeout: float
     user: str | None
@@ -40,7 +40,7 @@ class LinkOptions(TypedDict, total=False):
 
 
 class JudgingOptions(TypedDict, total=False):
-    """What counts as equal."""
+    """Options that determine what counts as equal."""
 
     compare_digits: int | None
     dump_all_nodes_results: bool | None
@@ -59,7 +59,7 @@ class JudgingOptions(TypedDict, total=False):
 
 
 class InputOptions(TypedDict, total=False):
-    """How files become inputs."""
+    """Options that determine how files become inputs."""
 
     seed: int
     description: Path | None

@@ -73,8 +73,8 @@ def strip_of(
 
 
 class _Layout(NamedTuple):
-    """Where the elements of a strip are: for each phase, and for each column of the kernel, slices of the strip and of
-    the input; whether these fill the strip; the number of rows of a phase; `starts` of the Strip."""
+    """The places of the elements of a strip: for each phase, and for each column of the kernel, slices of the strip and
+    of the input; whether these fill the strip; the number of rows of a phase; `starts` of the Strip."""
 
     lines: list[tuple[slice, slice]]
     columns: list[tuple[slice, slice]]

@@ -51,7 +51,7 @@ class SafeWriter(io.RawIOBase):
 
     @property
     def why_lost(self) -> str:
-        """Why output was lost; "" if none was, or if the reader closed the stream."""
+        """The reason why output was lost; "" if none was, or if the reader closed the stream."""
         if self.error is None or self.error.errno in READER_GONE:
             return ""
         return self.error.strerror or str(self.error)

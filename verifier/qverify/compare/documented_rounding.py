@@ -27,7 +27,7 @@ FIXED_POINT = "as onnxruntime adds on aarch64: fixed point with multipliers of 2
 
 @dataclass(frozen=True, slots=True)
 class RoundingExplanation:
-    """How far documented kernels explain the differences of one tensor.
+    """The extent to which documented kernels explain the differences of one tensor.
 
     Attributes:
         unexplained: number of elements that differ by more than these kernels may.

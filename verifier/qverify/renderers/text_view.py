@@ -11,7 +11,7 @@ COLOURS = {"PASSED": "32", "FAILED": "31", "INCONCLUSIVE": "33", "NOT RUN": "33"
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """How a text is shown.
+    """The settings for showing a text.
 
     Attributes:
         columns: maximal width of tables.

@@ -249,7 +249,7 @@ class TaskFrame:
 
 @dataclass(slots=True)
 class TaskNumbers:
-    """How well the sides perform the network's task (--labels, --task-metric); never part of a verdict. metric:
+    """The performance of the sides at the network's task (--labels, --task-metric); never part of a verdict. metric:
     classification, or the name of the user's metric. labels: name of the file with labels, or "" without one. output:
     the output whose largest values are the classes, or "" for a user's metric. frames: number of frames that ran.
     sides: float (if its model was given), reference, simulator, board. only_board_wrong: the frames that the board has

@@ -89,7 +89,7 @@ class RunnerRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunnerPlan:
-    """How to do a run.
+    """The plan of one run.
 
     Attributes:
         line: command line for the board's POSIX shell.

@@ -1,4 +1,4 @@
-"""How many bits of evidence the recorded elements of a case give for a cause, beyond those used to choose it."""
+"""Bits of evidence that the recorded elements of a case give for a cause, beyond those used to choose it."""
 
 from __future__ import annotations
 

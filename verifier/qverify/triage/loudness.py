@@ -1,5 +1,5 @@
-"""How loud a final output is in steps of its own scale: a cosine can judge it, it is near enough, or it is too quiet to
-judge."""
+"""The loudness of a final output in steps of its own scale: a cosine can judge it, it is near enough, or it is too quiet
+to judge."""
 
 from __future__ import annotations
 

@@ -159,8 +159,8 @@ def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
 
 @dataclass(slots=True)
 class _Tally:
-    """How a cause fits the healthy nodes. fit: nodes for which it predicts the board's output. contradict: nodes for
-    which it predicts another output."""
+    """The fit of a cause to the healthy nodes. fit: nodes for which it predicts the board's output. contradict: nodes
+    for which it predicts another output."""
 
     fit: list[str] = field(default_factory=list)
     contradict: list[str] = field(default_factory=list)

@@ -51,7 +51,7 @@ class ProbeModel:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the shape of a probe is chosen. chosen: returns whether a class of axes gets another size. turn: which size
+    """The choice of the shape of a probe. chosen: returns whether a class of axes gets another size. turn: which size
     it gets. kernel: whether the probe has another kernel and padding."""
 
     alike: bool

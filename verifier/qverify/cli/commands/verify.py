@@ -217,8 +217,8 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the results of a run go: to the screen, unless a report goes to stdout, and to files. npz: path for its
-    tensors, None for none."""
+    """The destinations of the results of a run: the screen, unless a report goes to stdout, and files. npz: path for
+    its tensors, None for none."""
 
     view: TextView
     reports: ReportFiles

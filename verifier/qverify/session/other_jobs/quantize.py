@@ -28,9 +28,9 @@ Feed = dict[str, npt.NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class QuantizationLoss:
-    """How much an output of the quantized model differs from that of the float model, over all compared frames. cosine:
-    cosine similarity of all values. top1: number of items whose largest value is at the same index in both, None if the
-    output is not a row of classes for each item. items: number of items."""
+    """The difference between an output of the quantized model and that of the float model, over all compared frames.
+    cosine: cosine similarity of all values. top1: number of items whose largest value is at the same index in both,
+    None if the output is not a row of classes for each item. items: number of items."""
 
     name: str
     cosine: float

@@ -20,8 +20,8 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How to read a stored tensor. cut: the valid shape within the stored one. order: permutation of its axes. shape:
-    shape of the result. note: note for the report, or "" if nothing was moved."""
+    """The way to read a stored tensor. cut: the valid shape within the stored one. order: permutation of its axes.
+    shape: shape of the result. note: note for the report, or "" if nothing was moved."""
 
     cut: Shape
     order: Shape

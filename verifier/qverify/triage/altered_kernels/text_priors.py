@@ -1,4 +1,4 @@
-"""How likely the text of a cause is among those that give the same bytes at a node: bits of choice, fewer for what
+"""The probability of the text of a cause among those that give the same bytes at a node: bits of choice, fewer for what
 kernels do more often."""
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from qverify_farm.scheduling.simulate import large_lab, simulate
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
-from qverify_farm.store.tables import Attempt, Job
+from qverify_farm.store.tables import AttemptRecord, JobRecord
 from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
@@ -154,14 +154,14 @@ class Bench:
             run = self._run(dispatcher, jobs)
             cpu = _cpu_s() - before
         with self._database.read() as session:
-            jobs_of_run = select(Job.id).where(Job.run == run)
-            ends = select(func.min(Attempt.started), func.max(Attempt.ended), func.count()).where(
-                Attempt.job.in_(jobs_of_run)
+            jobs_of_run = select(JobRecord.id).where(JobRecord.run == run)
+            ends = select(func.min(AttemptRecord.started), func.max(AttemptRecord.ended), func.count()).where(
+                AttemptRecord.job.in_(jobs_of_run)
             )
             first, last, attempts = session.execute(ends).one()
-            passed = session.scalar(select(func.count()).where(Job.run == run, Job.verdict == "PASSED"))
-            failures = select(Attempt.why).where(
-                Attempt.job.in_(jobs_of_run), Attempt.verdict.is_distinct_from("PASSED")
+            passed = session.scalar(select(func.count()).where(JobRecord.run == run, JobRecord.verdict == "PASSED"))
+            failures = select(AttemptRecord.why).where(
+                AttemptRecord.job.in_(jobs_of_run), AttemptRecord.verdict.is_distinct_from("PASSED")
             )
             why = next(iter(session.scalars(failures)), "")
         self._database.close()

@@ -22,7 +22,7 @@ from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 from qverify_farm.store.runs import counts_of, find_run
 from qverify_farm.store.states import DONE
-from qverify_farm.store.tables import Attempt, Job
+from qverify_farm.store.tables import AttemptRecord, JobRecord
 
 DEADLINE_S = 900.0
 
@@ -170,7 +170,9 @@ def write_boards(work: Path, boards: int) -> None:
     (work / "boards.toml").write_text("".join(rows))
 
 
-def figures_of(jobs: Sequence[Job], attempts: Sequence[Attempt], kills: Counter[str], wall_s: float) -> dict[str, Any]:
+def figures_of(
+    jobs: Sequence[JobRecord], attempts: Sequence[AttemptRecord], kills: Counter[str], wall_s: float
+) -> dict[str, Any]:
     """Returns the figures of a run, in which every job should have passed exactly once."""
     passed = Counter(a.job for a in attempts if a.ending == "finished" and a.verdict == "PASSED")
     return {

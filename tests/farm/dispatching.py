@@ -11,7 +11,7 @@ from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
-from qverify_farm.store.tables import Attempt, Board, Job, SuiteRun
+from qverify_farm.store.tables import AttemptRecord, BoardRecord, JobRecord, SuiteRunRecord
 
 from tests.farm.scripted_engine import ScriptedEngine
 
@@ -41,24 +41,24 @@ def submit(
         return submit_run(session, new_run, jobs).id
 
 
-def jobs(database: Database, run: str) -> list[Job]:
+def jobs(database: Database, run: str) -> list[JobRecord]:
     with database.read() as session:
         return jobs_of(session, run)
 
 
-def attempts(database: Database, run: str) -> list[Attempt]:
+def attempts(database: Database, run: str) -> list[AttemptRecord]:
     with database.read() as session:
         return attempts_of(session, run)
 
 
-def the_run(database: Database, run: str) -> SuiteRun:
+def the_run(database: Database, run: str) -> SuiteRunRecord:
     with database.read() as session:
-        return session.get_one(SuiteRun, run)
+        return session.get_one(SuiteRunRecord, run)
 
 
-def board(database: Database, name: str) -> Board:
+def board(database: Database, name: str) -> BoardRecord:
     with database.read() as session:
-        return session.get_one(Board, name)
+        return session.get_one(BoardRecord, name)
 
 
 class Working:

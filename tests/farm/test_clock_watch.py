@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from qverify_farm.service.clock_watch import DOUBT_S, MAX_IDLE_S, ClockWatch, newest_row_time
 from qverify_farm.service.retention import ClockDoubtError
-from qverify_farm.store.tables import Event, SuiteRun
+from qverify_farm.store.tables import EventRecord, SuiteRunRecord
 from sqlalchemy import update
 
 from tests.farm.service_app import Service, error_of, serving
@@ -86,9 +86,11 @@ def test_a_service_that_starts_long_after_its_newest_row_removes_nothing(tmp_pat
         run = service.submit()
         service.ended(run)
         with service.farm.database.write() as session:
-            session.execute(update(Event).values(time=Event.time - 100 * DAY_S))
+            session.execute(update(EventRecord).values(time=EventRecord.time - 100 * DAY_S))
             session.execute(
-                update(SuiteRun).values(created=SuiteRun.created - 100 * DAY_S, ended=SuiteRun.ended - 100 * DAY_S)
+                update(SuiteRunRecord).values(
+                    created=SuiteRunRecord.created - 100 * DAY_S, ended=SuiteRunRecord.ended - 100 * DAY_S
+                )
             )
     with serving(str(tmp_path / "farm.db"), tmp_path) as service:
         assert "100.0 days old" in error_of(service.client.post("/api/v1/retention"), 409)["got"]

@@ -12,15 +12,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
 from qverify_farm.store.database import SCHEMA_REVISION, Database, default_url, open_database, revision_of
-from qverify_farm.store.tables import Attempt, Base, Project
+from qverify_farm.store.tables import AttemptRecord, Base, ProjectRecord
 
 from tests.farm import postgres
 
 FIRST = Path(__file__).parent / "schema_0001.sql"
 
 
-def project(name: str) -> Project:
-    return Project(id=name, name=name, created=time.time())
+def project(name: str) -> ProjectRecord:
+    return ProjectRecord(id=name, name=name, created=time.time())
 
 
 def test_committed_rows_are_read_and_failed_ones_are_not(database: Database) -> None:
@@ -31,7 +31,7 @@ def test_committed_rows_are_read_and_failed_ones_are_not(database: Database) -> 
         session.flush()
         raise RuntimeError("half-way")
     with database.read() as session:
-        assert [one.name for one in session.scalars(sqlalchemy.select(Project))] == ["kept"]
+        assert [one.name for one in session.scalars(sqlalchemy.select(ProjectRecord))] == ["kept"]
 
 
 def test_migrations_create_the_tables_of_the_code(database: Database) -> None:
@@ -92,11 +92,11 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
     old.close()
     opened = open_database(str(path))
     with opened.read() as session:
-        assert [one.name for one in session.scalars(sqlalchemy.select(Project))] == ["default"]
+        assert [one.name for one in session.scalars(sqlalchemy.select(ProjectRecord))] == ["default"]
         assert session.execute(sqlalchemy.text("SELECT name, verdict FROM jobs")).all() == [
             ("digits on desk", "PASSED")
         ]
-        assert all(attempt.of_board for attempt in session.scalars(sqlalchemy.select(Attempt)))
+        assert all(attempt.of_board for attempt in session.scalars(sqlalchemy.select(AttemptRecord)))
     assert revision_of(opened._read_engine) == SCHEMA_REVISION
     opened.close()
 
@@ -119,19 +119,19 @@ def test_writers_wait_for_each_other(database: Database) -> None:
     def add(number: int) -> None:
         for _ in range(5):
             with database.write() as session:
-                row = session.get(Project, "p", with_for_update=True)
+                row = session.get(ProjectRecord, "p", with_for_update=True)
                 assert row is not None
                 row.quota_jobs += number
 
     with database.write() as session:
-        session.add(Project(id="p", name="p", created=0.0, quota_jobs=0))
+        session.add(ProjectRecord(id="p", name="p", created=0.0, quota_jobs=0))
     threads = [threading.Thread(target=add, args=(1,)) for _ in range(4)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
     with database.read() as session:
-        assert session.get_one(Project, "p").quota_jobs == 20
+        assert session.get_one(ProjectRecord, "p").quota_jobs == 20
 
 
 @pytest.mark.parametrize(

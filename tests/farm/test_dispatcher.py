@@ -17,7 +17,7 @@ from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import events_after
 from qverify_farm.store.runs import cancel_run
-from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.tables import SuiteRunRecord
 from qverify_farm.store.verdicts import take_baseline
 from qverify_farm.work.job_task import JobResult, JobTask
 
@@ -188,7 +188,7 @@ def test_a_known_failure_does_not_trigger_fail_fast(database: Database, work: Ca
     first = submit(database, ("j5-0", "j5-1"))
     work(ScriptedEngine(J5, act)).until_ended(first).close()
     with database.write() as session:
-        take_baseline(session, session.get_one(SuiteRun, first), 1.0)
+        take_baseline(session, session.get_one(SuiteRunRecord, first), 1.0)
     run = submit(database, ("j5-0",) + ("j5-1",) * 5, fail_fast=True, baseline=True)
     work(ScriptedEngine(J5, act)).until_ended(run)
     assert [job.verdict for job in jobs(database, run)] == ["FAILED"] + ["PASSED"] * 5

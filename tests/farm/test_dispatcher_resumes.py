@@ -20,7 +20,7 @@ from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.runs import cancel_run, find_unfinished_run, reopen_run
-from qverify_farm.store.tables import Board, SuiteRun
+from qverify_farm.store.tables import BoardRecord, SuiteRunRecord
 from qverify_farm.work.job_task import JobResult, JobTask
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
@@ -99,7 +99,7 @@ def test_a_cancelled_run_is_resumed_with_its_missing_jobs(database: Database, wo
     working = work(engine)
     working.until_ended(run)
     with database.write() as session:
-        assert reopen_run(session, session.get_one(SuiteRun, run)) == 2
+        assert reopen_run(session, session.get_one(SuiteRunRecord, run)) == 2
     working.until_ended(run) if working.dispatcher.unfinished(run) else working.until(lambda: len(engine.ran) == 2)
     working.until_ended(run)
     assert [job.state for job in jobs(database, run)] == ["done", "done", "cancelled"]
@@ -136,7 +136,7 @@ def test_the_run_to_resume_is_the_newest_unfinished_one(database: Database, work
         cancel_run(session, user, "by suite cancel", 5.0)
     assert found() == late
     with database.write() as session:
-        assert reopen_run(session, session.get_one(SuiteRun, late)) == 1
+        assert reopen_run(session, session.get_one(SuiteRunRecord, late)) == 1
     end(late)
     assert found() == late  # its time ran out again
 
@@ -190,7 +190,7 @@ def test_the_dispatcher_waits_for_a_database_that_is_lost_at_the_start(
     tries: list[str] = []
     dispatcher = work(ScriptedEngine(J5)).dispatcher
 
-    def lost_twice(session: Session) -> list[Board]:
+    def lost_twice(session: Session) -> list[BoardRecord]:
         tries.append(dispatcher.health().database)
         if len(tries) < 3:
             raise OperationalError("SELECT", {}, Exception("the server closed the connection"))

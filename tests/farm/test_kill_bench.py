@@ -7,18 +7,18 @@ import subprocess
 import time
 from collections import Counter
 
-from qverify_farm.store.tables import Attempt, Job
+from qverify_farm.store.tables import AttemptRecord, JobRecord
 
 from scripts.benchmarks.farm_kill import below, figures_of
 
 
-def attempt(job: str, ending: str = "finished", verdict: str | None = "PASSED") -> Attempt:
-    return Attempt(job=job, ending=ending, verdict=verdict)
+def attempt(job: str, ending: str = "finished", verdict: str | None = "PASSED") -> AttemptRecord:
+    return AttemptRecord(job=job, ending=ending, verdict=verdict)
 
 
 def test_results_that_are_missing_or_repeated_are_counted() -> None:
-    jobs = [Job(id=name, state="done", verdict="PASSED") for name in "abc"]
-    jobs += [Job(id="d", state="running", verdict=None), Job(id="e", state="done", verdict="INCONCLUSIVE")]
+    jobs = [JobRecord(id=name, state="done", verdict="PASSED") for name in "abc"]
+    jobs += [JobRecord(id="d", state="running", verdict=None), JobRecord(id="e", state="done", verdict="INCONCLUSIVE")]
     attempts = [attempt("a"), attempt("b", "lost", None), attempt("b"), attempt("c"), attempt("c"), attempt("c")]
     attempts.append(attempt("e", verdict="INCONCLUSIVE"))
     found = figures_of(jobs, attempts, Counter(service=2), 1.26)

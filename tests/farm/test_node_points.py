@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from qverify_farm.service.node_points import node_points
-from qverify_farm.store.tables import Job, SuiteRun
+from qverify_farm.store.tables import JobRecord, SuiteRunRecord
 
 UNITS = [{"node": "conv1", "outputs": ["c1"]}, {"node": "split", "outputs": ["s0", "s1"]}]
-JOB, RUN = Job(id="1" * 32, board="desk"), SuiteRun(id="2" * 32, labels={"firmware": "1.2"})
+JOB, RUN = JobRecord(id="1" * 32, board="desk"), SuiteRunRecord(id="2" * 32, labels={"firmware": "1.2"})
 
 
 def points(document: Any, node: str) -> list[tuple[str, str, dict[str, float | None]]]:

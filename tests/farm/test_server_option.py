@@ -24,7 +24,7 @@ from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token, revoke_token
 from qverify_farm.store import artifacts
 from qverify_farm.store.runs import ensure_project
-from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.tables import SuiteRunRecord
 from sqlalchemy import func, select
 
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
@@ -180,7 +180,7 @@ def test_a_lost_reply_loses_no_result_and_makes_no_second_run(
 
     def runs() -> int:
         with farm.database.read() as session:
-            return session.scalar(select(func.count()).select_from(SuiteRun)) or 0
+            return session.scalar(select(func.count()).select_from(SuiteRunRecord)) or 0
 
     before = runs()
     with losing_one_reply(url, f"{method} /api/v1", part) as (proxy, lost):

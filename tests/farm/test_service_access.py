@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from qverify_farm.service.rate_limits import RateLimit
 from qverify_farm.service.tokens import caller_of, create_token, hash_of
-from qverify_farm.store.tables import Token
+from qverify_farm.store.tables import TokenRecord
 from sqlalchemy import select
 
 from tests.farm.service_app import HERE, Service, error_of, serving
@@ -89,7 +89,7 @@ def test_a_token_is_kept_as_its_hash_shown_once_used_expired_and_revoked(any_ser
     client, admin = any_service.client, any_service.bearer()
     made = client.post("/api/v1/tokens", json={"name": "ci", "role": "admin", "days": 1}, headers=admin).json()
     with any_service.farm.database.read() as session:
-        row = session.scalars(select(Token).where(Token.name == "ci")).one()
+        row = session.scalars(select(TokenRecord).where(TokenRecord.name == "ci")).one()
         assert row.hash == hash_of(made["token"]) and made["token"] not in str(vars(row))
         assert caller_of(row, time.time()) is not None and caller_of(row, time.time() + 86401) is None
     assert client.get(WHOAMI, headers={"Authorization": f"Bearer {made['token']}"}).json()["name"] == "ci"

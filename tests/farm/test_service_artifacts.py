@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from qverify_farm.service.routes.artifacts import safe_name
 from qverify_farm.store import artifacts as store
-from qverify_farm.store.tables import Artifact, ProjectArtifact, SuiteRun
+from qverify_farm.store.tables import ArtifactRecord, ProjectArtifactRecord, SuiteRunRecord
 from sqlalchemy import select, update
 
 from tests.farm.service_app import Service, error_of, serving
@@ -155,9 +155,11 @@ def test_the_retention_removes_old_unreferenced_data(any_service: Service) -> No
     named = {file["sha256"] for file in client.get("/api/v1/artifacts").json()["artifacts"]} - {unused, kept}
     with farm.database.write() as session:
         session.execute(
-            update(ProjectArtifact).where(ProjectArtifact.sha256 != kept).values(used=time.time() - 100 * DAY)
+            update(ProjectArtifactRecord)
+            .where(ProjectArtifactRecord.sha256 != kept)
+            .values(used=time.time() - 100 * DAY)
         )
-        session.execute(update(SuiteRun).where(SuiteRun.id == old).values(ended=time.time() - 100 * DAY))
+        session.execute(update(SuiteRunRecord).where(SuiteRunRecord.id == old).values(ended=time.time() - 100 * DAY))
     swept = client.post("/api/v1/retention").json()
     assert (swept["runs"], swept["artifacts"], swept["bytes"]) == (1, 1, len(b"unused"))
     error_of(client.get(f"/api/v1/runs/{old}"), 404)
@@ -175,7 +177,7 @@ def test_another_project_keeps_the_same_bytes(any_service: Service) -> None:
     )  # to know a digest gives nothing
     any_service.put(b"shared", theirs)
     with any_service.farm.database.write() as session:
-        owner = session.scalars(select(ProjectArtifact)).first()
+        owner = session.scalars(select(ProjectArtifactRecord)).first()
         assert owner is not None
         owner.used = 0.0
     any_service.client.post("/api/v1/retention", headers=any_service.bearer())
@@ -194,4 +196,4 @@ def test_bytes_without_a_row_are_removed_when_they_are_a_day_old(service: Servic
     assert service.client.post("/api/v1/retention").json()["artifacts"] == 1
     assert not path.exists()
     with service.farm.database.read() as session:
-        assert session.scalars(select(Artifact)).all() == []
+        assert session.scalars(select(ArtifactRecord)).all() == []

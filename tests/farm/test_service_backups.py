@@ -19,7 +19,7 @@ from qverify_farm.service.tokens import create_token
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.database_artifacts import open_database_artifacts
-from qverify_farm.store.tables import BrowserSession, Job, Project, SuiteRun, Token
+from qverify_farm.store.tables import BrowserSessionRecord, JobRecord, ProjectRecord, SuiteRunRecord, TokenRecord
 from sqlalchemy import select
 
 from tests.farm.service_app import Service
@@ -93,7 +93,7 @@ def test_the_store_of_another_database_is_refused_before_anything_is_written(
     assert _contents(Path(store.url)) == before
     database = open_database(str(tmp_path / "new.db"))
     with database.read() as session:
-        assert session.scalars(select(Project)).all() == []
+        assert session.scalars(select(ProjectRecord)).all() == []
     database.close()
     assert main([*restoring, str(tmp_path / "fits")]) == (1 if words else 0)  # the refusal left the database empty
     other.close()
@@ -111,8 +111,8 @@ def test_sessions_of_browsers_are_not_backed_up(tmp_path: Path) -> None:
     write_backup(first, None, str(tmp_path / "b.tar"))
     read_backup(second, open_artifacts(str(tmp_path / "a")), str(tmp_path / "b.tar"))
     with second.read() as session:
-        assert session.scalars(select(BrowserSession)).all() == []
-        assert session.scalars(select(Token.name)).all() == ["ann"]
+        assert session.scalars(select(BrowserSessionRecord)).all() == []
+        assert session.scalars(select(TokenRecord.name)).all() == ["ann"]
     first.close()
     second.close()
 
@@ -122,9 +122,9 @@ def test_a_backup_of_the_first_schema_is_migrated(database: Database, tmp_path: 
     counts = read_backup(database, open_artifacts(str(tmp_path / "a")), str(path))
     assert counts.rows > 3
     with database.read() as session:
-        assert [one.name for one in session.scalars(select(Project))] == ["default"]
-        assert [(one.name, one.verdict) for one in session.scalars(select(Job))] == [("digits on desk", "PASSED")]
-        assert [one.definition["name"] for one in session.scalars(select(SuiteRun))] == ["nightly"]
+        assert [one.name for one in session.scalars(select(ProjectRecord))] == ["default"]
+        assert [(one.name, one.verdict) for one in session.scalars(select(JobRecord))] == [("digits on desk", "PASSED")]
+        assert [one.definition["name"] for one in session.scalars(select(SuiteRunRecord))] == ["nightly"]
 
 
 def _first_backup(folder: Path) -> Path:

@@ -26,7 +26,7 @@ from qverify_farm.service.webhook_sender import Delivery, WebhookSender, check_u
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import add_event
 from qverify_farm.store.runs import ensure_project
-from qverify_farm.store.tables import Event
+from qverify_farm.store.tables import EventRecord
 
 from tests.farm.scripted_engine import passed
 from tests.farm.service_app import Service, error_of, farm_with, serving
@@ -43,7 +43,7 @@ def say(database: Database, text: str, project: str | None, number: int | None =
         if number is None:
             add_event(session, "run", {"said": text}, project=project)
         else:
-            session.add(Event(number=number, time=0.0, kind="run", content={"said": text}, project=project))
+            session.add(EventRecord(number=number, time=0.0, kind="run", content={"said": text}, project=project))
 
 
 async def said_by(pieces: AsyncIterator[bytes], most: int) -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ from qverify_farm.service.routes.events import stream
 from qverify_farm.service.sessions import MAX_AGE_S, MAX_IDLE_S, MAX_SESSIONS_PER_TOKEN, begin_session, session_of
 from qverify_farm.service.tokens import create_token, hash_of
 from qverify_farm.store.database import SCHEMA_REVISION, Database, migrate, open_database, revision_of
-from qverify_farm.store.tables import BrowserSession, Token
+from qverify_farm.store.tables import BrowserSessionRecord, TokenRecord
 from sqlalchemy import select
 
 from tests.farm.service_app import Service, error_of, serving
@@ -42,9 +42,9 @@ def status(service: Service, headers: dict[str, str]) -> int:
     return int(service.client.get(WHOAMI, headers=headers).status_code)
 
 
-def rows(service: Service) -> list[BrowserSession]:
+def rows(service: Service) -> list[BrowserSessionRecord]:
     with service.farm.database.read() as session:
-        return list(session.scalars(select(BrowserSession)))
+        return list(session.scalars(select(BrowserSessionRecord)))
 
 
 def test_the_cookie_has_a_session_of_which_only_the_hash_is_stored(any_service: Service) -> None:
@@ -93,7 +93,7 @@ def test_revoking_a_token_ends_its_sessions_at_once(any_service: Service) -> Non
     browser, other = log_in(any_service, secret), log_in(any_service, any_service.token("viewer", "default"))
     assert status(any_service, browser) == 200
     with any_service.farm.database.read() as session:
-        token = session.scalars(select(Token).where(Token.hash == hash_of(secret))).one().id
+        token = session.scalars(select(TokenRecord).where(TokenRecord.hash == hash_of(secret))).one().id
     assert any_service.client.delete(f"/api/v1/tokens/{token}", headers=admin).status_code == 200
     assert (status(any_service, browser), status(any_service, other)) == (401, 200)
     assert token not in [row.token for row in rows(any_service)]
@@ -103,7 +103,7 @@ def test_an_expired_token_ends_its_sessions(service: Service) -> None:
     secret = service.token(days=1)
     browser = log_in(service, secret)
     with service.farm.database.write() as session:
-        session.scalars(select(Token).where(Token.hash == hash_of(secret))).one().expires = time.time() - 1
+        session.scalars(select(TokenRecord).where(TokenRecord.hash == hash_of(secret))).one().expires = time.time() - 1
     service.farm.known_callers.forget()
     assert status(service, browser) == 401
 
@@ -114,26 +114,26 @@ def test_a_session_ends_when_unused_and_at_its_maximum_age(database: Database) -
         secret = begin_session(session, row.id, 1000.0)
         for now, lives in ((1000.0 + MAX_IDLE_S - 1, True), (1000.0 + MAX_IDLE_S, False)):
             assert (session_of(session, secret, now) is not None) is lives
-        kept = session.scalars(select(BrowserSession)).one()
+        kept = session.scalars(select(BrowserSessionRecord)).one()
         kept.used = 1000.0 + MAX_AGE_S - 60
         assert session_of(session, secret, 1000.0 + MAX_AGE_S - 1) is kept
         assert session_of(session, secret, 1000.0 + MAX_AGE_S) is None
         sessions.forget_sessions(session, 1000.0 + MAX_AGE_S)
-        assert session.scalars(select(BrowserSession)).all() == []
+        assert session.scalars(select(BrowserSessionRecord)).all() == []
 
 
 def test_using_a_session_keeps_it(service: Service) -> None:
     browser = log_in(service, service.token())
     long_ago = time.time() - MAX_IDLE_S + 100
     with service.farm.database.write() as session:
-        session.scalars(select(BrowserSession)).one().used = long_ago
+        session.scalars(select(BrowserSessionRecord)).one().used = long_ago
     assert status(service, browser) == 200 and rows(service)[0].used > long_ago + MAX_IDLE_S / 2
 
 
 def test_a_session_that_was_seen_ended_stays_so_when_the_clock_is_set_back(service: Service) -> None:
     browser = log_in(service, service.token())
     with service.farm.database.write() as session:
-        session.scalars(select(BrowserSession)).one().used = time.time() - MAX_IDLE_S - 1
+        session.scalars(select(BrowserSessionRecord)).one().used = time.time() - MAX_IDLE_S - 1
     service.farm.known_callers.forget()
     assert status(service, browser) == 401 and rows(service) == []
 

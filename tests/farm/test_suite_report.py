@@ -15,7 +15,7 @@ import xmlschema
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import jobs_of
 from qverify_farm.store.runs import NewJob, NewRun, end_run, ensure_project, submit_run
-from qverify_farm.store.tables import Attempt, Baseline, Job, SuiteRun
+from qverify_farm.store.tables import AttemptRecord, BaselineRecord, JobRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import take_baseline
 from qverify_farm.suites.formats import FORMATS, renderer
 from qverify_farm.suites.formats.text import render as as_text
@@ -60,7 +60,9 @@ def ran(
                     else {"ending": "finished", "verdict": result.get("verdict")}
                 )
                 session.add(
-                    Attempt(job=job.id, number=number, board=job.board or "desk", started=0.0, seconds=2.0, **ended)
+                    AttemptRecord(
+                        job=job.id, number=number, board=job.board or "desk", started=0.0, seconds=2.0, **ended
+                    )
                 )
         session.flush()
         end_run(session, run, time.time())
@@ -69,7 +71,7 @@ def ran(
 
 def report(farm: Database, run: str) -> SuiteReport:
     with farm.read() as session:
-        return summarize(session, session.get_one(SuiteRun, run))
+        return summarize(session, session.get_one(SuiteRunRecord, run))
 
 
 @pytest.mark.parametrize(("results", "verdict"), [([P, P], "PASSED"), ([P, U], "INCONCLUSIVE"), ([U, F, P], "FAILED")])
@@ -155,15 +157,15 @@ def test_flaky_boards_spoil_attempts_of_jobs_that_then_have_a_verdict(farm: Data
 def test_a_baseline_excuses_the_same_failure_only(farm: Database) -> None:
     first = ran(farm, [F, P])
     with farm.write() as session:
-        assert take_baseline(session, session.get_one(SuiteRun, first), 1.0) == 2
-        assert take_baseline(session, session.get_one(SuiteRun, first), 2.0) == 2
+        assert take_baseline(session, session.get_one(SuiteRunRecord, first), 1.0) == 2
+        assert take_baseline(session, session.get_one(SuiteRunRecord, first), 2.0) == 2
     same = report(farm, ran(farm, [F, P], baseline=True))
     assert same.verdict == "PASSED" and same.jobs[0].change == "known" and same.counts["FAILED"] == 1
     assert report(farm, ran(farm, [F, P])).verdict == "FAILED"
     for other in ({**F, "nodes": ["conv1", "fc"]}, {**F, "blame_side": "simulator"}, U):
         assert report(farm, ran(farm, [other, P], baseline=True)).verdict == other["verdict"]
     with farm.write() as session:
-        for row in session.query(Baseline):
+        for row in session.query(BaselineRecord):
             row.nodes = []
     assert report(farm, ran(farm, [{**F, "nodes": []}, P], baseline=True)).verdict == "FAILED"
 
@@ -184,9 +186,9 @@ def hostile(farm: Database) -> SuiteReport:
     text = "<script>alert(1)</script>|\x00\x1b[31m\n]]>&\u202e@team"
     with farm.write() as session:
         session.get_one(
-            SuiteRun, run := ran(farm, [{**F, "why": text, "blame_node": text, "nodes": [text]}])
+            SuiteRunRecord, run := ran(farm, [{**F, "why": text, "blame_node": text, "nodes": [text]}])
         ).labels = {text: text}
-        session.get_one(Job, jobs_of(session, run)[0].id).model = text
+        session.get_one(JobRecord, jobs_of(session, run)[0].id).model = text
     return report(farm, run)
 
 
@@ -235,7 +237,9 @@ def test_an_attempt_whose_worker_died_does_not_make_a_board_flaky(farm: Database
     with farm.write() as session:
         job = jobs_of(session, run)[0]
         session.add(
-            Attempt(job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="lost", why="its worker died")
+            AttemptRecord(
+                job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="lost", why="its worker died"
+            )
         )
     (board,) = report(farm, run).boards
     assert (board.attempts, board.inconclusive, board.flaky, board.why) == (3, 0, False, "")
@@ -246,6 +250,8 @@ def test_an_attempt_that_failed_for_the_store_does_not_make_a_board_flaky(farm: 
     with farm.write() as session:
         job = jobs_of(session, run)[0]
         why = {"verdict": "INCONCLUSIVE", "why": "the artifact store cannot be reached", "of_board": False}
-        session.add(Attempt(job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="finished", **why))
+        session.add(
+            AttemptRecord(job=job.id, number=9, board="desk", started=0.0, seconds=1.0, ending="finished", **why)
+        )
     (board,) = report(farm, run).boards
     assert (board.attempts, board.inconclusive, board.flaky, board.why) == (4, 0, False, "")

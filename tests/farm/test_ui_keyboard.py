@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="qverify[service] is not installed")
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.runs import ensure_project
-from qverify_farm.store.tables import Board
+from qverify_farm.store.tables import BoardRecord
 
 from tests.farm.browsing import CHROMIUM, SIZES, Keyboard, Stop, looking, opened_browser
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
@@ -185,7 +185,7 @@ def drained(service: tuple[str, Farm, str]) -> Iterator[str]:
 
     def drain(how: bool) -> None:
         with service[1].database.write() as session:
-            session.get_one(Board, "desk").drained = how
+            session.get_one(BoardRecord, "desk").drained = how
         service[1].wake()
 
     drain(True)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.tokens import NAME, create_token, list_tokens, revoke_token
 from qverify_farm.store.database import open_database
 from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
-from qverify_farm.store.tables import AuditEntry
+from qverify_farm.store.tables import AuditRecord
 
 OWNER = "qverify serve token"
 
@@ -74,5 +74,5 @@ def end_token(url: str, name: str) -> int:
 
 def _audit(session: Session, action: str, project: str | None, content: dict[str, str]) -> None:
     session.add(
-        AuditEntry(time=time.time(), token="this host", project=project, action=action, content=content, request="")
+        AuditRecord(time=time.time(), token="this host", project=project, action=action, content=content, request="")
     )

@@ -19,7 +19,7 @@ from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.jobs import requeue_abandoned
 from qverify_farm.store.runs import cancel_run, counts_of, end_run, find_run, list_runs
 from qverify_farm.store.states import DONE, RUNNING
-from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.tables import SuiteRunRecord
 from qverify_farm.store.verdicts import take_baseline
 from qverify_farm.suites.expand import files_of
 from qverify_farm.suites.formats.report_lines import format_time
@@ -66,7 +66,7 @@ def show_runs(url: str, limit: int) -> None:
         click.echo(line)
 
 
-def _row(run: SuiteRun, counts: dict[str, int]) -> tuple[str, ...]:
+def _row(run: SuiteRunRecord, counts: dict[str, int]) -> tuple[str, ...]:
     total = sum(counts.get(state, 0) for state in ("queued", "running", "done", "cancelled"))
     done = f"{counts.get(DONE, 0)} of {total}"
     return (

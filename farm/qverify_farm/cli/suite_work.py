@@ -38,7 +38,7 @@ from qverify_farm.store.runs import (
     submit_run,
 )
 from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING, TIMED_OUT
-from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.tables import SuiteRunRecord
 from qverify_farm.suites.board_words import is_address
 from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite_report import SuiteReport
@@ -184,13 +184,13 @@ def _close_uninterrupted(dispatcher: Dispatcher) -> None:
 
 def _has_ended(database: Database, run: str) -> bool:
     with database.read() as session:
-        return session.get_one(SuiteRun, run).verdict is not None
+        return session.get_one(SuiteRunRecord, run).verdict is not None
 
 
 def report_of(database: Database, run: str) -> SuiteReport:
     """Returns the report of the run with this id."""
     with database.read() as session:
-        return summarize(session, session.get_one(SuiteRun, run))
+        return summarize(session, session.get_one(SuiteRunRecord, run))
 
 
 def say_unfinished(report: SuiteReport) -> None:

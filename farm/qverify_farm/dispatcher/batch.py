@@ -19,7 +19,7 @@ from qverify_farm.store.events import add_event
 from qverify_farm.store.jobs import NewAttempt, begin_attempt, change_job, end_attempt
 from qverify_farm.store.runs import cancel_run, end_run
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED
-from qverify_farm.store.tables import Job, SuiteRun
+from qverify_farm.store.tables import JobRecord, SuiteRunRecord
 from qverify_farm.work.job_task import WITH_VERDICT, JobResult, JobTask
 
 
@@ -108,7 +108,7 @@ def write_batch(session: Session, batch: Batch, context: BatchContext, now: floa
     for name, values in batch.boards.items():
         change_board(session, name, now, values)
     for run in batch.ended_runs:
-        row = session.get_one(SuiteRun, run, populate_existing=True)
+        row = session.get_one(SuiteRunRecord, run, populate_existing=True)
         verdict = end_run(session, row, now)
         if verdict is not None:
             written.verdicts[run] = verdict
@@ -145,7 +145,10 @@ def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float
 def _give_up(session: Session, job: str, why: str, context: BatchContext, now: float) -> None:
     values = {"state": DONE, "verdict": INCONCLUSIVE, "why": why[:1000], "ended": now}
     changed = session.execute(
-        update(Job).where(Job.id == job, Job.state == QUEUED).values(**values).returning(Job.run, Job.name)
+        update(JobRecord)
+        .where(JobRecord.id == job, JobRecord.state == QUEUED)
+        .values(**values)
+        .returning(JobRecord.run, JobRecord.name)
     ).first()
     if changed is not None:
         event = {"job": job, "name": changed[1], "state": DONE, "board": None}
@@ -154,7 +157,7 @@ def _give_up(session: Session, job: str, why: str, context: BatchContext, now: f
 
 
 def _begin(session: Session, job: RunningJob, context: BatchContext, written: BatchResult, now: float) -> None:
-    row = session.get(Job, job.id, populate_existing=True)
+    row = session.get(JobRecord, job.id, populate_existing=True)
     reached = context.boards.get(job.board)
     number = job.attempt or (row.attempt + 1 if row is not None else 1)
     if row is not None and row.state == QUEUED and reached is None:

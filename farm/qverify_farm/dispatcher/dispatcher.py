@@ -26,7 +26,7 @@ from qverify_farm.store.database import Database
 from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
 from qverify_farm.store.runs import end_run
 from qverify_farm.store.states import CANCELLED, RUNNING
-from qverify_farm.store.tables import Board, SuiteRun
+from qverify_farm.store.tables import BoardRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import known_failures
 from qverify_farm.work.job_task import JobResult, JobTask
 
@@ -296,13 +296,17 @@ class Dispatcher:
     def _read_database(self, at: Moment) -> None:
         """Takes on the runs that were submitted, ends those that were cancelled, and updates the boards."""
         with self._database.read() as session:
-            drained = {name: bool(value) for name, value in session.execute(select(Board.name, Board.drained))}
-            live = session.scalars(select(SuiteRun.id).where(SuiteRun.state == RUNNING)).all()
-            unfinished = select(SuiteRun.id).where(SuiteRun.state == CANCELLED, SuiteRun.verdict.is_(None))
+            drained = {
+                name: bool(value) for name, value in session.execute(select(BoardRecord.name, BoardRecord.drained))
+            }
+            live = session.scalars(select(SuiteRunRecord.id).where(SuiteRunRecord.state == RUNNING)).all()
+            unfinished = select(SuiteRunRecord.id).where(
+                SuiteRunRecord.state == CANCELLED, SuiteRunRecord.verdict.is_(None)
+            )
             cancelled = [run for run in session.scalars(unfinished) if run not in self._state.runs]
             self._state.update_boards(self._engine.boards(), drained, at)
             for run in self._state.runs.keys() - set(live):
-                row = session.get(SuiteRun, run)
+                row = session.get(SuiteRunRecord, run)
                 self._state.cancel_run(run, row.why or "" if row is not None else "", tell=False)
         for run in live:
             if run not in self._state.runs and (self._allowed_runs is None or run in self._allowed_runs):
@@ -315,11 +319,11 @@ class Dispatcher:
         """Ends a run that was cancelled before the dispatcher took it on."""
         with self._database.write() as session:
             requeue_abandoned(session, at.wall, run)
-            end_run(session, session.get_one(SuiteRun, run), at.wall)
+            end_run(session, session.get_one(SuiteRunRecord, run), at.wall)
 
     def _take_on(self, run: str, at: Moment) -> None:
         with self._database.write() as session:
-            row = session.get_one(SuiteRun, run)
+            row = session.get_one(SuiteRunRecord, run)
             row.started = row.started or at.wall
             requeue_abandoned(session, at.wall, run)
             jobs = list(waiting_jobs(session, run))

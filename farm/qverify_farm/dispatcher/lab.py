@@ -10,7 +10,7 @@ from typing import Any
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.scheduling.board_health import BoardHealth
 from qverify_farm.store.states import BUSY, FREE, OFFLINE, QUARANTINED
-from qverify_farm.store.tables import Board
+from qverify_farm.store.tables import BoardRecord
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Lab:
     def __init__(self) -> None:
         self.boards: dict[str, LabBoard] = {}
 
-    def load(self, rows: list[Board], now: float) -> None:
+    def load(self, rows: list[BoardRecord], now: float) -> None:
         """Loads the boards from the database. A health check of those that were quarantined is due at once."""
         for row in rows:
             board = self._board(row.name)

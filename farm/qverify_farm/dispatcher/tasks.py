@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qverify_farm.engines.engine import ReachedBoard
-from qverify_farm.store.tables import Job
+from qverify_farm.store.tables import JobRecord
 from qverify_farm.work.job_task import JobTask, StoredFile
 
 
-def task_of(job: Job, attempt: int, definition: Mapping[str, Any], board: ReachedBoard, artifacts: str) -> JobTask:
+def task_of(
+    job: JobRecord, attempt: int, definition: Mapping[str, Any], board: ReachedBoard, artifacts: str
+) -> JobTask:
     """Returns the task of an attempt. definition: that of the job's run, with the digests of its files. artifacts: the URL
     of the artifact store."""
     settings = job.settings

@@ -28,7 +28,7 @@ from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import PIECE_BYTES, Artifacts, key_of
 from qverify_farm.store.database import SCHEMA_REVISION, Database, known_revisions, migrate, scratch_database
 from qverify_farm.store.database_artifacts import check_store_fits
-from qverify_farm.store.tables import Artifact, Base, BrowserSession
+from qverify_farm.store.tables import ArtifactRecord, Base, BrowserSessionRecord
 
 FORMAT = "qverify.backup/1"
 ROWS_PER_MEMBER = 500
@@ -37,7 +37,7 @@ HEADER_NAME = "backup.json"
 ROWS_PATTERN = re.compile(r"tables/([a-z_]{1,40})/\d+\.json")
 ARTIFACT_PATTERN = re.compile(r"sha/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})")
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}  # each after the tables to which it refers
-EXCLUDED_TABLES = (BrowserSession.__tablename__,)  # users log in again after a restore
+EXCLUDED_TABLES = (BrowserSessionRecord.__tablename__,)  # users log in again after a restore
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ def _write(database: Database, artifacts: Artifacts | None, file: IO[bytes]) -> 
                 _add_json(archive, f"tables/{table.name}/{number}.json", batch)
                 counts.rows += len(batch)
         if artifacts is not None:
-            query = select(Artifact.sha256, Artifact.size).order_by(Artifact.sha256)
+            query = select(ArtifactRecord.sha256, ArtifactRecord.size).order_by(ArtifactRecord.sha256)
             for sha256, size in session.execute(query.execution_options(yield_per=ROWS_PER_MEMBER)):
                 is_added = _add_artifact(archive, artifacts, sha256, size)
                 counts.artifacts += is_added
@@ -186,7 +186,7 @@ def _read_members(
             if rows:
                 session.execute(insert(table), [dict(row) for row in rows])
             counts.rows += len(rows)
-            if match.group(1) == Artifact.__tablename__:
+            if match.group(1) == ArtifactRecord.__tablename__:
                 digests_in_rows |= {str(row["sha256"]) for row in rows}
         elif (match := ARTIFACT_PATTERN.fullmatch(member.name)) and (
             content := archive.extractfile(member)

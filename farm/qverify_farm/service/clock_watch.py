@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import func, select
 
 from qverify_farm.store.database import Database
-from qverify_farm.store.tables import Event, SuiteRun
+from qverify_farm.store.tables import EventRecord, SuiteRunRecord
 
 MAX_JUMP_S = 300.0
 MAX_IDLE_S = 7 * 86400.0  # a service that starts so long after the newest row may have a wrong clock
@@ -51,7 +51,10 @@ class ClockWatch:
 def newest_row_time(database: Database) -> float | None:
     """Returns the time of the newest event or run, in seconds since 1970, or None if there is none."""
     with database.read() as session:
-        times = (session.scalar(select(func.max(Event.time))), session.scalar(select(func.max(SuiteRun.created))))
+        times = (
+            session.scalar(select(func.max(EventRecord.time))),
+            session.scalar(select(func.max(SuiteRunRecord.created))),
+        )
     return max((time for time in times if time is not None), default=None)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import events_after, last_event
-from qverify_farm.store.tables import Event
+from qverify_farm.store.tables import EventRecord
 
 POLL_S = 1.0  # longest time between looks at the database without a call of changed()
 GAP_S = 2.0  # how long to wait for a missing number, since its transaction may not be committed yet
@@ -126,7 +126,7 @@ class EventFeed:
                     break
 
 
-def feed_event(row: Event) -> FeedEvent:
+def feed_event(row: EventRecord) -> FeedEvent:
     """Returns the event of a database row."""
     return FeedEvent(row.number, row.time, row.kind, row.run, row.project, dict(row.content))
 

@@ -25,7 +25,7 @@ from qverify_farm.service.triage_engine import LANE
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.states import DONE
-from qverify_farm.store.tables import AuditEntry, Board, Job
+from qverify_farm.store.tables import AuditRecord, BoardRecord, JobRecord
 
 FAILURES_PER_S, FAILURES_AT_ONCE = 0.5, 20  # limits of wrong tokens from one address
 
@@ -103,7 +103,9 @@ def lab_health(database: Database, dispatcher: Dispatcher) -> Health:
     try:
         with database.read() as session:
             rows = session.execute(
-                select(Board.state, func.count()).where(~Board.name.startswith(LANE)).group_by(Board.state)
+                select(BoardRecord.state, func.count())
+                .where(~BoardRecord.name.startswith(LANE))
+                .group_by(BoardRecord.state)
             )
             return replace(health, boards={str(state): int(number) for state, number in rows})
     except SQLAlchemyError:
@@ -119,7 +121,7 @@ def _count_jobs(database: Database, metrics: Metrics, events: list[FeedEvent]) -
     if not done:
         return
     with database.read() as session:
-        rows = session.execute(select(Job.id, Job.board_seconds).where(Job.id.in_(done)))
+        rows = session.execute(select(JobRecord.id, JobRecord.board_seconds).where(JobRecord.id.in_(done)))
         seconds = {job: board_seconds for job, board_seconds in rows}
     for job, verdict in done.items():
         metrics.count_job(verdict, seconds.get(job, 0.0))
@@ -127,7 +129,7 @@ def _count_jobs(database: Database, metrics: Metrics, events: list[FeedEvent]) -
 
 def add_audit(session: Session, caller: Caller, request: str, action: str, project: str | None, **content: Any) -> None:
     """Adds an audit entry in the transaction that makes the change. request: the request's id."""
-    entry = AuditEntry(
+    entry = AuditRecord(
         time=time.time(), token=caller.name, project=project, action=action, content=content, request=request
     )
     session.add(entry)

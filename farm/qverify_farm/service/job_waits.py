@@ -12,7 +12,7 @@ from qverify_farm.service.row_replies import drain_reasons_of, visible_job_ids, 
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.states import BUSY, FREE, QUARANTINED, QUEUED
-from qverify_farm.store.tables import Board, Job
+from qverify_farm.store.tables import BoardRecord, JobRecord
 
 MAX_NAMED = 3  # number of boards that one reason names
 
@@ -27,7 +27,7 @@ class JobWaits:
         self._drain_reasons = drain_reasons_of(session, self._boards)
         self._reasons = dict[tuple[str, ...], str | None]()
 
-    def of(self, job: Job) -> str:
+    def of(self, job: JobRecord) -> str:
         """Returns why a job waits, with the part that varies (free space, a board's message) after the first colon; "" for a job
         that does not wait, or that a free board is about to take."""
         if job.state != QUEUED:
@@ -56,7 +56,7 @@ class JobWaits:
         more = len(unusable) - MAX_NAMED + (1 if busy else 0)
         return "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
 
-    def _why_unusable(self, board: Board) -> str:
+    def _why_unusable(self, board: BoardRecord) -> str:
         reason = visible_reason(board, self._visible_jobs, self._drain_reasons)
         if board.drained:
             return f"{board.name} is {reason}"

@@ -15,7 +15,7 @@ from qverify_farm.service.sessions import SESSION_ID, end_of, end_session, sessi
 from qverify_farm.service.tokens import SECRET, Caller, caller_of, has_tokens, hash_of, token_of
 from qverify_farm.store.database import Database
 from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
-from qverify_farm.store.tables import BrowserSession, Project, Token
+from qverify_farm.store.tables import BrowserSessionRecord, ProjectRecord, TokenRecord
 
 REMEMBER_S = 10.0
 MAX_ENTRIES = 10_000
@@ -57,7 +57,7 @@ class KnownCallers:
         now, changes = time.time(), self._changes
         with self._database.read() as session:
             match = _look_up(session, secret, now)
-            has_ended = match is None and session.get(BrowserSession, hash_of(secret)) is not None
+            has_ended = match is None and session.get(BrowserSessionRecord, hash_of(secret)) is not None
         if match is None:
             if has_ended:
                 with self._database.write() as session:
@@ -80,9 +80,9 @@ class KnownCallers:
             return not self.any_tokens()
         now = time.time()
         with self._database.read() as session:
-            row = session.get(BrowserSession, caller.session) if caller.session else None
+            row = session.get(BrowserSessionRecord, caller.session) if caller.session else None
             is_over = bool(caller.session) and (row is None or end_of(row) <= now)
-            return not is_over and caller_of(session.get(Token, caller.token), now) is not None
+            return not is_over and caller_of(session.get(TokenRecord, caller.token), now) is not None
 
     @property
     def changes(self) -> int:
@@ -110,8 +110,8 @@ class KnownCallers:
         """Returns the id and the name of a project, found by its id (`project`) or otherwise by its name, or None. A missing
         default project is added."""
         with self._database.read() as session:
-            condition = Project.id == project if project is not None else Project.name == name
-            row = session.scalar(select(Project).where(condition))
+            condition = ProjectRecord.id == project if project is not None else ProjectRecord.name == name
+            row = session.scalar(select(ProjectRecord).where(condition))
         if row is None and project is None and name == DEFAULT_PROJECT:
             with self._database.write() as session:
                 row = ensure_project(session)
@@ -130,7 +130,7 @@ def _look_up(session: Session, secret: str, now: float) -> tuple[Caller, float |
         caller = caller_of(token, now)
         return (caller, token.expires, token.last_used) if token is not None and caller is not None else None
     row = session_of(session, secret, now) if SESSION_ID.fullmatch(secret) else None
-    token = session.get(Token, row.token) if row is not None else None
+    token = session.get(TokenRecord, row.token) if row is not None else None
     caller = caller_of(token, now, row.hash) if row is not None else None
     if row is None or token is None or caller is None:
         return None
@@ -139,7 +139,7 @@ def _look_up(session: Session, secret: str, now: float) -> tuple[Caller, float |
 
 
 def _note_use(session: Session, caller: Caller, now: float) -> None:
-    if (token := session.get(Token, caller.token)) is not None:
+    if (token := session.get(TokenRecord, caller.token)) is not None:
         token.last_used = now
-    if caller.session and (row := session.get(BrowserSession, caller.session)) is not None:
+    if caller.session and (row := session.get(BrowserSessionRecord, caller.session)) is not None:
         row.used = now

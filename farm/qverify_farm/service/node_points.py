@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qverify_farm.service.schemas.runs import NodePoint
-from qverify_farm.store.tables import Job, SuiteRun
+from qverify_farm.store.tables import JobRecord, SuiteRunRecord
 
 METRICS = ("max_lsb", "max_abs", "cosine", "rmse", "sqnr_db", "mismatched", "elements")
 ERRORS = ("max_lsb", "max_abs", "rmse", "mismatched")  # 0 for equal bytes
 
 
-def node_points(document: Any, node: str, job: Job, run: SuiteRun) -> list[NodePoint]:
+def node_points(document: Any, node: str, job: JobRecord, run: SuiteRunRecord) -> list[NodePoint]:
     """Returns a point for each pair of sides whose report says something about a node or tensor. document: the report as JSON,
     which may be anything."""
     points = []

@@ -19,15 +19,15 @@ from qverify_farm.store.database import Database
 from qverify_farm.store.events import forget_events
 from qverify_farm.store.states import RUNNING
 from qverify_farm.store.tables import (
-    Artifact,
-    Attempt,
-    AuditEntry,
-    Baseline,
-    Event,
-    Job,
-    Project,
-    ProjectArtifact,
-    SuiteRun,
+    ArtifactRecord,
+    AttemptRecord,
+    AuditRecord,
+    BaselineRecord,
+    EventRecord,
+    JobRecord,
+    ProjectArtifactRecord,
+    ProjectRecord,
+    SuiteRunRecord,
 )
 
 ROWS_PER_TRANSACTION = 50  # few, so that others can write in between
@@ -57,7 +57,7 @@ class Retention:
         with self.lock:
             at = time.time() if now is None else now
             with self.database.read() as session:
-                projects = session.execute(select(Project.id, Project.keep_days)).all()
+                projects = session.execute(select(ProjectRecord.id, ProjectRecord.keep_days)).all()
             swept = Swept(runs=0, events=self._forget(at), artifacts=0, bytes=0)
             for project, keep_days in projects:
                 before = at - keep_days * DAY_S
@@ -73,52 +73,58 @@ class Retention:
         """Removes old events, old audit entries and ended sessions, and returns the number of events."""
         with self.database.write() as session:
             before = now - self.settings.keep_events_days * DAY_S
-            old = len(session.scalars(select(Event.number).where(Event.time < before)).all())
+            old = len(session.scalars(select(EventRecord.number).where(EventRecord.time < before)).all())
             forget_events(session, before)
             forget_sessions(session, now)
-            session.execute(delete(AuditEntry).where(AuditEntry.time < now - self.settings.keep_audit_days * DAY_S))
+            session.execute(delete(AuditRecord).where(AuditRecord.time < now - self.settings.keep_audit_days * DAY_S))
         return old
 
     def _remove_runs(self, project: str, before: float) -> int:
         removed = 0
         while True:
             with self.database.write() as session:
-                ended = (SuiteRun.project == project) & (SuiteRun.state != RUNNING) & (SuiteRun.ended < before)
-                run = session.scalar(select(SuiteRun).where(ended).limit(1))
+                ended = (
+                    (SuiteRunRecord.project == project)
+                    & (SuiteRunRecord.state != RUNNING)
+                    & (SuiteRunRecord.ended < before)
+                )
+                run = session.scalar(select(SuiteRunRecord).where(ended).limit(1))
                 if run is None:
                     return removed
-                jobs = select(Job.id).where(Job.run == run.id)
-                session.execute(delete(Attempt).where(Attempt.job.in_(jobs)))
-                session.execute(delete(Job).where(Job.run == run.id))
+                jobs = select(JobRecord.id).where(JobRecord.run == run.id)
+                session.execute(delete(AttemptRecord).where(AttemptRecord.job.in_(jobs)))
+                session.execute(delete(JobRecord).where(JobRecord.run == run.id))
                 session.delete(run)
                 removed += 1
 
     def _release(self, project: str, before: float) -> None:
         """Removes from a project the artifacts that it has not used since `before` and to which its runs do not refer."""
         with self.database.read() as session:
-            old = (ProjectArtifact.project == project) & (ProjectArtifact.used < before)
-            candidates = set(session.scalars(select(ProjectArtifact.sha256).where(old)))
+            old = (ProjectArtifactRecord.project == project) & (ProjectArtifactRecord.used < before)
+            candidates = set(session.scalars(select(ProjectArtifactRecord.sha256).where(old)))
             if not candidates:
                 return
             candidates -= _referenced_digests(session, project)
         digests_in_order = sorted(candidates)
         for at in range(0, len(digests_in_order), ROWS_PER_TRANSACTION):
             with self.database.write() as session:
-                part = ProjectArtifact.sha256.in_(digests_in_order[at : at + ROWS_PER_TRANSACTION])
+                part = ProjectArtifactRecord.sha256.in_(digests_in_order[at : at + ROWS_PER_TRANSACTION])
                 session.execute(
-                    delete(ProjectArtifact).where(
-                        ProjectArtifact.project == project, part, ProjectArtifact.used < before
+                    delete(ProjectArtifactRecord).where(
+                        ProjectArtifactRecord.project == project, part, ProjectArtifactRecord.used < before
                     )
                 )
 
     def _remove_unnamed(self, swept: Swept) -> None:
         """Removes artifacts that belong to no project. The bytes are removed inside the transaction that removes the row: an
         upload of the same bytes waits for it, finds that they are gone, and is told to upload them again."""
-        orphan = ~select(ProjectArtifact.sha256).where(ProjectArtifact.sha256 == Artifact.sha256).exists()
+        orphan = (
+            ~select(ProjectArtifactRecord.sha256).where(ProjectArtifactRecord.sha256 == ArtifactRecord.sha256).exists()
+        )
         while True:
             with self.database.write() as session:
                 rows = session.scalars(
-                    select(Artifact).where(orphan).limit(ROWS_PER_TRANSACTION).with_for_update()
+                    select(ArtifactRecord).where(orphan).limit(ROWS_PER_TRANSACTION).with_for_update()
                 ).all()
                 for row in rows:
                     session.delete(row)
@@ -137,7 +143,7 @@ class Retention:
         for at in range(0, len(old), ROWS_PER_TRANSACTION):
             part = {artifact.sha256: artifact.size for artifact in old[at : at + ROWS_PER_TRANSACTION]}
             with self.database.write() as session:
-                recorded = set(session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(part))))
+                recorded = set(session.scalars(select(ArtifactRecord.sha256).where(ArtifactRecord.sha256.in_(part))))
                 for sha256 in part.keys() - recorded:
                     self.artifacts.delete(sha256)
                     swept.artifacts += 1
@@ -146,12 +152,12 @@ class Retention:
 
 def _referenced_digests(session: Session, project: str) -> set[str]:
     """Returns the digests to which a project's runs and baselines refer."""
-    digests = set(session.scalars(select(Baseline.report).where(Baseline.project == project)))
-    runs = select(SuiteRun.id).where(SuiteRun.project == project)
-    for report, capture in session.execute(select(Job.report, Job.capture).where(Job.run.in_(runs))):
+    digests = set(session.scalars(select(BaselineRecord.report).where(BaselineRecord.project == project)))
+    runs = select(SuiteRunRecord.id).where(SuiteRunRecord.project == project)
+    for report, capture in session.execute(select(JobRecord.report, JobRecord.capture).where(JobRecord.run.in_(runs))):
         digests |= {report, capture}
     rows = session.scalars(
-        select(SuiteRun.definition).where(SuiteRun.project == project).execution_options(yield_per=20)
+        select(SuiteRunRecord.definition).where(SuiteRunRecord.project == project).execution_options(yield_per=20)
     )
     for definition in rows:
         digests |= {str(file[0]) for file in definition.get("files", {}).values()}

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.schemas.lab import BoardShort
 from qverify_farm.service.schemas.runs import AttemptShort, JobShort, RunShort
 from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
-from qverify_farm.store.tables import Attempt, AuditEntry, Board, Job, SuiteRun
+from qverify_farm.store.tables import AttemptRecord, AuditRecord, BoardRecord, JobRecord, SuiteRunRecord
 
 JOB_FIELDS = [name for name in JobShort.model_fields if name != "waits"]
 RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts", "note")]
@@ -19,7 +19,7 @@ MAX_DRAINS = 1000  # number of the last entries of the audit that are searched f
 ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
 
 
-def job_values(job: Job, waits: str) -> dict[str, Any]:
+def job_values(job: JobRecord, waits: str) -> dict[str, Any]:
     """Returns the fields of JobShort. waits: why the job waits, or "". For a triage, which runs in a lane instead of on a board, the board is left out."""
     values = {name: getattr(job, name) for name in JOB_FIELDS} | {"waits": waits}
     if TRIAGE_WANTED in job.wanted:
@@ -27,16 +27,16 @@ def job_values(job: Job, waits: str) -> dict[str, Any]:
     return values
 
 
-def job_reply(job: Job, waits: str) -> JobShort:
+def job_reply(job: JobRecord, waits: str) -> JobShort:
     return JobShort(**job_values(job, waits))
 
 
-def attempt_reply(attempt: Attempt) -> AttemptShort:
+def attempt_reply(attempt: AttemptRecord) -> AttemptShort:
     board = "" if is_lane(attempt.board) else attempt.board
     return AttemptShort(**({name: getattr(attempt, name) for name in ATTEMPT_FIELDS} | {"board": board}))
 
 
-def run_reply(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
+def run_reply(run: SuiteRunRecord, project: str, counts: Mapping[str, int]) -> RunShort:
     """Returns the reply for a run. project: the name of its project."""
     note = str(run.definition.get("note", ""))
     return RunShort(
@@ -48,9 +48,9 @@ def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str,
     """Returns, for each run, the number of jobs in each state and with each verdict."""
     counts: dict[str, dict[str, int]] = {run: {} for run in runs}
     rows = session.execute(
-        select(Job.run, Job.state, Job.verdict, func.count())
-        .where(Job.run.in_(counts))
-        .group_by(Job.run, Job.state, Job.verdict)
+        select(JobRecord.run, JobRecord.state, JobRecord.verdict, func.count())
+        .where(JobRecord.run.in_(counts))
+        .group_by(JobRecord.run, JobRecord.state, JobRecord.verdict)
     )
     for run, state, verdict, number in rows:
         run_counts = counts[run]
@@ -60,7 +60,7 @@ def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str,
     return counts
 
 
-def board_reply(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> BoardShort:
+def board_reply(board: BoardRecord, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> BoardShort:
     """Returns the reply for a board. drain_reasons: those of drain_reasons_of(). visible_jobs: ids of the jobs that the caller may
     see, or None for all. The id, the verdict and the messages of other jobs are left out."""
     may_see_job = visible_jobs is None or board.job in visible_jobs
@@ -80,7 +80,7 @@ def board_reply(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapp
     )
 
 
-def visible_reason(board: Board, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> str:
+def visible_reason(board: BoardRecord, visible_jobs: set[str] | None, drain_reasons: Mapping[str, str]) -> str:
     """Returns why a board is not usable, without the message of a job that the caller may not see."""
     if board.drained:
         reason = drain_reasons.get(board.name, "")
@@ -88,22 +88,22 @@ def visible_reason(board: Board, visible_jobs: set[str] | None, drain_reasons: M
     return board.reason if visible_jobs is None else board.reason.partition("; the last: ")[0]
 
 
-def visible_job_ids(session: Session, project: str | None, boards: Iterable[Board]) -> set[str] | None:
+def visible_job_ids(session: Session, project: str | None, boards: Iterable[BoardRecord]) -> set[str] | None:
     """Returns the ids of the boards' jobs that belong to a caller's project, or None for a caller of all projects."""
     if project is None:
         return None
     jobs = {job for row in boards for job in (row.job, row.last_job) if job}
-    query = select(Job.id).join(SuiteRun, SuiteRun.id == Job.run)
-    return set(session.scalars(query.where(Job.id.in_(jobs), SuiteRun.project == project)))
+    query = select(JobRecord.id).join(SuiteRunRecord, SuiteRunRecord.id == JobRecord.run)
+    return set(session.scalars(query.where(JobRecord.id.in_(jobs), SuiteRunRecord.project == project)))
 
 
-def drain_reasons_of(session: Session, boards: Iterable[Board]) -> dict[str, str]:
+def drain_reasons_of(session: Session, boards: Iterable[BoardRecord]) -> dict[str, str]:
     """Returns the reasons that administrators gave when they drained these boards, by board."""
     drained = {board.name for board in boards if board.drained}
     reasons: dict[str, str] = {}
     if drained:
-        entries = select(AuditEntry.content).where(AuditEntry.action == "board.drain")
-        for content in session.scalars(entries.order_by(AuditEntry.number.desc()).limit(MAX_DRAINS)):
+        entries = select(AuditRecord.content).where(AuditRecord.action == "board.drain")
+        for content in session.scalars(entries.order_by(AuditRecord.number.desc()).limit(MAX_DRAINS)):
             if content.get("board") in drained:
                 reasons.setdefault(str(content["board"]), str(content.get("reason") or ""))
     return reasons

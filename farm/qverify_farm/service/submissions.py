@@ -20,7 +20,7 @@ from qverify_farm.service.farm import add_audit
 from qverify_farm.service.schemas.runs import Submission, Submitted, SuiteDefinition, SuiteJob, Verification
 from qverify_farm.store.runs import NewJob, NewRun, submit_run
 from qverify_farm.store.states import QUEUED, RUNNING
-from qverify_farm.store.tables import Artifact, Job, Project, ProjectArtifact, SuiteRun
+from qverify_farm.store.tables import ArtifactRecord, JobRecord, ProjectArtifactRecord, ProjectRecord, SuiteRunRecord
 from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.toml_table import Mistakes
 from qverify_farm.work.file_cache import check_paths
@@ -169,9 +169,9 @@ def find_files(scope: Scope, submission: Submission) -> Digests:
         for at in range(0, len(digests_in_order), DIGESTS_PER_STATEMENT):
             part = digests_in_order[at : at + DIGESTS_PER_STATEMENT]
             rows = session.execute(
-                select(Artifact.sha256, Artifact.size)
-                .join(ProjectArtifact, ProjectArtifact.sha256 == Artifact.sha256)
-                .where(ProjectArtifact.project == scope.project, Artifact.sha256.in_(part))
+                select(ArtifactRecord.sha256, ArtifactRecord.size)
+                .join(ProjectArtifactRecord, ProjectArtifactRecord.sha256 == ArtifactRecord.sha256)
+                .where(ProjectArtifactRecord.project == scope.project, ArtifactRecord.sha256.in_(part))
             )
             sizes |= {sha256: size for sha256, size in rows}
     missing = sorted(path for path, sha256 in submission.files.items() if sha256 not in sizes)
@@ -219,8 +219,8 @@ def submit(
         run_id,
     )
     with scope.farm.database.write() as session:
-        project = session.get_one(Project, scope.project, with_for_update=True)
-        if run_id and (earlier := session.get(SuiteRun, run_id)) is not None:
+        project = session.get_one(ProjectRecord, scope.project, with_for_update=True)
+        if run_id and (earlier := session.get(SuiteRunRecord, run_id)) is not None:
             return _submitted_earlier(session, earlier, full_definition)
         if len(jobs) > project.quota_jobs:
             raise ApiError(
@@ -246,7 +246,7 @@ def _submission_digest(kind: str, submission: Submission) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _submitted_earlier(session: Session, run: SuiteRun, definition: Mapping[str, Any]) -> Submitted:
+def _submitted_earlier(session: Session, run: SuiteRunRecord, definition: Mapping[str, Any]) -> Submitted:
     """Returns the run that an earlier request with the same key made. Raises ApiError 422 if that request had another body."""
     if run.definition.get("submission") != definition["submission"]:
         raise ApiError(
@@ -255,7 +255,7 @@ def _submitted_earlier(session: Session, run: SuiteRun, definition: Mapping[str,
             where="header.Idempotency-Key",
             next="take a new random key for each submission",
         )
-    jobs = session.scalar(select(func.count()).select_from(Job).where(Job.run == run.id))
+    jobs = session.scalar(select(func.count()).select_from(JobRecord).where(JobRecord.run == run.id))
     return Submitted(id=run.id, jobs=int(jobs or 0))
 
 
@@ -263,11 +263,13 @@ def _mark_used(session: Session, project: str, digests: Digests, now: float) -> 
     digests_in_order = sorted({sha256 for sha256, _ in digests.values()})
     for at in range(0, len(digests_in_order), DIGESTS_PER_STATEMENT):
         part = digests_in_order[at : at + DIGESTS_PER_STATEMENT]
-        rows = (ProjectArtifact.project == project) & ProjectArtifact.sha256.in_(part)
-        session.execute(update(ProjectArtifact).where(rows).values(used=now))
+        rows = (ProjectArtifactRecord.project == project) & ProjectArtifactRecord.sha256.in_(part)
+        session.execute(update(ProjectArtifactRecord).where(rows).values(used=now))
 
 
 def queued_jobs(session: Session, project: str) -> int:
     """Returns the number of jobs of a project that wait or run."""
-    query = select(func.count()).select_from(Job).join(SuiteRun, SuiteRun.id == Job.run)
-    return int(session.scalar(query.where(SuiteRun.project == project, Job.state.in_((QUEUED, RUNNING)))) or 0)
+    query = select(func.count()).select_from(JobRecord).join(SuiteRunRecord, SuiteRunRecord.id == JobRecord.run)
+    return int(
+        session.scalar(query.where(SuiteRunRecord.project == project, JobRecord.state.in_((QUEUED, RUNNING)))) or 0
+    )

@@ -14,7 +14,7 @@ from qverify.errors import UsageError
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from qverify_farm.store.tables import BrowserSession, Project, Token
+from qverify_farm.store.tables import BrowserSessionRecord, ProjectRecord, TokenRecord
 
 Role = Literal["viewer", "submitter", "admin"]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"  # names of tokens and projects
@@ -54,20 +54,23 @@ def hash_of(secret: str) -> str:
 
 def create_token(
     session: Session, name: str, role: str, project: str | None, days: float | None, now: float
-) -> tuple[Token, str]:
+) -> tuple[TokenRecord, str]:
     """Adds a token and returns it with its secret. project: the name of an existing project, or None for all. days: when it
     expires, or None for never. Raises UsageError for a wrong role or project, or a name that is in use."""
     if role not in ROLES:
         raise UsageError(f"role {role[:40]!r}: wanted viewer, submitter or admin")
-    row = session.scalar(select(Project).where(Project.name == project)) if project is not None else None
+    row = session.scalar(select(ProjectRecord).where(ProjectRecord.name == project)) if project is not None else None
     if project is not None and row is None:
         raise UsageError(f"project {project[:64]!r}: there is none of this name")
     if project is None and role != "admin":
         raise UsageError(f"a token of the role {role} belongs to a project; name it")
-    if session.scalar(select(Token.id).where(Token.name == name, Token.revoked.is_(None))) is not None:
+    if (
+        session.scalar(select(TokenRecord.id).where(TokenRecord.name == name, TokenRecord.revoked.is_(None)))
+        is not None
+    ):
         raise UsageError(f"token {name[:64]!r}: there is one of this name; revoke it, or take another name")
     secret = "qv_" + secrets.token_urlsafe(32)
-    token = Token(
+    token = TokenRecord(
         id=uuid.uuid4().hex,
         name=name,
         hash=hash_of(secret),
@@ -81,14 +84,16 @@ def create_token(
     return token, secret
 
 
-def token_of(session: Session, secret: str) -> Token | None:
+def token_of(session: Session, secret: str) -> TokenRecord | None:
     """Returns the token with this secret, which may be expired or revoked, or None if there is none."""
     token_hash = hash_of(secret)
-    token = session.scalar(select(Token).where(Token.hash == token_hash)) if SECRET.fullmatch(secret) else None
+    token = (
+        session.scalar(select(TokenRecord).where(TokenRecord.hash == token_hash)) if SECRET.fullmatch(secret) else None
+    )
     return token if token is not None and hmac.compare_digest(token.hash, token_hash) else None
 
 
-def caller_of(token: Token | None, now: float, session: str = "") -> Caller | None:
+def caller_of(token: TokenRecord | None, now: float, session: str = "") -> Caller | None:
     """Returns the caller with this token, or None if the token is None, expired or revoked. session: Caller.session."""
     if token is None or token.revoked is not None or (token.expires is not None and token.expires <= now):
         return None
@@ -98,31 +103,37 @@ def caller_of(token: Token | None, now: float, session: str = "") -> Caller | No
 
 def has_tokens(session: Session) -> bool:
     """Returns whether any token exists, revoked ones included; if so, every request needs a token."""
-    return bool(session.scalar(select(func.count()).select_from(Token)))
+    return bool(session.scalar(select(func.count()).select_from(TokenRecord)))
 
 
 def usable_tokens(session: Session, now: float) -> int:
     """Returns the number of tokens that are neither revoked nor expired."""
-    usable = (Token.revoked.is_(None)) & ((Token.expires.is_(None)) | (Token.expires > now))
-    return int(session.scalar(select(func.count()).select_from(Token).where(usable)) or 0)
+    usable = (TokenRecord.revoked.is_(None)) & ((TokenRecord.expires.is_(None)) | (TokenRecord.expires > now))
+    return int(session.scalar(select(func.count()).select_from(TokenRecord).where(usable)) or 0)
 
 
-def list_tokens(session: Session, project: str | None = None) -> list[tuple[Token, str | None]]:
+def list_tokens(session: Session, project: str | None = None) -> list[tuple[TokenRecord, str | None]]:
     """Returns the tokens with the names of their projects, newest first. project: a project's id, or None for all."""
-    query = select(Token, Project.name).outerjoin(Project, Project.id == Token.project).order_by(Token.created.desc())
+    query = (
+        select(TokenRecord, ProjectRecord.name)
+        .outerjoin(ProjectRecord, ProjectRecord.id == TokenRecord.project)
+        .order_by(TokenRecord.created.desc())
+    )
     if project is not None:
-        query = query.where(Token.project == project)
+        query = query.where(TokenRecord.project == project)
     return [(token, name) for token, name in session.execute(query)]
 
 
-def revoke_token(session: Session, text: str, now: float, project: str | None = None) -> Token | None:
+def revoke_token(session: Session, text: str, now: float, project: str | None = None) -> TokenRecord | None:
     """Revokes the token with this id or name, ends its sessions, and returns it; None if there is none. project: the id of the
     project to which it must belong, or None."""
-    query = select(Token).where((Token.id == text) | ((Token.name == text) & Token.revoked.is_(None)))
+    query = select(TokenRecord).where(
+        (TokenRecord.id == text) | ((TokenRecord.name == text) & TokenRecord.revoked.is_(None))
+    )
     if project is not None:
-        query = query.where(Token.project == project)
-    token = session.scalar(query.order_by(Token.created.desc()))
+        query = query.where(TokenRecord.project == project)
+    token = session.scalar(query.order_by(TokenRecord.created.desc()))
     if token is not None and token.revoked is None:
         token.revoked = now
-        session.execute(delete(BrowserSession).where(BrowserSession.token == token.id))
+        session.execute(delete(BrowserSessionRecord).where(BrowserSessionRecord.token == token.id))
     return token

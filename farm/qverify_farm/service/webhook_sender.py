@@ -26,7 +26,7 @@ from qverify_farm.service.event_feed import FeedEvent
 from qverify_farm.service.json_log import log
 from qverify_farm.store.database import Database
 from qverify_farm.store.states import CANCELLED, PASSED
-from qverify_farm.store.tables import SuiteRun, Webhook
+from qverify_farm.store.tables import SuiteRunRecord, WebhookRecord
 
 DEADLINE_S = 10.0  # for one delivery
 RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0)  # after failed deliveries
@@ -199,21 +199,29 @@ class WebhookSender:
 
     def _deliveries_for(self, run_id: str) -> list[Delivery]:
         with self._database.read() as session:
-            run = session.get(SuiteRun, run_id)
+            run = session.get(SuiteRunRecord, run_id)
             if run is None or run.verdict is None or run.state == CANCELLED:
                 return []
             previous_verdict = session.scalar(
-                select(SuiteRun.verdict)
-                .where(SuiteRun.project == run.project, SuiteRun.name == run.name, SuiteRun.kind == run.kind)
-                .where(SuiteRun.id != run.id, SuiteRun.verdict.is_not(None), SuiteRun.state != CANCELLED)
-                .where(SuiteRun.created <= run.created)
-                .order_by(SuiteRun.created.desc())
+                select(SuiteRunRecord.verdict)
+                .where(
+                    SuiteRunRecord.project == run.project,
+                    SuiteRunRecord.name == run.name,
+                    SuiteRunRecord.kind == run.kind,
+                )
+                .where(
+                    SuiteRunRecord.id != run.id, SuiteRunRecord.verdict.is_not(None), SuiteRunRecord.state != CANCELLED
+                )
+                .where(SuiteRunRecord.created <= run.created)
+                .order_by(SuiteRunRecord.created.desc())
                 .limit(1)
             )
             if run.verdict == (previous_verdict or PASSED):
                 return []
             hooks = session.scalars(
-                select(Webhook).where(Webhook.project == run.project, Webhook.suite.in_(("", run.name)))
+                select(WebhookRecord).where(
+                    WebhookRecord.project == run.project, WebhookRecord.suite.in_(("", run.name))
+                )
             ).all()
             body = _body(run, previous_verdict)
         return [Delivery(hook.id, hook.url, hook.secret, body) for hook in hooks]
@@ -252,14 +260,14 @@ class WebhookSender:
         log("webhook", webhook=delivery.webhook, status=status, tries=delivery.tries + 1)
         try:
             with self._database.write() as session:
-                row = session.get(Webhook, delivery.webhook)
+                row = session.get(WebhookRecord, delivery.webhook)
                 if row is not None:
                     row.last_status = status[:300]
         except Exception as error:  # the delivery itself counts
             log("webhook's status is not kept", logging.WARNING, why=str(error)[:300])
 
 
-def _body(run: SuiteRun, previous_verdict: str | None) -> bytes:
+def _body(run: SuiteRunRecord, previous_verdict: str | None) -> bytes:
     on_result: dict[str, Any] = {
         "event": "verdict changed",
         "run": run.id,

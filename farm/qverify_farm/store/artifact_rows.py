@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from qverify_farm.store.tables import Artifact, ProjectArtifact
+from qverify_farm.store.tables import ArtifactRecord, ProjectArtifactRecord
 
 
 def keep_artifact(
@@ -27,9 +27,9 @@ def keep_artifact(
 def _statements(dialect: str) -> tuple[Any, Any]:
     """Returns the two statements of keep_artifact(). Every job runs them; the ORM would need several statements for each."""
     insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert
-    project_artifact = insert(ProjectArtifact)
+    project_artifact = insert(ProjectArtifactRecord)
     return (
-        insert(Artifact).on_conflict_do_nothing(index_elements=["sha256"]),
+        insert(ArtifactRecord).on_conflict_do_nothing(index_elements=["sha256"]),
         project_artifact.on_conflict_do_update(
             index_elements=["project", "sha256"], set_={"used": project_artifact.excluded.used}
         ),
@@ -38,4 +38,4 @@ def _statements(dialect: str) -> tuple[Any, Any]:
 
 def may_read(session: Session, project: str, sha256: str) -> bool:
     """Returns whether an artifact belongs to a project, which may then read it."""
-    return session.get(ProjectArtifact, {"project": project, "sha256": sha256}) is not None
+    return session.get(ProjectArtifactRecord, {"project": project, "sha256": sha256}) is not None

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
-from qverify_farm.store.tables import Project
+from qverify_farm.store.tables import ProjectRecord
 
 OWNER_NAME = "database.json"  # a file of the store that names its database
 
@@ -43,7 +43,7 @@ def open_database_artifacts(database: Database, url: str = "") -> Artifacts:
 def check_store_fits(artifacts: Artifacts, database_url: str, session: Session) -> None:
     """Raises UsageError if a store belongs to another database than the one with this URL and the projects that the session
     sees. Nothing is written."""
-    project = session.scalar(select(Project.id).where(Project.name == DEFAULT_PROJECT))
+    project = session.scalar(select(ProjectRecord.id).where(ProjectRecord.name == DEFAULT_PROJECT))
     _check_owner(artifacts, {"database": database_url} | ({"project": project} if project else {}))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import CursorResult, Table, bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED, RUNNING
-from qverify_farm.store.tables import Attempt, Job, SuiteRun
+from qverify_farm.store.tables import AttemptRecord, JobRecord, SuiteRunRecord
 
 ROWS_PER_FETCH = 500
 
@@ -41,20 +41,28 @@ class NewAttempt:
 
 def waiting_jobs(session: Session, run: str | None = None) -> Iterator[WaitingJob]:
     """Yields the queued jobs of one run or of all runs, by the age of the run and the job's place in it."""
-    condition = (Job.run == run) if run is not None else (Job.state == QUEUED)
+    condition = (JobRecord.run == run) if run is not None else (JobRecord.state == QUEUED)
     tried: dict[str, set[str]] = {}
     for job, board in session.execute(
-        select(Attempt.job, Attempt.board)
-        .join(Job, Job.id == Attempt.job)
-        .where(Job.state == QUEUED, condition, Attempt.verdict == INCONCLUSIVE)
+        select(AttemptRecord.job, AttemptRecord.board)
+        .join(JobRecord, JobRecord.id == AttemptRecord.job)
+        .where(JobRecord.state == QUEUED, condition, AttemptRecord.verdict == INCONCLUSIVE)
     ):
         tried.setdefault(job, set()).add(board)
-    columns = (Job.id, Job.run, Job.number, SuiteRun.submitter, SuiteRun.priority, SuiteRun.created, Job.wanted)
+    columns = (
+        JobRecord.id,
+        JobRecord.run,
+        JobRecord.number,
+        SuiteRunRecord.submitter,
+        SuiteRunRecord.priority,
+        SuiteRunRecord.created,
+        JobRecord.wanted,
+    )
     rows = session.execute(
         select(*columns)
-        .join(SuiteRun, SuiteRun.id == Job.run)
-        .where(Job.state == QUEUED, SuiteRun.state == RUNNING, condition)
-        .order_by(SuiteRun.created, Job.number)
+        .join(SuiteRunRecord, SuiteRunRecord.id == JobRecord.run)
+        .where(JobRecord.state == QUEUED, SuiteRunRecord.state == RUNNING, condition)
+        .order_by(SuiteRunRecord.created, JobRecord.number)
         .execution_options(yield_per=ROWS_PER_FETCH)
     )
     for row in rows:
@@ -91,7 +99,7 @@ def _has_changed_one(result: object) -> bool:
 
 
 # Statements that every job needs. They are built once, since building them takes longer than running them.
-_JOBS, _ATTEMPTS = cast(Table, Job.__table__), cast(Table, Attempt.__table__)
+_JOBS, _ATTEMPTS = cast(Table, JobRecord.__table__), cast(Table, AttemptRecord.__table__)
 _THIS_JOB = _JOBS.c.id == bindparam("_job")
 _THIS_ATTEMPT = (_ATTEMPTS.c.job == bindparam("_job")) & (_ATTEMPTS.c.number == bindparam("_attempt"))
 _RUNS_THIS = (_JOBS.c.state == RUNNING) & (_JOBS.c.attempt == bindparam("_attempt"))
@@ -111,30 +119,32 @@ _CHANGE = update(_JOBS).where(_THIS_JOB, _RUNS_THIS)
 def requeue_abandoned(session: Session, now: float, run: str | None = None) -> int:
     """Queues the jobs that an ended dispatcher left running, of one run or of all runs, and returns their number. Since such a
     job may have crashed the dispatcher, its next attempt runs in a separate process."""
-    runs = (Job.state == RUNNING) if run is None else (Job.state == RUNNING) & (Job.run == run)
-    running = select(Job.id).where(runs)
+    runs = (JobRecord.state == RUNNING) if run is None else (JobRecord.state == RUNNING) & (JobRecord.run == run)
+    running = select(JobRecord.id).where(runs)
     session.execute(
-        update(Attempt)
-        .where(Attempt.ending.is_(None), Attempt.job.in_(running))
+        update(AttemptRecord)
+        .where(AttemptRecord.ending.is_(None), AttemptRecord.job.in_(running))
         .values(ending="lost", why="the dispatcher ended", ended=now)
     )
-    session.execute(update(Job).where(runs, Job.lost == 0).values(lost=1))
-    cancelled = select(SuiteRun.id).where(SuiteRun.state == CANCELLED)
-    why = select(SuiteRun.why).where(SuiteRun.id == Job.run).scalar_subquery()
-    session.execute(update(Job).where(runs, Job.run.in_(cancelled)).values(state=CANCELLED, ended=now, why=why))
-    changed = session.execute(update(Job).where(runs).values(state=QUEUED))
+    session.execute(update(JobRecord).where(runs, JobRecord.lost == 0).values(lost=1))
+    cancelled = select(SuiteRunRecord.id).where(SuiteRunRecord.state == CANCELLED)
+    why = select(SuiteRunRecord.why).where(SuiteRunRecord.id == JobRecord.run).scalar_subquery()
+    session.execute(
+        update(JobRecord).where(runs, JobRecord.run.in_(cancelled)).values(state=CANCELLED, ended=now, why=why)
+    )
+    changed = session.execute(update(JobRecord).where(runs).values(state=QUEUED))
     return changed.rowcount if isinstance(changed, CursorResult) else 0
 
 
-def jobs_of(session: Session, run: str) -> list[Job]:
+def jobs_of(session: Session, run: str) -> list[JobRecord]:
     """Returns the jobs of a run in order."""
-    return list(session.scalars(select(Job).where(Job.run == run).order_by(Job.number)))
+    return list(session.scalars(select(JobRecord).where(JobRecord.run == run).order_by(JobRecord.number)))
 
 
-def attempts_of(session: Session, run: str) -> list[Attempt]:
+def attempts_of(session: Session, run: str) -> list[AttemptRecord]:
     """Returns the attempts of a run's jobs, by job and number."""
-    query = select(Attempt).join(Job, Job.id == Attempt.job).where(Job.run == run)
-    return list(session.scalars(query.order_by(Job.number, Attempt.number)))
+    query = select(AttemptRecord).join(JobRecord, JobRecord.id == AttemptRecord.job).where(JobRecord.run == run)
+    return list(session.scalars(query.order_by(JobRecord.number, AttemptRecord.number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +163,18 @@ class PastJob:
 
 def done_jobs(session: Session, runs: Sequence[str]) -> list[PastJob]:
     """Returns the done jobs of these runs, by the order of the runs and then of the jobs."""
-    content = Job.settings["content"].as_string()
-    columns = (Job.name, Job.run, Job.board, Job.verdict, Job.blame_side, Job.blame_node, Job.nodes, content)
-    query = select(*columns).where(Job.run.in_(runs), Job.state == DONE).order_by(Job.number)
+    content = JobRecord.settings["content"].as_string()
+    columns = (
+        JobRecord.name,
+        JobRecord.run,
+        JobRecord.board,
+        JobRecord.verdict,
+        JobRecord.blame_side,
+        JobRecord.blame_node,
+        JobRecord.nodes,
+        content,
+    )
+    query = select(*columns).where(JobRecord.run.in_(runs), JobRecord.state == DONE).order_by(JobRecord.number)
     position = {run: index for index, run in enumerate(runs)}
     jobs = [
         PastJob(name, run, board or "", verdict, side, node, tuple(nodes or ()), digest or "")

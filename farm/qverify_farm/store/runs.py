@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.store.events import add_event
 from qverify_farm.store.states import CANCELLED, DONE, ENDED, QUEUED, RUNNING, TIMED_OUT
-from qverify_farm.store.tables import Job, Project, SuiteRun
+from qverify_farm.store.tables import JobRecord, ProjectRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import verdict_of
 
 ROWS_PER_STATEMENT = 500
@@ -63,20 +63,20 @@ class NewRun:
     id: str = ""
 
 
-def ensure_project(session: Session, name: str = DEFAULT_PROJECT) -> Project:
+def ensure_project(session: Session, name: str = DEFAULT_PROJECT) -> ProjectRecord:
     """Returns the project with this name. A missing project is added."""
-    project = session.scalar(select(Project).where(Project.name == name))
+    project = session.scalar(select(ProjectRecord).where(ProjectRecord.name == name))
     if project is None:
-        project = Project(id=uuid.uuid4().hex, name=name, created=time.time())
+        project = ProjectRecord(id=uuid.uuid4().hex, name=name, created=time.time())
         session.add(project)
         session.flush()
     return project
 
 
-def submit_run(session: Session, new_run: NewRun, jobs: Iterable[NewJob]) -> SuiteRun:
+def submit_run(session: Session, new_run: NewRun, jobs: Iterable[NewJob]) -> SuiteRunRecord:
     """Adds a run with its jobs, in state queued, and returns it. There must be at least one job."""
     now = time.time()
-    run = SuiteRun(
+    run = SuiteRunRecord(
         id=new_run.id or uuid.uuid4().hex,
         project=new_run.project,
         name=new_run.name,
@@ -94,7 +94,7 @@ def submit_run(session: Session, new_run: NewRun, jobs: Iterable[NewJob]) -> Sui
     rows = [_job_row(run.id, number, job) for number, job in enumerate(jobs)]
     assert rows, "a run of no jobs"
     for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        session.execute(insert(Job), rows[start : start + ROWS_PER_STATEMENT])
+        session.execute(insert(JobRecord), rows[start : start + ROWS_PER_STATEMENT])
     add_event(session, "run", {"state": RUNNING, "name": run.name, "jobs": len(rows)}, run=run.id, project=run.project)
     return run
 
@@ -113,16 +113,16 @@ def _job_row(run: str, number: int, job: NewJob) -> dict[str, Any]:
     }
 
 
-def find_run(session: Session, text: str = "", project: str | None = None) -> SuiteRun:
+def find_run(session: Session, text: str = "", project: str | None = None) -> SuiteRunRecord:
     """Returns the run with this id, or with an id that begins so; "" stands for the newest run. project: the id of the project to
     search, or None for all. Raises UsageError if no run or more than one matches."""
-    query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(2)
+    query = select(SuiteRunRecord).order_by(SuiteRunRecord.created.desc()).limit(2)
     if project is not None:
-        query = query.where(SuiteRun.project == project)
+        query = query.where(SuiteRunRecord.project == project)
     if text:
         if not text.isalnum():
             raise UsageError(f"run {text[:40]!r}: wanted an id, or its first characters")
-        query = query.where(SuiteRun.id.startswith(text.lower()))
+        query = query.where(SuiteRunRecord.id.startswith(text.lower()))
     matches = session.scalars(query).all()
     if not matches:
         raise UsageError(
@@ -135,15 +135,15 @@ def find_run(session: Session, text: str = "", project: str | None = None) -> Su
     return matches[0]
 
 
-def find_unfinished_run(session: Session) -> SuiteRun:
+def find_unfinished_run(session: Session) -> SuiteRunRecord:
     """Returns the newest run that is unfinished: its process ended, or the time of its suite ran out. A run that a user or fail-fast
     cancelled counts as finished. If every run is finished, returns the newest that was not cancelled. Raises UsageError if
     there is none."""
-    newest = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(1)
-    is_timed_out = (SuiteRun.state == CANCELLED) & SuiteRun.why.startswith(TIMED_OUT)
-    has_left = select(Job.id).where(Job.run == SuiteRun.id, Job.state != DONE).exists()
-    run = session.scalar(newest.where((SuiteRun.state == RUNNING) | is_timed_out, has_left))
-    run = run or session.scalar(newest.where(SuiteRun.state != CANCELLED))
+    newest = select(SuiteRunRecord).order_by(SuiteRunRecord.created.desc()).limit(1)
+    is_timed_out = (SuiteRunRecord.state == CANCELLED) & SuiteRunRecord.why.startswith(TIMED_OUT)
+    has_left = select(JobRecord.id).where(JobRecord.run == SuiteRunRecord.id, JobRecord.state != DONE).exists()
+    run = session.scalar(newest.where((SuiteRunRecord.state == RUNNING) | is_timed_out, has_left))
+    run = run or session.scalar(newest.where(SuiteRunRecord.state != CANCELLED))
     if run is None:
         raise UsageError("there are no runs yet, or only cancelled ones; their IDs: qverify suite list")
     return run
@@ -151,27 +151,29 @@ def find_unfinished_run(session: Session) -> SuiteRun:
 
 def list_runs(
     session: Session, limit: int = 50, project: str | None = None, state: str | None = None
-) -> list[SuiteRun]:
+) -> list[SuiteRunRecord]:
     """Returns the newest runs, newest first."""
-    query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(limit)
+    query = select(SuiteRunRecord).order_by(SuiteRunRecord.created.desc()).limit(limit)
     if project is not None:
-        query = query.where(SuiteRun.project == project)
+        query = query.where(SuiteRunRecord.project == project)
     if state is not None:
-        query = query.where(SuiteRun.state == state)
+        query = query.where(SuiteRunRecord.state == state)
     return list(session.scalars(query))
 
 
-def past_runs(session: Session, run: SuiteRun, limit: int) -> list[SuiteRun]:
+def past_runs(session: Session, run: SuiteRunRecord, limit: int) -> list[SuiteRunRecord]:
     """Returns the earlier runs of the same suite, newest first."""
-    query = select(SuiteRun).where(SuiteRun.project == run.project, SuiteRun.name == run.name)
-    query = query.where(SuiteRun.created < run.created).order_by(SuiteRun.created.desc()).limit(limit)
+    query = select(SuiteRunRecord).where(SuiteRunRecord.project == run.project, SuiteRunRecord.name == run.name)
+    query = query.where(SuiteRunRecord.created < run.created).order_by(SuiteRunRecord.created.desc()).limit(limit)
     return list(session.scalars(query))
 
 
 def counts_of(session: Session, run: str) -> dict[str, int]:
     """Returns the number of jobs of a run in each state and with each verdict."""
     rows = session.execute(
-        select(Job.state, Job.verdict, func.count()).where(Job.run == run).group_by(Job.state, Job.verdict)
+        select(JobRecord.state, JobRecord.verdict, func.count())
+        .where(JobRecord.run == run)
+        .group_by(JobRecord.state, JobRecord.verdict)
     )
     counts: dict[str, int] = {}
     for state, verdict, number in rows:
@@ -185,37 +187,39 @@ def cancel_run(session: Session, run: str, why: str, now: float) -> bool:
     """Cancels the unfinished jobs of a run: queued jobs at once, running ones when the dispatcher notices it. Returns False if
     the run had ended before."""
     changed = session.execute(
-        update(SuiteRun)
-        .where(SuiteRun.id == run, SuiteRun.state == RUNNING)
+        update(SuiteRunRecord)
+        .where(SuiteRunRecord.id == run, SuiteRunRecord.state == RUNNING)
         .values(state=CANCELLED, why=why[:1000], ended=now)
-        .returning(SuiteRun.project)
+        .returning(SuiteRunRecord.project)
     ).all()
     if not changed:
         return False
     session.execute(
-        update(Job).where(Job.run == run, Job.state == QUEUED).values(state=CANCELLED, why=why[:300], ended=now)
+        update(JobRecord)
+        .where(JobRecord.run == run, JobRecord.state == QUEUED)
+        .values(state=CANCELLED, why=why[:300], ended=now)
     )
     add_event(session, "run", {"state": CANCELLED, "why": why[:300]}, run=run, project=changed[0][0])
     return True
 
 
-def reopen_run(session: Session, run: SuiteRun) -> int:
+def reopen_run(session: Session, run: SuiteRunRecord) -> int:
     """Queues the cancelled jobs of a run again, to resume it. Returns the number of its queued jobs."""
     session.execute(
-        update(Job)
-        .where(Job.run == run.id, Job.state == CANCELLED)
+        update(JobRecord)
+        .where(JobRecord.run == run.id, JobRecord.state == CANCELLED)
         .values(state=QUEUED, why="", ended=None, board=None)
     )
-    waiting = int(session.scalar(select(func.count()).where(Job.run == run.id, Job.state == QUEUED)) or 0)
+    waiting = int(session.scalar(select(func.count()).where(JobRecord.run == run.id, JobRecord.state == QUEUED)) or 0)
     if waiting and run.state != RUNNING:
         run.state, run.why, run.ended, run.verdict = RUNNING, "", None, None
         add_event(session, "run", {"state": RUNNING, "resumed": True}, run=run.id, project=run.project)
     return waiting
 
 
-def end_run(session: Session, run: SuiteRun, now: float) -> str | None:
+def end_run(session: Session, run: SuiteRunRecord, now: float) -> str | None:
     """Ends a run if all its jobs have ended, and returns its verdict, the worst of its jobs' verdicts. Otherwise returns None."""
-    query = select(Job).where(Job.run == run.id).execution_options(populate_existing=True)
+    query = select(JobRecord).where(JobRecord.run == run.id).execution_options(populate_existing=True)
     jobs = session.scalars(query).all()
     if any(job.state not in ENDED for job in jobs):
         return None

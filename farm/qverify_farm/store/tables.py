@@ -18,7 +18,7 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[Any]: JSON, float: Float(53)}
 
 
-class Project(Base):
+class ProjectRecord(Base):
     """A project, to which tokens, suites and artifacts belong. quota_bytes: the permitted size of its artifacts. quota_jobs: the
     permitted number of queued jobs."""
 
@@ -31,7 +31,7 @@ class Project(Base):
     keep_days: Mapped[float] = mapped_column(default=90.0)
 
 
-class Token(Base):
+class TokenRecord(Base):
     """A bearer token. hash: the SHA-256 of its secret, which is shown only once. role: viewer, submitter or admin. project: None
     for all projects (admin only)."""
 
@@ -47,7 +47,7 @@ class Token(Base):
     last_used: Mapped[float | None]
 
 
-class BrowserSession(Base):
+class BrowserSessionRecord(Base):
     """The session of a browser in which a user is logged in. hash: the SHA-256 of the session's id, which only the cookie
     contains. token: the token used to log in; the session ends with it. used: the time of the last request; the session ends
     some hours later."""
@@ -59,7 +59,7 @@ class BrowserSession(Base):
     used: Mapped[float]
 
 
-class Artifact(Base):
+class ArtifactRecord(Base):
     """An artifact in the store, by its SHA-256: a file of a model or of inputs, a report, a capture, an upload."""
 
     __tablename__ = "artifacts"
@@ -68,7 +68,7 @@ class Artifact(Base):
     created: Mapped[float]
 
 
-class ProjectArtifact(Base):
+class ProjectArtifactRecord(Base):
     """An artifact of a project, which uploaded or produced it and may therefore read it. kind: file, report, capture, bundle,
     page."""
 
@@ -80,7 +80,7 @@ class ProjectArtifact(Base):
     used: Mapped[float]  # time of the last use, from which retention counts
 
 
-class SuiteRun(Base):
+class SuiteRunRecord(Base):
     """A submission of a suite. definition: the whole suite as JSON, with the digests of its files. verdict: None until it has
     ended. priority: among the runs of one submitter, a larger one is first."""
 
@@ -102,7 +102,7 @@ class SuiteRun(Base):
     qverify: Mapped[str] = mapped_column(String(40))
 
 
-class Job(Base):
+class JobRecord(Base):
     """A job: one model, one set of inputs and one set of options, to run on one board.
 
     Attributes:
@@ -145,7 +145,7 @@ class Job(Base):
     )
 
 
-class Attempt(Base):
+class AttemptRecord(Base):
     """An attempt to run a job on a board. ending: None while it runs. of_board: whether the board caused an INCONCLUSIVE."""
 
     __tablename__ = "attempts"
@@ -162,7 +162,7 @@ class Attempt(Base):
     of_board: Mapped[bool] = mapped_column(default=True, server_default=true())
 
 
-class Board(Base):
+class BoardRecord(Base):
     """A board of the farm and its state. tags: its tags in the inventory. drained: an administrator took it out of service.
     inconclusive: the number of INCONCLUSIVE results in a row that the board caused. checks: the number of failed health checks in
     a row."""
@@ -184,7 +184,7 @@ class Board(Base):
     facts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # from its last HELLO: arch, version, temperature_c
 
 
-class Event(Base):
+class EventRecord(Base):
     """An event. number: increases by one with each event. kind: run, job, board. project: None for boards."""
 
     __tablename__ = "events"
@@ -198,7 +198,7 @@ class Event(Base):
     content: Mapped[dict[str, Any]]
 
 
-class Baseline(Base):
+class BaselineRecord(Base):
     """The expected verdict of the jobs with a name, the nodes that fail, and the report from which they were taken."""
 
     __tablename__ = "baselines"
@@ -212,7 +212,7 @@ class Baseline(Base):
     taken: Mapped[float]
 
 
-class Webhook(Base):
+class WebhookRecord(Base):
     """A URL that is called when a suite's verdict changes. secret: the key that signs the body (HMAC-SHA256)."""
 
     __tablename__ = "webhooks"
@@ -225,7 +225,7 @@ class Webhook(Base):
     last_status: Mapped[str] = mapped_column(Text, default="")
 
 
-class AuditEntry(Base):
+class AuditRecord(Base):
     """A record of who changed what. Entries are never updated, and removed only when they are old."""
 
     __tablename__ = "audit"

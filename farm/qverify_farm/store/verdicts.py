@@ -8,12 +8,12 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from qverify_farm.store.states import DONE, FAILED, PASSED, worst
-from qverify_farm.store.tables import Baseline, Job, SuiteRun
+from qverify_farm.store.tables import BaselineRecord, JobRecord, SuiteRunRecord
 
 Failure = tuple[str, tuple[str, ...]]  # the side that is blamed, and the nodes in alphabetical order
 
 
-def verdict_of(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> str:
+def verdict_of(session: Session, run: SuiteRunRecord, jobs: Sequence[JobRecord]) -> str:
     """Returns the worst verdict of a run's jobs. A job without a verdict counts as INCONCLUSIVE. If the suite has the key
     `baseline`, a job that FAILED as its baseline did counts as PASSED. jobs: all jobs of the run."""
     baselines = _baselines(session, run)
@@ -21,7 +21,7 @@ def verdict_of(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> str:
     return worst(PASSED if job.id in known else job.verdict for job in jobs)
 
 
-def known_failures(session: Session, run: SuiteRun) -> dict[str, Failure]:
+def known_failures(session: Session, run: SuiteRunRecord) -> dict[str, Failure]:
     """Returns the failures of a run's baseline, by job name; none unless its suite has the key `baseline`."""
     failed = [row for row in _baselines(session, run).values() if row.verdict == FAILED and row.nodes]
     return {row.job: failure_of(row.blame_side, row.nodes) for row in failed}
@@ -31,14 +31,16 @@ def failure_of(blame_side: str, nodes: Iterable[str]) -> Failure:
     return blame_side, tuple(sorted(nodes))
 
 
-def _baselines(session: Session, run: SuiteRun) -> dict[str, Baseline]:
+def _baselines(session: Session, run: SuiteRunRecord) -> dict[str, BaselineRecord]:
     if not run.definition.get("baseline"):
         return {}
-    rows = session.scalars(select(Baseline).where(Baseline.project == run.project, Baseline.suite == run.name))
+    rows = session.scalars(
+        select(BaselineRecord).where(BaselineRecord.project == run.project, BaselineRecord.suite == run.name)
+    )
     return {row.job: row for row in rows}
 
 
-def is_known(job: Job, baseline: Baseline) -> bool:
+def is_known(job: JobRecord, baseline: BaselineRecord) -> bool:
     """Returns whether a job FAILED in the same way as its baseline: with blame on the same side and at the same nodes. A
     baseline without nodes never matches."""
     return (
@@ -48,13 +50,15 @@ def is_known(job: Job, baseline: Baseline) -> bool:
     )
 
 
-def take_baseline(session: Session, run: SuiteRun, now: float) -> int:
+def take_baseline(session: Session, run: SuiteRunRecord, now: float) -> int:
     """Replaces the baseline of a suite by the verdicts of a run's done jobs, and returns their number."""
-    jobs = session.scalars(select(Job).where(Job.run == run.id, Job.state == DONE)).all()
-    session.execute(delete(Baseline).where(Baseline.project == run.project, Baseline.suite == run.name))
+    jobs = session.scalars(select(JobRecord).where(JobRecord.run == run.id, JobRecord.state == DONE)).all()
+    session.execute(
+        delete(BaselineRecord).where(BaselineRecord.project == run.project, BaselineRecord.suite == run.name)
+    )
     for job in jobs:
         session.add(
-            Baseline(
+            BaselineRecord(
                 project=run.project,
                 suite=run.name,
                 job=job.name,

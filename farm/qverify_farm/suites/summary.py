@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.store.jobs import PastJob, attempts_of, done_jobs, jobs_of
 from qverify_farm.store.runs import past_runs
 from qverify_farm.store.states import CANCELLED, DONE, FAILED, INCONCLUSIVE, PASSED, QUEUED, RUNNING
-from qverify_farm.store.tables import Attempt, Baseline, Job, SuiteRun
+from qverify_farm.store.tables import AttemptRecord, BaselineRecord, JobRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import is_known, verdict_of
 from qverify_farm.suites.suite_report import BoardRow, Change, FlakyNode, JobRow, PastRun, SuiteReport, Verdict
 from qverify_farm.work.job_task import WITH_VERDICT
@@ -23,7 +23,7 @@ FEW_ATTEMPTS = 10  # with fewer attempts, the fraction of spoiled attempts does 
 FLAKY_FRACTION = 0.1
 
 
-def summarize(session: Session, run: SuiteRun, past_runs_shown: int = PAST_RUNS) -> SuiteReport:
+def summarize(session: Session, run: SuiteRunRecord, past_runs_shown: int = PAST_RUNS) -> SuiteReport:
     """Returns the report of a run, finished or not."""
     jobs, attempts = jobs_of(session, run.id), attempts_of(session, run.id)
     earlier = past_runs(session, run, past_runs_shown)
@@ -52,12 +52,14 @@ def summarize(session: Session, run: SuiteRun, past_runs_shown: int = PAST_RUNS)
     )
 
 
-def _baselines(session: Session, run: SuiteRun) -> dict[str, Baseline]:
-    rows = session.scalars(select(Baseline).where(Baseline.project == run.project, Baseline.suite == run.name))
+def _baselines(session: Session, run: SuiteRunRecord) -> dict[str, BaselineRecord]:
+    rows = session.scalars(
+        select(BaselineRecord).where(BaselineRecord.project == run.project, BaselineRecord.suite == run.name)
+    )
     return {row.job: row for row in rows}
 
 
-def counts_of(jobs: Iterable[Job]) -> dict[str, int]:
+def counts_of(jobs: Iterable[JobRecord]) -> dict[str, int]:
     """Returns the number of jobs in each state and with each verdict."""
     counts = dict.fromkeys((QUEUED, RUNNING, DONE, CANCELLED, PASSED, FAILED, INCONCLUSIVE), 0)
     for job in jobs:
@@ -68,7 +70,10 @@ def counts_of(jobs: Iterable[Job]) -> dict[str, int]:
 
 
 def rows_of(
-    jobs: Sequence[Job], attempts: Sequence[Attempt], past: Sequence[PastJob], baselines: Mapping[str, Baseline]
+    jobs: Sequence[JobRecord],
+    attempts: Sequence[AttemptRecord],
+    past: Sequence[PastJob],
+    baselines: Mapping[str, BaselineRecord],
 ) -> list[JobRow]:
     """Returns a row for each job. past: the done jobs of earlier runs, newest run first."""
     earlier: dict[str, PastJob] = {}
@@ -82,7 +87,9 @@ def rows_of(
     return [_row(job, earlier.get(job.name), baselines.get(job.name), tries[job.id], seconds[job.id]) for job in jobs]
 
 
-def _row(job: Job, earlier: PastJob | None, baseline: Baseline | None, attempts: int, seconds: float) -> JobRow:
+def _row(
+    job: JobRecord, earlier: PastJob | None, baseline: BaselineRecord | None, attempts: int, seconds: float
+) -> JobRow:
     change = change_of(job, earlier)
     if baseline is not None and is_known(job, baseline):
         change = "known"
@@ -107,7 +114,7 @@ def _row(job: Job, earlier: PastJob | None, baseline: Baseline | None, attempts:
     )
 
 
-def change_of(job: Job, earlier: PastJob | None) -> Change:
+def change_of(job: JobRecord, earlier: PastJob | None) -> Change:
     """Returns how a job's verdict differs from the same job's verdict in an earlier run."""
     if job.verdict is None:
         return ""
@@ -121,7 +128,7 @@ def change_of(job: Job, earlier: PastJob | None) -> Change:
     return "changed cause" if _cause(job) != _cause(earlier) else ""
 
 
-def _cause(job: Job | PastJob) -> tuple[str, str, tuple[str, ...]]:
+def _cause(job: JobRecord | PastJob) -> tuple[str, str, tuple[str, ...]]:
     return (job.blame_side, job.blame_node, tuple(sorted(job.nodes or ())))
 
 
@@ -148,17 +155,17 @@ def _result(job: PastJob) -> str:
     return f"{job.verdict} at {nodes}" if nodes and job.verdict == FAILED else str(job.verdict)
 
 
-def board_rows(attempts: Iterable[Attempt], jobs: Mapping[str, Job]) -> list[BoardRow]:
+def board_rows(attempts: Iterable[AttemptRecord], jobs: Mapping[str, JobRecord]) -> list[BoardRow]:
     """Returns a row for each board that took part in these attempts. Attempts whose worker or dispatcher died are left
     out: the board did not cause that."""
-    by_board: dict[str, list[Attempt]] = defaultdict(list)
+    by_board: dict[str, list[AttemptRecord]] = defaultdict(list)
     for attempt in attempts:
         if attempt.ending in WITH_VERDICT:
             by_board[attempt.board].append(attempt)
     return [_board_row(board, its_attempts, jobs) for board, its_attempts in sorted(by_board.items())]
 
 
-def _board_row(board: str, attempts: Sequence[Attempt], jobs: Mapping[str, Job]) -> BoardRow:
+def _board_row(board: str, attempts: Sequence[AttemptRecord], jobs: Mapping[str, JobRecord]) -> BoardRow:
     spoiled = [attempt for attempt in attempts if attempt.verdict == INCONCLUSIVE and attempt.of_board]
     only_here = [attempt for attempt in spoiled if jobs[attempt.job].verdict in (PASSED, FAILED)]
     often = len(attempts) >= FEW_ATTEMPTS and len(spoiled) >= FLAKY_FRACTION * len(attempts)
@@ -167,7 +174,7 @@ def _board_row(board: str, attempts: Sequence[Attempt], jobs: Mapping[str, Job])
     return BoardRow(board, len(attempts), round(board_seconds, 3), len(spoiled), bool(only_here) or often, why)
 
 
-def _past_rows(runs: Sequence[SuiteRun], jobs: Sequence[PastJob]) -> list[PastRun]:
+def _past_rows(runs: Sequence[SuiteRunRecord], jobs: Sequence[PastJob]) -> list[PastRun]:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for job in jobs:
         counts[job.run][str(job.verdict)] += 1

@@ -46,7 +46,7 @@ from qverify_farm.service.schemas.texts import IdPath, Limit, NamePath
 from qverify_farm.service.sessions import MAX_AGE_S, SESSION_ID, begin_session, end_session
 from qverify_farm.service.submissions import queued_jobs
 from qverify_farm.service.tokens import SECRET, create_token, list_tokens, revoke_token
-from qverify_farm.store.tables import AuditEntry, Project, Token
+from qverify_farm.store.tables import AuditRecord, ProjectRecord, TokenRecord
 
 router = APIRouter(tags=["administration"], responses=error_responses())
 
@@ -57,7 +57,7 @@ def get_whoami(request: Request, caller: CurrentCaller) -> WhoAmI:
     name = None
     if caller.project is not None:
         with farm_of(request).database.read() as session:
-            name = session.get_one(Project, caller.project).name
+            name = session.get_one(ProjectRecord, caller.project).name
     return WhoAmI(name=caller.name, role=caller.role, project=name, local=caller.local, qverify=__version__)
 
 
@@ -98,9 +98,9 @@ def delete_session(request: Request, response: Response) -> Done:
 @router.get("/projects", summary="Projects that the caller may see")
 def list_projects(request: Request, caller: CurrentCaller) -> Projects:
     """Includes the used part of their quotas."""
-    query = select(Project).order_by(Project.name)
+    query = select(ProjectRecord).order_by(ProjectRecord.name)
     if caller.project is not None:
-        query = query.where(Project.id == caller.project)
+        query = query.where(ProjectRecord.id == caller.project)
     with farm_of(request).database.read() as session:
         return Projects(projects=[_project_reply(session, row) for row in session.scalars(query)])
 
@@ -112,9 +112,9 @@ def post_project(request: Request, caller: CurrentCaller, body: NewProject) -> P
     """quota_bytes: the permitted bytes of artifacts. quota_jobs: the permitted number of jobs that wait or run. keep_days: how long
     runs and unused artifacts are kept."""
     with farm_of(request).database.write() as session:
-        if session.scalar(select(Project.id).where(Project.name == body.name)) is not None:
+        if session.scalar(select(ProjectRecord.id).where(ProjectRecord.name == body.name)) is not None:
             raise ApiError(409, "there is a project of this name", got=body.name)
-        row = Project(id=uuid.uuid4().hex, created=time.time(), **body.model_dump())
+        row = ProjectRecord(id=uuid.uuid4().hex, created=time.time(), **body.model_dump())
         session.add(row)
         session.flush()
         add_audit(session, caller, request.state.request_id, "project.create", row.id, **body.model_dump())
@@ -125,7 +125,7 @@ def post_project(request: Request, caller: CurrentCaller, body: NewProject) -> P
 def patch_project(request: Request, caller: CurrentCaller, name: NamePath, body: ProjectChange) -> ProjectShort:
     """Fields that are left out do not change."""
     with farm_of(request).database.write() as session:
-        row = session.scalar(select(Project).where(Project.name == name))
+        row = session.scalar(select(ProjectRecord).where(ProjectRecord.name == name))
         if row is None:
             raise not_found("project", name)
         changes = body.model_dump(exclude_none=True)
@@ -136,7 +136,7 @@ def patch_project(request: Request, caller: CurrentCaller, name: NamePath, body:
         return _project_reply(session, row)
 
 
-def _project_reply(session: Rows, row: Project) -> ProjectShort:
+def _project_reply(session: Rows, row: ProjectRecord) -> ProjectShort:
     names = [name for name in ProjectShort.model_fields if name not in ("bytes", "queued")]
     values = {name: getattr(row, name) for name in names}
     return ProjectShort(bytes=used_bytes(session, row.id), queued=queued_jobs(session, row.id), **values)
@@ -156,7 +156,7 @@ def post_token(request: Request, caller: CurrentCaller, body: NewToken) -> Token
     with farm_of(request).database.write() as session:
         project = body.project
         if caller.project is not None:
-            own_project = session.get_one(Project, caller.project).name
+            own_project = session.get_one(ProjectRecord, caller.project).name
             if project not in (None, own_project):
                 raise not_found("project", project or "")
             project = own_project
@@ -178,7 +178,7 @@ def delete_token(request: Request, caller: CurrentCaller, token: IdPath) -> Done
     return Done()
 
 
-def _token_reply(row: Token, project: str | None) -> TokenShort:
+def _token_reply(row: TokenRecord, project: str | None) -> TokenShort:
     names = [name for name in TokenShort.model_fields if name != "project"]
     return TokenShort(project=project, **{name: getattr(row, name) for name in names})
 
@@ -191,13 +191,13 @@ def get_audit(
     limit: Limit = 100,
 ) -> Audit:
     """The entries of the administrator's project, or of all projects."""
-    query = select(AuditEntry, Project.name).outerjoin(Project, Project.id == AuditEntry.project)
+    query = select(AuditRecord, ProjectRecord.name).outerjoin(ProjectRecord, ProjectRecord.id == AuditRecord.project)
     if caller.project is not None:
-        query = query.where(AuditEntry.project == caller.project)
+        query = query.where(AuditRecord.project == caller.project)
     if before is not None:
-        query = query.where(AuditEntry.number < before)
+        query = query.where(AuditRecord.number < before)
     with farm_of(request).database.read() as session:
-        rows = session.execute(query.order_by(AuditEntry.number.desc()).limit(limit)).all()
+        rows = session.execute(query.order_by(AuditRecord.number.desc()).limit(limit)).all()
     names = [name for name in AuditRow.model_fields if name != "project"]
     entries = [AuditRow(project=name, **{key: getattr(row, key) for key in names}) for row, name in rows]
     return Audit(entries=entries)

@@ -22,7 +22,7 @@ from qverify_farm.service.schemas.lab import Artifacts, ArtifactShort
 from qverify_farm.service.schemas.texts import FileNameQuery, Limit, Offset, Sha256Path, TitleQuery
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import ArtifactWriter, Stored
-from qverify_farm.store.tables import Artifact, Project, ProjectArtifact
+from qverify_farm.store.tables import ArtifactRecord, ProjectArtifactRecord, ProjectRecord
 
 router = APIRouter(prefix="/artifacts", tags=["artifacts"], responses=error_responses())
 PIECE_BYTES = 1 << 20
@@ -110,7 +110,7 @@ async def _write_all(request: Request, writer: ArtifactWriter, limit: int, threa
 def _allowed_bytes(scope: Scope, size: int) -> int:
     """Returns the largest upload that the project's quota and the service permit. Raises ApiError 413 if `size` is larger."""
     with scope.farm.database.read() as session:
-        left = session.get_one(Project, scope.project).quota_bytes - used_bytes(session, scope.project)
+        left = session.get_one(ProjectRecord, scope.project).quota_bytes - used_bytes(session, scope.project)
     allowed = min(left, scope.farm.settings.max_upload_bytes)
     if size > allowed or left <= 0:
         raise ApiError(413, "the project's quota of bytes is full", got=f"{size} bytes", wanted=f"{max(0, left)} left")
@@ -119,8 +119,8 @@ def _allowed_bytes(scope: Scope, size: int) -> int:
 
 def _add_to_project(scope: Scope, stored: Stored, name: str) -> None:
     with scope.farm.database.write() as session:
-        project = session.get_one(Project, scope.project, with_for_update=True)
-        existing = session.get(ProjectArtifact, {"project": scope.project, "sha256": stored.sha256})
+        project = session.get_one(ProjectRecord, scope.project, with_for_update=True)
+        existing = session.get(ProjectArtifactRecord, {"project": scope.project, "sha256": stored.sha256})
         if existing is None and used_bytes(session, scope.project) + stored.size > project.quota_bytes:
             raise ApiError(413, "the project's quota of bytes is full", got=f"{stored.size} bytes")
         keep_artifact(session, scope.project, stored.sha256, stored.size, time.time(), name=name)
@@ -134,9 +134,9 @@ def _add_to_project(scope: Scope, stored: Stored, name: str) -> None:
 def used_bytes(session: Session, project: str) -> int:
     """Returns the total size of a project's artifacts in bytes."""
     query = (
-        select(func.coalesce(func.sum(Artifact.size), 0))
-        .join(ProjectArtifact, ProjectArtifact.sha256 == Artifact.sha256)
-        .where(ProjectArtifact.project == project)
+        select(func.coalesce(func.sum(ArtifactRecord.size), 0))
+        .join(ProjectArtifactRecord, ProjectArtifactRecord.sha256 == ArtifactRecord.sha256)
+        .where(ProjectArtifactRecord.project == project)
     )
     return int(session.scalar(query) or 0)
 
@@ -146,10 +146,10 @@ def list_artifacts(scope: Scoped, limit: Limit = 100, offset: Offset = 0) -> Art
     """Returns their names, kinds and sizes."""
     with scope.farm.database.read() as session:
         rows = session.execute(
-            select(ProjectArtifact, Artifact.size)
-            .join(Artifact, Artifact.sha256 == ProjectArtifact.sha256)
-            .where(ProjectArtifact.project == scope.project)
-            .order_by(ProjectArtifact.used.desc(), ProjectArtifact.sha256)
+            select(ProjectArtifactRecord, ArtifactRecord.size)
+            .join(ArtifactRecord, ArtifactRecord.sha256 == ProjectArtifactRecord.sha256)
+            .where(ProjectArtifactRecord.project == scope.project)
+            .order_by(ProjectArtifactRecord.used.desc(), ProjectArtifactRecord.sha256)
             .limit(limit)
             .offset(offset)
         ).all()
@@ -209,11 +209,11 @@ def get_artifact(
     )
 
 
-def find_artifact(scope: Scope, sha256: str) -> tuple[ProjectArtifact, int]:
+def find_artifact(scope: Scope, sha256: str) -> tuple[ProjectArtifactRecord, int]:
     """Returns the row of an artifact and its size in bytes. Raises ApiError 404 if the project does not have it."""
     with scope.farm.database.read() as session:
-        row = session.get(ProjectArtifact, {"project": scope.project, "sha256": sha256})
-        size = session.scalar(select(Artifact.size).where(Artifact.sha256 == sha256))
+        row = session.get(ProjectArtifactRecord, {"project": scope.project, "sha256": sha256})
+        size = session.scalar(select(ArtifactRecord.size).where(ArtifactRecord.sha256 == sha256))
     if row is None or size is None:
         raise not_found("artifact", sha256)
     if scope.farm.artifacts.size_of(sha256) != size:

@@ -19,7 +19,7 @@ from qverify_farm.service.schemas.runs import Changed
 from qverify_farm.service.schemas.texts import plain
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards, ensure_board
-from qverify_farm.store.tables import Board
+from qverify_farm.store.tables import BoardRecord
 
 router = APIRouter(tags=["boards"], responses=error_responses())
 BoardPath = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(plain)]
@@ -87,10 +87,10 @@ def _drain(scope: Scope, board: str, drained: bool, reason: str) -> Changed:
     return Changed(changed=changed)
 
 
-def _find(session: Session, board: str, scope: Scope | None = None) -> Board:
+def _find(session: Session, board: str, scope: Scope | None = None) -> BoardRecord:
     """Returns a board's row. With a scope, a missing row is added if a worker reaches the board. Raises ApiError 404 if there is
     no such board."""
-    row = session.get(Board, board)
+    row = session.get(BoardRecord, board)
     if row is None and scope is not None and board in scope.farm.engine.boards():
         row = ensure_board(session, board, time.time())
     if row is None or is_lane(board):

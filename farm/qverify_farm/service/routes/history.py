@@ -27,7 +27,7 @@ from qverify_farm.service.schemas.runs import (
 )
 from qverify_farm.service.schemas.texts import Limit, RequiredQuery, TitleQuery
 from qverify_farm.store.states import DONE
-from qverify_farm.store.tables import Baseline, Job, SuiteRun
+from qverify_farm.store.tables import BaselineRecord, JobRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import take_baseline
 
 router = APIRouter(tags=["history"], responses=error_responses())
@@ -52,21 +52,30 @@ def get_history(
     with scope.farm.database.read() as session:
         expected = {
             (baseline.suite, baseline.job): baseline.verdict
-            for baseline in session.scalars(select(Baseline).where(Baseline.project == scope.project))
+            for baseline in session.scalars(select(BaselineRecord).where(BaselineRecord.project == scope.project))
         }
     return History(jobs=[_shown(job, run, expected.get((run.name, job.name))) for job, run in rows])
 
 
 def _rows(
     scope: Scope, model: str, board: str, suite: str, job: str, node: str, limit: int
-) -> list[tuple[Job, SuiteRun]]:
+) -> list[tuple[JobRecord, SuiteRunRecord]]:
     query = (
-        select(Job, SuiteRun)
-        .join(SuiteRun, SuiteRun.id == Job.run)
-        .where(SuiteRun.project == scope.project, Job.state == DONE, SuiteRun.kind.in_(("suite", "verify")))
-        .order_by(Job.ended.desc(), Job.id)
+        select(JobRecord, SuiteRunRecord)
+        .join(SuiteRunRecord, SuiteRunRecord.id == JobRecord.run)
+        .where(
+            SuiteRunRecord.project == scope.project,
+            JobRecord.state == DONE,
+            SuiteRunRecord.kind.in_(("suite", "verify")),
+        )
+        .order_by(JobRecord.ended.desc(), JobRecord.id)
     )
-    for column, value in ((Job.model, model), (Job.board, board), (SuiteRun.name, suite), (Job.name, job)):
+    for column, value in (
+        (JobRecord.model, model),
+        (JobRecord.board, board),
+        (SuiteRunRecord.name, suite),
+        (JobRecord.name, job),
+    ):
         if value:
             query = query.where(column == value)
     with scope.farm.database.read() as session:
@@ -82,7 +91,7 @@ def _rows(
         return rows
 
 
-def _shown(job: Job, run: SuiteRun, expected: str | None) -> HistoryRow:
+def _shown(job: JobRecord, run: SuiteRunRecord, expected: str | None) -> HistoryRow:
     names = (
         "name",
         "model",
@@ -137,11 +146,11 @@ def get_node_history(
 @router.get("/baselines", summary="The expected verdicts of a suite's jobs")
 def list_baselines(scope: Scoped, suite: TitleQuery = "", limit: Limit = 1000) -> Baselines:
     """Those of one suite, or of all suites."""
-    query = select(Baseline).where(Baseline.project == scope.project)
+    query = select(BaselineRecord).where(BaselineRecord.project == scope.project)
     if suite:
-        query = query.where(Baseline.suite == suite)
+        query = query.where(BaselineRecord.suite == suite)
     with scope.farm.database.read() as session:
-        rows = session.scalars(query.order_by(Baseline.suite, Baseline.job).limit(limit)).all()
+        rows = session.scalars(query.order_by(BaselineRecord.suite, BaselineRecord.job).limit(limit)).all()
     names = BaselineRow.model_fields
     return Baselines(baselines=[BaselineRow(**{name: getattr(row, name) for name in names}) for row in rows])
 
@@ -160,9 +169,9 @@ def put_baseline(scope: Scoped, body: BaselineOf) -> Changed:
 def delete_baseline(scope: Scoped, suite: RequiredQuery) -> Changed:
     """The suite's runs are kept."""
     with scope.farm.database.write() as session:
-        condition = (Baseline.project == scope.project) & (Baseline.suite == suite)
-        names = session.scalars(select(Baseline.job).where(condition)).all()
-        session.execute(delete(Baseline).where(condition))
+        condition = (BaselineRecord.project == scope.project) & (BaselineRecord.suite == suite)
+        names = session.scalars(select(BaselineRecord.job).where(condition)).all()
+        session.execute(delete(BaselineRecord).where(condition))
         if names:
             add_audit(session, scope.caller, scope.request, "baseline.delete", scope.project, suite=suite)
     return Changed(changed=bool(names), jobs=len(names))

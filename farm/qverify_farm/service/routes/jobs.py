@@ -17,7 +17,7 @@ from qverify_farm.service.schemas.runs import JobWhole, ResultFile
 from qverify_farm.service.schemas.texts import IdPath
 from qverify_farm.service.triage_engine import is_lane, page_of
 from qverify_farm.store.states import QUEUED
-from qverify_farm.store.tables import Artifact, Attempt, Job, SuiteRun
+from qverify_farm.store.tables import ArtifactRecord, AttemptRecord, JobRecord, SuiteRunRecord
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], responses=error_responses())
 
@@ -27,9 +27,13 @@ def get_job(scope: Scoped, job: IdPath) -> JobWhole:
     """The job's result and all its attempts."""
     row = find_job(scope, job)
     with scope.farm.database.read() as session:
-        attempts = session.scalars(select(Attempt).where(Attempt.job == job).order_by(Attempt.number)).all()
+        attempts = session.scalars(
+            select(AttemptRecord).where(AttemptRecord.job == job).order_by(AttemptRecord.number)
+        ).all()
         stored = [(kind, sha) for kind, sha in (("report", row.report), ("capture", row.capture)) if sha]
-        rows = select(Artifact.sha256, Artifact.size).where(Artifact.sha256.in_([sha for _, sha in stored]))
+        rows = select(ArtifactRecord.sha256, ArtifactRecord.size).where(
+            ArtifactRecord.sha256.in_([sha for _, sha in stored])
+        )
         sizes = {sha: size for sha, size in session.execute(rows)}
         waits = JobWaits(scope, session).of(row) if row.state == QUEUED else ""
     files = [
@@ -83,18 +87,20 @@ def _pages(request: Request, scope: Scope) -> ReportPages:
     return pages
 
 
-def find_job(scope: Scope, job: str) -> Job:
+def find_job(scope: Scope, job: str) -> JobRecord:
     """Returns a job of the project. Raises ApiError 404 for any other."""
     with scope.farm.database.read() as session:
         row = session.scalar(
-            select(Job).join(SuiteRun, SuiteRun.id == Job.run).where(Job.id == job, SuiteRun.project == scope.project)
+            select(JobRecord)
+            .join(SuiteRunRecord, SuiteRunRecord.id == JobRecord.run)
+            .where(JobRecord.id == job, SuiteRunRecord.project == scope.project)
         )
     if row is None:
         raise not_found("job", job)
     return row
 
 
-def _find_reported_job(scope: Scope, job: str) -> Job:
+def _find_reported_job(scope: Scope, job: str) -> JobRecord:
     row = find_job(scope, job)
     if not row.report:
         why = row.why or f"it is {row.state}"
@@ -102,6 +108,6 @@ def _find_reported_job(scope: Scope, job: str) -> Job:
     return row
 
 
-def _file_name(job: Job, kind: str) -> str:
+def _file_name(job: JobRecord, kind: str) -> str:
     suffix = {"report": ".json", "capture": ".zip" if is_lane(job.board or "") else ".capture.tar"}
     return safe_name(job.name.replace(" ", "-"))[:90] + suffix.get(kind, "")

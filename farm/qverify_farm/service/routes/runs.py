@@ -32,7 +32,7 @@ from qverify_farm.service.submissions import queued_jobs, submit_suite, submit_v
 from qverify_farm.service.triage_submissions import submit_triage
 from qverify_farm.store.runs import cancel_run, counts_of, reopen_run
 from qverify_farm.store.states import QUEUED, RUNNING
-from qverify_farm.store.tables import Job, Project, SuiteRun
+from qverify_farm.store.tables import JobRecord, ProjectRecord, SuiteRunRecord
 
 router = APIRouter(tags=["runs"], responses=error_responses())
 State = Literal["running", "done", "cancelled"]
@@ -70,15 +70,17 @@ def list_runs(
     offset: Offset = 0,
 ) -> Runs:
     """suite: the name of a suite, to list only its runs."""
-    query = select(SuiteRun).where(SuiteRun.project == scope.project)
+    query = select(SuiteRunRecord).where(SuiteRunRecord.project == scope.project)
     if state is not None:
-        query = query.where(SuiteRun.state == state)
+        query = query.where(SuiteRunRecord.state == state)
     if kind is not None:
-        query = query.where(SuiteRun.kind == kind)
+        query = query.where(SuiteRunRecord.kind == kind)
     if suite:
-        query = query.where(SuiteRun.name == suite)
+        query = query.where(SuiteRunRecord.name == suite)
     with scope.farm.database.read() as session:
-        rows = session.scalars(query.order_by(SuiteRun.created.desc(), SuiteRun.id).limit(limit).offset(offset)).all()
+        rows = session.scalars(
+            query.order_by(SuiteRunRecord.created.desc(), SuiteRunRecord.id).limit(limit).offset(offset)
+        ).all()
         counts = counts_of_runs(session, [row.id for row in rows])
     return Runs(runs=[run_reply(row, scope.project_name, counts[row.id]) for row in rows])
 
@@ -87,7 +89,7 @@ def list_runs(
 def get_run(scope: Scoped, run: IdPath) -> RunShort:
     """Its state, its verdict, and the number of jobs in each state."""
     with scope.farm.database.read() as session:
-        row = session.get(SuiteRun, run)
+        row = session.get(SuiteRunRecord, run)
         if row is None or row.project != scope.project:
             raise not_found("run", run)
         return run_reply(row, scope.project_name, counts_of(session, run))
@@ -104,13 +106,13 @@ def list_jobs(
 ) -> Jobs:
     """In the order of the suite."""
     find_run(scope, run)
-    query = select(Job).where(Job.run == run)
+    query = select(JobRecord).where(JobRecord.run == run)
     if state is not None:
-        query = query.where(Job.state == state)
+        query = query.where(JobRecord.state == state)
     if verdict is not None:
-        query = query.where(Job.verdict == verdict)
+        query = query.where(JobRecord.verdict == verdict)
     with scope.farm.database.read() as session:
-        rows = session.scalars(query.order_by(Job.number).limit(limit).offset(offset)).all()
+        rows = session.scalars(query.order_by(JobRecord.number).limit(limit).offset(offset)).all()
         waits = JobWaits(scope, session) if any(row.state == QUEUED for row in rows) else None
     return Jobs(jobs=[job_reply(row, waits.of(row) if waits else "") for row in rows])
 
@@ -133,10 +135,10 @@ def post_resume(scope: Scoped, run: IdPath) -> Changed:
     """Jobs with a verdict keep it."""
     find_run(scope, run)
     with scope.farm.database.write() as session:
-        row = session.get_one(SuiteRun, run, with_for_update=True)
+        row = session.get_one(SuiteRunRecord, run, with_for_update=True)
         queued_before, old_state = queued_jobs(session, scope.project), row.state
         jobs = reopen_run(session, row)
-        quota = session.get_one(Project, scope.project).quota_jobs
+        quota = session.get_one(ProjectRecord, scope.project).quota_jobs
         session.flush()
         if queued_jobs(session, scope.project) > max(quota, queued_before):
             raise too_busy(f"the project's quota of {quota} queued jobs is full", 60)
@@ -180,16 +182,16 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
 MAX_DIFFERENT = 20_000
 
 
-def _results(scope: Scope, run: str) -> dict[str, Job]:
+def _results(scope: Scope, run: str) -> dict[str, JobRecord]:
     find_run(scope, run)
     with scope.farm.database.read() as session:
-        return {job.name: job for job in session.scalars(select(Job).where(Job.run == run))}
+        return {job.name: job for job in session.scalars(select(JobRecord).where(JobRecord.run == run))}
 
 
-def find_run(scope: Scope, run: str) -> SuiteRun:
+def find_run(scope: Scope, run: str) -> SuiteRunRecord:
     """Returns a run of the project. Raises ApiError 404 for any other."""
     with scope.farm.database.read() as session:
-        row = session.get(SuiteRun, run)
+        row = session.get(SuiteRunRecord, run)
     if row is None or row.project != scope.project:
         raise not_found("run", run)
     return row

@@ -16,7 +16,7 @@ from qverify_farm.service.farm import add_audit
 from qverify_farm.service.schemas.lab import Done, NewWebhook, WebhookMade, Webhooks, WebhookShort
 from qverify_farm.service.schemas.texts import IdPath
 from qverify_farm.service.webhook_sender import check_url
-from qverify_farm.store.tables import Webhook
+from qverify_farm.store.tables import WebhookRecord
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], responses=error_responses(), dependencies=[ADMIN])
 MAX_WEBHOOKS = 50  # per project
@@ -26,7 +26,7 @@ MAX_WEBHOOKS = 50  # per project
 def post_webhook(scope: Scoped, body: NewWebhook) -> WebhookMade:
     """The secret is shown only in this reply. Each body is signed with it: X-QVerify-Signature: sha256=HMAC."""
     check_url(body.url, scope.farm.settings.private_webhooks)
-    row = Webhook(
+    row = WebhookRecord(
         id=uuid.uuid4().hex,
         project=scope.project,
         url=body.url,
@@ -36,7 +36,7 @@ def post_webhook(scope: Scoped, body: NewWebhook) -> WebhookMade:
         last_status="",
     )
     with scope.farm.database.write() as session:
-        query = select(func.count()).select_from(Webhook).where(Webhook.project == scope.project)
+        query = select(func.count()).select_from(WebhookRecord).where(WebhookRecord.project == scope.project)
         if int(session.scalar(query) or 0) >= MAX_WEBHOOKS:
             raise ApiError(409, f"the project has {MAX_WEBHOOKS} webhooks", next="delete one")
         session.add(row)
@@ -49,7 +49,9 @@ def list_webhooks(scope: Scoped) -> Webhooks:
     """The secrets are left out."""
     with scope.farm.database.read() as session:
         rows = session.scalars(
-            select(Webhook).where(Webhook.project == scope.project).order_by(Webhook.created, Webhook.id)
+            select(WebhookRecord)
+            .where(WebhookRecord.project == scope.project)
+            .order_by(WebhookRecord.created, WebhookRecord.id)
         ).all()
     return Webhooks(webhooks=[_webhook_reply(row) for row in rows])
 
@@ -58,7 +60,7 @@ def list_webhooks(scope: Scoped) -> Webhooks:
 def delete_webhook(scope: Scoped, webhook: IdPath) -> Done:
     """The URL is not called any more."""
     with scope.farm.database.write() as session:
-        row = session.get(Webhook, webhook)
+        row = session.get(WebhookRecord, webhook)
         if row is None or row.project != scope.project:
             raise not_found("webhook", webhook)
         session.delete(row)
@@ -66,5 +68,5 @@ def delete_webhook(scope: Scoped, webhook: IdPath) -> Done:
     return Done()
 
 
-def _webhook_reply(row: Webhook) -> WebhookShort:
+def _webhook_reply(row: WebhookRecord) -> WebhookShort:
     return WebhookShort(**{name: getattr(row, name) for name in WebhookShort.model_fields})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify_agents.boards.faulty_runtime import KNOWN, WITHHELD
 
 from benchmarks.detection_explained import explain, families_of
@@ -198,7 +198,7 @@ class Planter:
         if len(striking) == 2 and not _feeds(subject, *striking):
             plant.both = plant.located and subject.unit_of(striking[1]) in _failing(report)
 
-    def _judge(self, subject: Subject, plant: Plant) -> tuple[Report, dict[str, str]]:
+    def _judge(self, subject: Subject, plant: Plant) -> tuple[ReportDocument, dict[str, str]]:
         """Runs the faulty board, records verdict and explanation, and returns the report and the board's digests."""
         prepared = subject.inputs(plant.source)
         late = any(f.kind == "stale_frame" for f in plant.faults)
@@ -227,12 +227,12 @@ def _nodes(subject: Subject) -> list[Any]:
     return [n for n in subject.graph.nodes if not subject.graph.tensors[n.outputs[0]].interior]
 
 
-def _blames(report: Report, unit: str) -> bool:
+def _blames(report: ReportDocument, unit: str) -> bool:
     """Returns whether the report blames the board at this unit."""
     return report.blame is not None and (report.blame.side, report.blame.node) == ("board", unit)
 
 
-def _failing(report: Report) -> list[str]:
+def _failing(report: ReportDocument) -> list[str]:
     """Returns every node that fails forced on the board; the blame of the report names only the first."""
     pairs = [p for p in report.pairs if (p.a, p.b) == ("simulator", "board")]
     return [t.node for p in pairs for t in p.tensors if t.forced is not None and t.forced.verdict == "FAILED"]

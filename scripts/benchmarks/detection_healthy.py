@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from qverify.onnx_model.exact_products import inexact_kernels
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -117,17 +117,17 @@ class Fleet:
             self._compiled[key] = Subject(name, plain.path, rounding)
         return self._compiled[key]
 
-    def _same(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
+    def _same(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, ReportDocument]:
         return "ref-exact", subject.run_board("local", subject.inputs(source))[0]
 
-    def _rounding(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
+    def _rounding(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, ReportDocument]:
         """Runs model.bin in another rounding mode: simulator and board have the same bits, onnxruntime is within 1 LSB
         forced."""
         mode = rng.choice(ROUNDINGS)
         compiled = self._compiled_for(subject.name, mode)
         return mode, compiled.run_board("local", compiled.inputs(source))[0]
 
-    def _two(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
+    def _two(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, ReportDocument]:
         """Board and simulator round in different modes, as if the board had another runtime: within 1 LSB forced."""
         host_mode, board_mode = rng.sample(ROUNDINGS, 2)
         board, host = self._compiled_for(subject.name, board_mode), self._compiled_for(subject.name, host_mode)
@@ -136,20 +136,20 @@ class Fleet:
         recording = _recording(host, board_mode, dict(simulated.tensors))
         return f"{board_mode} judged in {host_mode}", host.judge(prepared, recording)
 
-    def _engine(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
+    def _engine(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, ReportDocument]:
         level, host = rng.choice(LEVELS), self._compiled_for(subject.name, "tflite-single")
         prepared = host.inputs(source)
         tensors = _onnxruntime(str(subject.path), level, prepared, tuple(host.graph.observable()))
         return level, host.judge(prepared, _recording(host, "onnxruntime", tensors))
 
-    def _litert(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
+    def _litert(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, ReportDocument]:
         kernels, host = rng.choice(("reference", "optimised")), self._compiled_for(subject.name, "tflite-single")
         prepared = host.inputs(source)
         tensors = _litert_tensors(host, kernels, prepared)
         return kernels, host.judge(prepared, _recording(host, "litert", tensors))
 
 
-def _healthy(number: int, kind: str, subject: Subject, source: str, how: str, report: Report) -> Healthy:
+def _healthy(number: int, kind: str, subject: Subject, source: str, how: str, report: ReportDocument) -> Healthy:
     forced = [
         f"{p.a}/{p.b} {t.node}: {t.forced.why}"
         for p in report.pairs

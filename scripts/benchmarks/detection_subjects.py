@@ -17,7 +17,7 @@ from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models, open_models
@@ -54,7 +54,7 @@ class JudgedRun:
     before: the inputs that the board ran first, None if none.
     """
 
-    report: Report
+    report: ReportDocument
     prepared: PreparedInputs
     board: Recording
     pull: Any
@@ -118,7 +118,7 @@ class Subject:
         kept = self._ran[key]
         return replace(kept, recordings=dict(kept.recordings))
 
-    def judge(self, prepared: PreparedInputs, board: Recording, pull: Any = None) -> Report:
+    def judge(self, prepared: PreparedInputs, board: Recording, pull: Any = None) -> ReportDocument:
         """Compares a board's recording with the host sides."""
         ran = self.host(prepared)
         ran.recordings["board"] = board
@@ -126,7 +126,7 @@ class Subject:
 
     def run_board(
         self, uri: str, prepared: PreparedInputs, before: PreparedInputs | None = None, explain: Explain | None = None
-    ) -> tuple[Report, Recording, Any]:
+    ) -> tuple[ReportDocument, Recording, Any]:
         """Runs a board and returns the report, the recording and the result of `explain`.
 
         before: inputs that the board runs first. explain: called while the board is still connected."""

@@ -31,7 +31,7 @@ from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.open_engine import open_engine
 from qverify_farm.scheduling.simulate import large_lab, simulate
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
 from qverify_farm.store.tables import AttemptRecord, JobRecord
@@ -131,7 +131,7 @@ class Bench:
         self._beside = beside
         self._boards, self._work, self._processes = slow_boards(work, boards), work, processes
         self._database: Database = open_database(str(work / "farm.db"), "scripts/bench farm")
-        self._artifacts: Artifacts = open_artifacts(str(work / "store"))
+        self._artifacts: ArtifactStore = open_artifacts(str(work / "store"))
         write_example(str(work / "example"))
         path = work / "example" / "suite.toml"
         path.write_text(SUITE)

@@ -18,7 +18,7 @@ def page(kind: Literal["report", "triage", "diff"]) -> str:
     """Returns a table of fields for the document and for each object in it."""
     schema_of_document = schema.SCHEMAS[kind]()
     name = str(schema_of_document["title"])
-    dataclasses = {"report": "Report", "triage": "TriageDocument", "diff": "ReportDifference"}
+    dataclasses = {"report": "ReportDocument", "triage": "TriageDocument", "diff": "ReportDifference"}
     lines = _table(name, dataclasses[kind], schema_of_document, kind)
     for part, body in schema_of_document["$defs"].items():
         lines += _table(part, part, body, kind)

@@ -14,7 +14,7 @@ from qverify.model_bin.units import units
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify_agents.errors import Contradiction, LinkError, ProtocolError
-from qverify_agents.protocol.events import Events
+from qverify_agents.protocol.events import EventLedger
 from qverify_agents.protocol.messages import Done, NodeEvent
 from tiny_model import graph, model_bytes, prepared
 
@@ -162,9 +162,9 @@ def test_it_is_never_passed(lie: str, more: tuple[str, ...], tmp_path, monkeypat
 def test_a_link_that_brings_a_frame_twice_is_no_lie() -> None:
     """The same event again, where frames may come twice; over a link that is made anew, anywhere."""
     event = NodeEvent("u", "a" * 16, 1)
-    lossy = Events(wanted=["u"])
+    lossy = EventLedger(wanted=["u"])
     assert lossy.add(0, event, 0) == (True, True) and lossy.add(0, event, 0) == (False, False)
-    sound = Events(wanted=["u"], lossy=False)
+    sound = EventLedger(wanted=["u"], lossy=False)
     assert sound.add(0, event, 0) == (True, True) and sound.add(0, event, 1) == (True, False)
     with pytest.raises(Contradiction):
         sound.add(0, event, 1)
@@ -174,7 +174,7 @@ def test_a_link_that_brings_a_frame_twice_is_no_lie() -> None:
 
 
 def test_where_the_events_are_not_known_one_tensor_has_one_event() -> None:
-    ledger = Events()
+    ledger = EventLedger()
     ledger.add(0, NodeEvent("u", "a" * 16, 1), 0)
     with pytest.raises(Contradiction, match="two events of 'u' in iteration 0: 0 and 1"):
         ledger.add(1, NodeEvent("u", "a" * 16, 1), 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from qverify_farm.dispatcher import dispatcher
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.store.database import Database, open_database
 
 from tests.farm import postgres
@@ -61,7 +61,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def artifacts(tmp_path: Path) -> Artifacts:
+def artifacts(tmp_path: Path) -> ArtifactStore:
     return open_artifacts(str(tmp_path / "artifacts"))
 
 
@@ -72,7 +72,7 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def work(database: Database, artifacts: Artifacts, quick_polls: None) -> Iterator[Callable[..., Working]]:
+def work(database: Database, artifacts: ArtifactStore, quick_polls: None) -> Iterator[Callable[..., Working]]:
     """A function that starts dispatchers, which are closed after the test."""
     started: list[Working] = []
 

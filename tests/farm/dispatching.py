@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.database import Database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
@@ -64,7 +64,7 @@ def board(database: Database, name: str) -> BoardRecord:
 class Working:
     """A dispatcher that works on all runs until a condition is true."""
 
-    def __init__(self, database: Database, engine: ScriptedEngine, artifacts: Artifacts, **options: Any):
+    def __init__(self, database: Database, engine: ScriptedEngine, artifacts: ArtifactStore, **options: Any):
         self.dispatcher, self._database = Dispatcher(database, engine, artifacts, **options), database
 
     def until(self, condition: Callable[[], bool]) -> Dispatcher:

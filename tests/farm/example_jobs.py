@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qverify.session.other_jobs.demo import SOURCE, write_example
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.work.job_task import JobTask, StoredFile
 
 NODE = "relu2_QuantizeLinear_Output"
@@ -20,7 +20,7 @@ ALL_NODES = {"dump_all_nodes_results": True}
 class ExampleJobs:
     """The packaged example. store: contains its quantized network and three images. task(): returns a task with them."""
 
-    store: Artifacts
+    store: ArtifactStore
     files: tuple[StoredFile, ...]
 
     @classmethod

@@ -14,18 +14,18 @@ from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError, StoreFullError, StoreUnavailableError
 from qverify_farm.store import artifacts as module
 from qverify_farm.store.artifact_backends import ObjectStoreBackend
-from qverify_farm.store.artifacts import Artifacts, ArtifactWriter, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, ArtifactWriter, open_artifacts
 
 DATA = b"activations" * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
 @pytest.fixture(params=["folder", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     return open_artifacts(str(tmp_path / "store") if request.param == "folder" else f"memory://{tmp_path}")
 
 
-def test_stored_bytes_are_read_back(store: Artifacts, tmp_path: Path) -> None:
+def test_stored_bytes_are_read_back(store: ArtifactStore, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(DATA)
     stored = store.put_file(tmp_path / "m.onnx")
     assert (stored.sha256, stored.size) == (DIGEST, len(DATA)) and store.exists(DIGEST)
@@ -50,7 +50,7 @@ def test_artifacts_in_a_folder_have_a_path(tmp_path: Path) -> None:
     assert open_artifacts("memory://nowhere").path_of(DIGEST) is None
 
 
-def test_missing_artifacts_are_reported(store: Artifacts, tmp_path: Path) -> None:
+def test_missing_artifacts_are_reported(store: ArtifactStore, tmp_path: Path) -> None:
     for act in (store.read, store.open, lambda digest: store.copy_to(digest, tmp_path / "copy")):
         with pytest.raises(ArtifactError, match=f"nothing is stored under {DIGEST}"):
             act(DIGEST)
@@ -58,7 +58,7 @@ def test_missing_artifacts_are_reported(store: Artifacts, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", DIGEST.upper(), DIGEST[:-1], DIGEST + "\n"])
-def test_a_path_is_not_accepted_as_a_digest(store: Artifacts, name: str) -> None:
+def test_a_path_is_not_accepted_as_a_digest(store: ArtifactStore, name: str) -> None:
     for act in (store.read, store.open, store.exists, store.delete, store.path_of):
         with pytest.raises(ArtifactError, match="wanted 64 hexadecimal digits"):
             act(name)
@@ -67,27 +67,27 @@ def test_a_path_is_not_accepted_as_a_digest(store: Artifacts, name: str) -> None
 WRONG = DATA[:-1] + b"?"
 
 
-def object_store() -> Artifacts:
+def object_store() -> ArtifactStore:
     import obstore
     from obstore.store import MemoryStore
 
-    return Artifacts("s3://bucket", ObjectStoreBackend(obstore, MemoryStore()))
+    return ArtifactStore("s3://bucket", ObjectStoreBackend(obstore, MemoryStore()))
 
 
 @pytest.fixture(params=["folder", "memory", "object store"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     if request.param == "object store":
         return object_store()
     return open_artifacts(str(tmp_path / "store") if request.param == "folder" else f"memory://{tmp_path}")
 
 
-def damage(store: Artifacts, tmp_path: Path, data: bytes = WRONG) -> None:
+def damage(store: ArtifactStore, tmp_path: Path, data: bytes = WRONG) -> None:
     """Replaces the bytes of DIGEST in the store."""
     (tmp_path / "wrong").write_bytes(data)
     store._backend.place(tmp_path / "wrong", module.key_of(DIGEST))
 
 
-def test_damaged_bytes_are_never_returned(any_store: Artifacts, tmp_path: Path) -> None:
+def test_damaged_bytes_are_never_returned(any_store: ArtifactStore, tmp_path: Path) -> None:
     """Whoever finds the damage moves the bytes aside, so that the artifact is missing."""
     store = any_store
     for act in (store.read, store.open, lambda digest: store.copy_to(digest, tmp_path / "copy")):
@@ -109,7 +109,7 @@ def test_damaged_bytes_are_never_returned(any_store: Artifacts, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("wrong", [WRONG, DATA[:-1]])
-def test_the_right_bytes_replace_damaged_ones(any_store: Artifacts, tmp_path: Path, wrong: bytes) -> None:
+def test_the_right_bytes_replace_damaged_ones(any_store: ArtifactStore, tmp_path: Path, wrong: bytes) -> None:
     (tmp_path / "m.onnx").write_bytes(DATA)
     for put in (
         lambda: any_store.put_bytes(DATA),
@@ -123,7 +123,7 @@ def test_the_right_bytes_replace_damaged_ones(any_store: Artifacts, tmp_path: Pa
 
 
 def test_right_bytes_that_were_read_wrong_stay(
-    any_store: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    any_store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first reading fails, as after an error of the network."""
     any_store.put_bytes(DATA)
@@ -140,7 +140,7 @@ def test_right_bytes_that_were_read_wrong_stay(
     assert any_store.read(DIGEST) == DATA and len(list(any_store._backend.entries())) == 1
 
 
-def test_a_failed_write_leaves_nothing(store: Artifacts) -> None:
+def test_a_failed_write_leaves_nothing(store: ArtifactStore) -> None:
     with pytest.raises(UsageError, match="more than 10 bytes"):
         store.put_stream([DATA], limit=10)
     with pytest.raises(ArtifactError, match=f"SHA-256 is {DIGEST}, wanted {'0' * 64}"):
@@ -151,7 +151,7 @@ def test_a_failed_write_leaves_nothing(store: Artifacts) -> None:
     assert store.usage().files == 0 and not list(store._backend.scratch().iterdir())
 
 
-def test_a_too_large_artifact_is_refused_before_it_is_read(store: Artifacts) -> None:
+def test_a_too_large_artifact_is_refused_before_it_is_read(store: ArtifactStore) -> None:
     store.put_bytes(DATA)
     with pytest.raises(ArtifactError, match="11000 bytes, wanted at most 10"):
         store.read(DIGEST, limit=10)
@@ -189,7 +189,7 @@ def test_an_object_store_works_like_a_folder(tmp_path: Path) -> None:
     import obstore
     from obstore.store import MemoryStore
 
-    store = Artifacts("memory", ObjectStoreBackend(obstore, MemoryStore()))
+    store = ArtifactStore("memory", ObjectStoreBackend(obstore, MemoryStore()))
     stored = store.put_bytes(DATA)
     assert store.read(DIGEST) == DATA and store.size_of(DIGEST) == len(DATA) and store.path_of(DIGEST) is None
     with store.open(DIGEST) as file:
@@ -228,10 +228,10 @@ class AwayStore:
     head = get = put = delete = list = _fail
 
 
-def away(text: str = AwayStore.text) -> Artifacts:
+def away(text: str = AwayStore.text) -> ArtifactStore:
     library = AwayStore()
     library.text = text
-    return Artifacts("s3://bucket", ObjectStoreBackend(library, None, (GenericError, OSError)))
+    return ArtifactStore("s3://bucket", ObjectStoreBackend(library, None, (GenericError, OSError)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from qverify_farm.dispatcher import dispatcher as module
 from qverify_farm.scheduling import board_health
 from qverify_farm.store import artifacts as artifacts_module
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import events_after
@@ -48,7 +48,7 @@ def test_every_job_gets_one_result_and_boards_are_never_shared(
 
 
 def test_a_task_has_the_values_of_the_row_and_the_definition(
-    database: Database, work: Callable[..., Working], artifacts: Artifacts
+    database: Database, work: Callable[..., Working], artifacts: ArtifactStore
 ) -> None:
     engine, run = ScriptedEngine(J5), submit(database, ("j5-1",))
     work(engine).until_ended(run)
@@ -60,7 +60,7 @@ def test_a_task_has_the_values_of_the_row_and_the_definition(
 
 
 def test_a_result_is_recorded_with_its_artifacts(
-    database: Database, work: Callable[..., Working], artifacts: Artifacts
+    database: Database, work: Callable[..., Working], artifacts: ArtifactStore
 ) -> None:
     report = artifacts.put_bytes(b"{}").sha256
 

@@ -15,7 +15,7 @@ from qverify_farm.dispatcher.dispatcher_state import DispatcherState
 from qverify_farm.dispatcher.run_states import RunState
 from qverify_farm.engines.engine import Finished
 from qverify_farm.scheduling import board_health
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import WaitingJob
@@ -31,7 +31,7 @@ from tests.farm.scripted_engine import ScriptedEngine, passed
 
 
 @pytest.mark.usefixtures("quick_polls")
-def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: Artifacts) -> None:
+def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: ArtifactStore) -> None:
     """The first dispatcher stops as after kill -9: nothing is closed, only its lock is released."""
     database = open_database(database_url, "first")
     run = submit(database, ("j5-0", "j5-1", "j5-2", "j5-0"))
@@ -64,7 +64,7 @@ def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: 
 
 
 @pytest.mark.usefixtures("quick_polls")
-def test_jobs_running_at_close_are_queued_for_the_next_dispatcher(database: Database, artifacts: Artifacts) -> None:
+def test_jobs_running_at_close_are_queued_for_the_next_dispatcher(database: Database, artifacts: ArtifactStore) -> None:
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
         return JobResult(task.job, task.attempt, "cancelled", why="cancelled")

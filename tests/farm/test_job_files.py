@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.work.file_cache import FileCache, check_paths, sweep
 from qverify_farm.work.job_task import StoredFile
 
 
-def stored(store: Artifacts, path: str, data: bytes) -> StoredFile:
+def stored(store: ArtifactStore, path: str, data: bytes) -> StoredFile:
     kept = store.put_bytes(data)
     return StoredFile(path, kept.sha256, kept.size)
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Artifacts:
+def elsewhere(tmp_path: Path) -> ArtifactStore:
     """A store without paths on this host."""
     return open_artifacts(f"memory://{tmp_path.name}")
 
 
 @pytest.mark.parametrize("kind", ["folder", "elsewhere"])
-def test_files_have_their_paths_and_bytes(tmp_path: Path, elsewhere: Artifacts, kind: str) -> None:
+def test_files_have_their_paths_and_bytes(tmp_path: Path, elsewhere: ArtifactStore, kind: str) -> None:
     store = elsewhere if kind == "elsewhere" else open_artifacts(str(tmp_path / "store"))
     cache = FileCache(tmp_path / "cache")
     files = [stored(store, "m.onnx", b"model"), stored(store, "a/b/x.npy", b"x"), stored(store, "a/y.npy", b"x")]
@@ -38,7 +38,7 @@ def test_files_have_their_paths_and_bytes(tmp_path: Path, elsewhere: Artifacts, 
     assert not folder.exists() and len(list((tmp_path / "cache/files").glob("*/*"))) == 2
 
 
-def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     file = stored(elsewhere, "x", b"right")
     for _ in range(2):
         cache = FileCache(tmp_path)
@@ -58,7 +58,7 @@ def change(path: Path, data: bytes) -> None:
 @pytest.mark.parametrize("kind", ["folder", "elsewhere"])
 @pytest.mark.parametrize("how", ["in place", "replaced", "removed"])
 def test_a_file_that_changes_between_jobs_is_fetched_again(
-    tmp_path: Path, elsewhere: Artifacts, kind: str, how: str
+    tmp_path: Path, elsewhere: ArtifactStore, kind: str, how: str
 ) -> None:
     """The cache lives on, and the store keeps its bytes."""
     store = elsewhere if kind == "elsewhere" else open_artifacts(str(tmp_path / "store"))
@@ -86,7 +86,7 @@ def test_the_cache_shares_no_file_with_the_store(tmp_path: Path) -> None:
         assert (folder / "x").stat().st_mode & 0o222 == 0
 
 
-def test_a_file_that_changes_during_a_job_ends_it(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_a_file_that_changes_during_a_job_ends_it(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     """This is so also if another job has the file repaired meanwhile."""
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     for repaired in (False, True):
@@ -99,7 +99,7 @@ def test_a_file_that_changes_during_a_job_ends_it(tmp_path: Path, elsewhere: Art
         assert (folder / "x").read_bytes() == b"right"
 
 
-def test_a_changed_file_is_not_used_if_it_cannot_be_fetched(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_a_changed_file_is_not_used_if_it_cannot_be_fetched(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     """Neither by the next job nor by the one after it."""
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     with cache.tree([file], elsewhere) as folder:
@@ -111,7 +111,7 @@ def test_a_changed_file_is_not_used_if_it_cannot_be_fetched(tmp_path: Path, else
             pass
 
 
-def test_missing_or_different_bytes_are_refused(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_missing_or_different_bytes_are_refused(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     for wrong in (StoredFile("x", "1" * 64, 5), StoredFile("x", file.sha256, 4), StoredFile("x", "../../x", 5)):
         with pytest.raises(ArtifactError), cache.tree([wrong], elsewhere):
@@ -142,7 +142,7 @@ def test_paths_that_are_refused(tmp_path: Path, paths: list[str]) -> None:
         check_paths(paths)
 
 
-def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     """With a limit of 100 bytes there is no room for a third file of 40 bytes; the first was used more recently."""
     files = [stored(elsewhere, "x", bytes([at]) * 40) for at in range(3)]
     for at in (0, 1, 0, 2):
@@ -154,14 +154,14 @@ def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: Artifact
     assert left == {files[0].sha256, files[2].sha256}
 
 
-def test_files_in_use_stay_when_the_cache_removes_them(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_files_in_use_stay_when_the_cache_removes_them(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     with cache.tree([file], elsewhere) as folder:
         sweep(tmp_path / "files", "*/*", 0)
         assert not list((tmp_path / "files").glob("*/*")) and (folder / "x").read_bytes() == b"right"
 
 
-def test_folders_of_ended_processes_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_folders_of_ended_processes_are_removed(tmp_path: Path, elsewhere: ArtifactStore) -> None:
     file, dead = stored(elsewhere, "x", b"right"), tmp_path / "trees" / "0123"
     dead.mkdir(parents=True)
     (tmp_path / "trees" / "0123.lock").touch()

@@ -14,7 +14,7 @@ from qverify.compare.verdict import judge_all
 from qverify.compiler.compile_model import compile_model
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 
@@ -76,7 +76,7 @@ class Planted:
     change: Fault
 
 
-def judged(op: str, cancels: bool, fault: Planted | None = None) -> Report:
+def judged(op: str, cancels: bool, fault: Planted | None = None) -> ReportDocument:
     m = Qdq("uint8", seed=3, opset=18 if "18" in op else 17)
     x = m.input((1, 64, LENGTH), -4096.0, 4096.0)
     terms = centred(m, x) if cancels else m.op("Add", [x, m.constant("more", np.float32(5000))])

@@ -11,7 +11,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.graph import Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify_agents.boards.faulty_runtime import KNOWN, WITHHELD
@@ -39,7 +39,7 @@ class Spoilt:
         self.dtype = graph.spec(self.node).dtype
         self.paths = [str(onnx_path), str(binary)]
 
-    def report(self, kind: str) -> Report:
+    def report(self, kind: str) -> ReportDocument:
         options = Options(dump_all=True, nan_equal=True)
         return verify(Request(self.paths, f"faulty:local?fault={kind}@{self.node}", options=options)).report
 

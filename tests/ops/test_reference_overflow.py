@@ -13,7 +13,7 @@ from qverify.compare.verdict import judge_all
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 
@@ -66,7 +66,7 @@ OPS |= RECURRENT
 SIZES = (9.0, 1e7, 1e19, 1e20, 3e37, 1e-19, 1e-30)
 
 
-def judged(build: Build, size: float, fault: bool = False) -> Report:
+def judged(build: Build, size: float, fault: bool = False) -> ReportDocument:
     m = Qdq("uint8", seed=3)
     m.output(build(m, m.input((1, 6, 4, 4), -size, size)))
     compiled = compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False))

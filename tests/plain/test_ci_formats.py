@@ -18,7 +18,7 @@ from qverify.renderers.annotations import MAX_PER_LEVEL, Annotation, github_comm
 from qverify.renderers.html_page.tensors import HEADS
 from qverify.renderers.tensor_rows import BASIC_COLUMNS, FORCED_COLUMNS
 from qverify.report.compare_reports import compare_reports
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.read_report import read_report
 from qverify.report.schema import METRICS, SCHEMAS
 
@@ -35,13 +35,13 @@ RUNS = {
 BYTES = [*NASTY, "half \udc80 \ud800", "\x00\x07", "a/b", "::error::x", "##[error]x", "%0A::error::y", "]]>", "-inf"]
 
 
-def written(report: Report, name: str, tmp_path: Path) -> str:
+def written(report: ReportDocument, name: str, tmp_path: Path) -> str:
     path = tmp_path / f"r{formats.page(name).SUFFIX}"
     formats.page(name).write(report, str(path))
     return path.read_text(encoding="utf-8")
 
 
-def any_bytes() -> Report:
+def any_bytes() -> ReportDocument:
     names = {name: [1.0, 2.0] for name in BYTES}
     return two(side("reference", **names), side("board", **{name: [1.0, 2.5] for name in names}))
 
@@ -145,7 +145,7 @@ def test_the_columns_of_csv_are_documented(tmp_path):
 def test_junit_follows_its_schema(of, tmp_path):
     xmlschema = pytest.importorskip("xmlschema", reason="no xmlschema in this Python")
     schema = xmlschema.XMLSchema(str(ROOT / "docs/reference/schemas/junit.xsd"))
-    empty = Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])
+    empty = ReportDocument(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])
     if of == "diff":
         formats.page("junit").write_difference(
             compare_reports(three(), RUNS["failing"], "a", "b"), str(tmp_path / "r.xml")
@@ -205,12 +205,12 @@ def test_inconclusive_is_a_warning():
     board.missing["n2"] = "it was lost"
     del board.tensors["n2"], board.digests["n2"]
     assert {a.level for a in list_annotations(two(record("reference"), board))} == {"warning"}
-    assert [a.level for a in list_annotations(Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]))] == [
-        "warning"
-    ]
+    assert [
+        a.level for a in list_annotations(ReportDocument(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]))
+    ] == ["warning"]
 
 
-def saved(report: Report, path: Path) -> str:
+def saved(report: ReportDocument, path: Path) -> str:
     formats.page("json").write(report, str(path))
     return str(path)
 
@@ -283,5 +283,5 @@ def test_gitlab_issues_are_the_same_from_run_to_run(tmp_path):
     again = json.loads(written(three(board=wrong_at("n2", 1)), "codequality", tmp_path))
     assert [i["fingerprint"] for i in again] == [i["fingerprint"] for i in issues]
     assert json.loads(written(three(), "codequality", tmp_path)) == []
-    nothing = Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])
+    nothing = ReportDocument(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])
     assert len(json.loads(written(nothing, "codequality", tmp_path))) == 1

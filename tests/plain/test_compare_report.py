@@ -11,7 +11,7 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
-from qverify.report.document import Forced, NotRun, OtherDifferences, Report
+from qverify.report.document import Forced, NotRun, OtherDifferences, ReportDocument
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -273,7 +273,7 @@ def test_reports_made_one():
     assert whole.notes == ["note 0", "note 1"] and whole.timings == {"run": 4.0} and whole.link == {"bytes_sent": 1}
     assert whole.not_run == [NotRun("float", "why 1")] and whole.repeat["runs"] == 1
     assert combine([good, good]).repeat["runs"] == 0 and combine([good]).blame is None and whole.dump_all
-    assert isinstance(whole, Report) and whole.decimals == {"digits": 5, "rule": "half"}
+    assert isinstance(whole, ReportDocument) and whole.decimals == {"digits": 5, "rule": "half"}
 
 
 def test_of_repeated_runs_the_worst_is_reported():

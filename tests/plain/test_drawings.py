@@ -21,7 +21,7 @@ from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.plot_files import write_plots
 from qverify.renderers.html_page.tensor_drawings import anchors
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.drawings import MAX_DRAWN, TensorDrawing
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -156,7 +156,7 @@ def test_another_node_that_fails_is_no_reason_to_draw_it_unasked():
     assert [(p.b, d.name) for p in report.pairs for d in p.drawings] == [("board", "n2")]
 
 
-def drawn_of(report: Report) -> list[dict[str, list[str]]]:
+def drawn_of(report: ReportDocument) -> list[dict[str, list[str]]]:
     """Returns, for each pair, the drawn tensors with the other pairs that have the same bytes."""
     return [{d.name: d.also for d in pair.drawings} for pair in report.pairs]
 

@@ -10,7 +10,7 @@ import pytest
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify.tensors.digest import tensor_digest
@@ -38,7 +38,7 @@ def side(name: str, digests: bool, tensors: Tensors) -> Recording:
 
 def judged(
     a: Tensors, b: Tensors, options: Options, digests: bool, sides: tuple[str, str] = ("reference", "board")
-) -> Report:
+) -> ReportDocument:
     recordings = {name: side(name, digests, held) for name, held in zip(sides, (a, b), strict=True)}
     return judge_all(recordings, GRAPH, [], options, {}, None, {"x": np.zeros(3, np.float32)})
 

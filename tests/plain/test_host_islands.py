@@ -20,7 +20,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostNode
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.host_sides import HostSides
 from qverify.session.job import verify
 from qverify.session.models import open_models
@@ -113,7 +113,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def run(path: Path, board: str = "local") -> Report:
+def run(path: Path, board: str = "local") -> ReportDocument:
     return verify(Request([str(path)], board, options=Options(dump_all=True))).report
 
 

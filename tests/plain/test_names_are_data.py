@@ -10,7 +10,7 @@ import onnx
 import pytest
 from qverify.cli.main import main
 from qverify.printable import VERDICT_WORDS, printable, visible
-from qverify.report.document import Blame, Pair, Report
+from qverify.report.document import Blame, Pair, ReportDocument
 from qverify_agents import printable as agents_printable
 from qverify_agents.errors import LinkError
 from qverify_agents.printable import one_line
@@ -92,7 +92,7 @@ def test_a_text_stays_as_it_is_or_is_escaped() -> None:
 
 
 def test_every_text_of_a_report_is_visible_and_the_report_is_left_as_it_was() -> None:
-    report = Report(
+    report = ReportDocument(
         verdict="FAILED",
         blame=Blame("board", EVIL, EVIL, [EVIL]),
         decimals={EVIL: (EVIL, 1)},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session import job
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.many_frames import frame_sources, verify_frames
@@ -71,7 +71,7 @@ def test_a_capture_of_some_frames(request_of: Request, tmp_path: Path, verdict: 
     """Begun when the first frame is to be kept."""
 
     class Chooses(job.Job):
-        def is_kept(self, report: Report) -> bool:
+        def is_kept(self, report: ReportDocument) -> bool:
             if report.verdict != "PASSED":
                 self.start_capture(str(tmp_path / "capture"))
             return report.verdict != "PASSED"

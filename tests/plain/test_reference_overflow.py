@@ -19,7 +19,7 @@ from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.renderers import terminal, verdict_lines
-from qverify.report.document import Forced, Report
+from qverify.report.document import Forced, ReportDocument
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -69,7 +69,9 @@ def beside(count: int) -> Graph:
     return replace(graph, nodes=[*graph.nodes, z], tensors=tensors, outputs=("y", "z"))
 
 
-def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, make: Any = norms, **options: Any) -> Report:
+def judged(
+    x: Any, faults: dict[str, tuple[int, float]] | None = None, make: Any = norms, **options: Any
+) -> ReportDocument:
     """The report of reference and board; faults: tensor to the element that the board computes wrongly, and its factor."""
     x = np.array(x, np.float32)
     graph = make(len(x))

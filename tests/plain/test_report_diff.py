@@ -22,7 +22,7 @@ from qverify.renderers.difference_text import render
 from qverify.renderers.text_view import TextView
 from qverify.report.compare_reports import compare_reports, step
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Report, plain
+from qverify.report.document import ReportDocument, plain
 from qverify.report.read_report import read_report, report_of
 from qverify.report.schema import SCHEMAS, schema_text
 
@@ -32,12 +32,12 @@ from tests.plain.three_sides import side, three, two, wrong_at
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def saved(report: Report, path: Path) -> str:
+def saved(report: ReportDocument, path: Path) -> str:
     formats.page("json").write(report, str(path))
     return str(path)
 
 
-def diff_of(a: Report, b: Report) -> ReportDifference:
+def diff_of(a: ReportDocument, b: ReportDocument) -> ReportDifference:
     return compare_reports(a, b, "a.json", "b.json")
 
 
@@ -88,9 +88,9 @@ def test_what_is_not_known_is_no_success():
     good, silent = three(), three()
     silent.pairs = silent.pairs[:1]
     assert (diff_of(good, silent).change, diff_of(good, silent).exit_status) == ("not known", 3)
-    empty = Report(verdict="PASSED", blame=None, decimals={}, pairs=[])
+    empty = ReportDocument(verdict="PASSED", blame=None, decimals={}, pairs=[])
     assert diff_of(empty, empty).exit_status == 3
-    assert diff_of(good, Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])).exit_status == 1
+    assert diff_of(good, ReportDocument(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[])).exit_status == 1
     steps = {
         (a, b): step(a, b)
         for a in ("PASSED", "FAILED", "INCONCLUSIVE", None)

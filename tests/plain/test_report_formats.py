@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from qverify.printable import printable
 from qverify.renderers import formats
-from qverify.report.document import Report, plain
+from qverify.report.document import ReportDocument, plain
 
 from tests.plain.three_sides import record, side, step, two, wrong_at
 
@@ -32,17 +32,17 @@ NASTY = [
 NAMES = ("csv", "html", "junit", "markdown")
 
 
-def failed() -> Report:
+def failed() -> ReportDocument:
     return two(record("reference"), record("board", wrong_at("n2")))
 
 
-def written(report: Report, name: str, tmp_path: Path) -> str:
+def written(report: ReportDocument, name: str, tmp_path: Path) -> str:
     path = tmp_path / f"r{formats.page(name).SUFFIX}"
     formats.page(name).write(report, str(path))
     return path.read_text(encoding="utf-8")
 
 
-def nasty() -> Report:
+def nasty() -> ReportDocument:
     a = side("reference", **{name: [1.0, 2.0] for name in NASTY})
     return two(a, side("board", **{name: [1.0, 2.5] for name in NASTY}))
 
@@ -76,11 +76,13 @@ def test_junit_counts_failures_and_what_is_missing(tmp_path):
 
 
 def test_junit_of_nothing_is_an_error(tmp_path):
-    root = xml.fromstring(written(Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]), "junit", tmp_path))
+    root = xml.fromstring(
+        written(ReportDocument(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]), "junit", tmp_path)
+    )
     assert root.get("errors") == "1" and root.get("tests") == "1"
 
 
-def unprepared() -> Report:
+def unprepared() -> ReportDocument:
     """A run of two frames: one PASSED, the other could not be prepared."""
     report = two(record("reference", step), record("board", step))
     row = {"why": "", "failing": 0, "max_abs": 0.0, "board": None, "board_lost": False}

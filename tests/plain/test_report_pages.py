@@ -20,7 +20,7 @@ from qverify.printable import printable, visible
 from qverify.renderers import formats
 from qverify.renderers.html_page import around, layered
 from qverify.renderers.html_page.page import render
-from qverify.report.document import Blame, NetworkUnit, Report
+from qverify.report.document import Blame, NetworkUnit, ReportDocument
 from qverify.report.triage_document import Neighbour, Neighbourhood, OutputRow, Rung, Stage, TensorLoss, TriageDocument
 
 from tests.plain.test_report_formats import NASTY, Page
@@ -31,7 +31,7 @@ EXAMPLE = Path(example.__file__).parent
 FAULTY = "relu2_QuantizeLinear_Output"
 
 
-def failed() -> Report:
+def failed() -> ReportDocument:
     return three(board=wrong_at("n2"))
 
 
@@ -59,7 +59,7 @@ def hostile() -> TriageDocument:
     return replace(found, unknown=NASTY, notes=NASTY, unpaired={n: n for n in NASTY}, frames=NASTY, command=NASTY[0])
 
 
-def written(found: Report | TriageDocument, name: str, folder: Path) -> str:
+def written(found: ReportDocument | TriageDocument, name: str, folder: Path) -> str:
     page = formats.page(name)
     path = folder / f"r{page.SUFFIX}"
     getattr(page, "write_triage" if isinstance(found, TriageDocument) else "write")(found, str(path))
@@ -280,7 +280,7 @@ def test_the_command_that_repeats_a_report_has_no_reports():
     assert repeating_command([]) == ""
 
 
-def large(frames: int = 1) -> Report:
+def large(frames: int = 1) -> ReportDocument:
     """A run of 200 nodes with long names, of which all fail on the board, in each of these frames."""
     report = failed()
     names = [f"model/backbone/stage{at // 20}/block{at}/Conv_output_0_QuantizeLinear_Output" for at in range(200)]

@@ -26,7 +26,7 @@ from qverify.renderers import frame_lines, pair_facts, several_boards, terminal,
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.shortened_names import shorten_all
 from qverify.renderers.text_view import TextView, cells
-from qverify.report.document import Agreement, Blame, FirstDivergence, MissingTensor, Pair, Report, TensorRow
+from qverify.report.document import Agreement, Blame, FirstDivergence, MissingTensor, Pair, ReportDocument, TensorRow
 
 NODES = 200
 SIDES = [("reference", "simulator"), ("reference", "board"), ("simulator", "board")]
@@ -45,7 +45,7 @@ def row(at: int, verdict: str = "PASSED", differing: int = 0, final: bool = Fals
     return TensorRow(name(at), name(at), *kinds, verdict, same, same, 1000, final, True, metrics)
 
 
-def report(bad: dict[int, int] | None = None, mild: dict[int, int] | None = None, outputs: int = 1) -> Report:
+def report(bad: dict[int, int] | None = None, mild: dict[int, int] | None = None, outputs: int = 1) -> ReportDocument:
     """bad, mild: how many of its 1000 elements differ, by the node that fails or passes with them, between host and board."""
     bad, mild, pairs = bad or {}, mild or {}, []
     for a, b in SIDES:
@@ -62,7 +62,7 @@ def report(bad: dict[int, int] | None = None, mild: dict[int, int] | None = None
             pair.first_divergence = FirstDivergence(name(min(failing)), name(min(failing)), "conv")
         pairs.append(pair)
     verdict = "FAILED" if bad else "PASSED"
-    whole = Report(verdict=verdict, blame=None, decimals={"digits": 5, "rule": "half"}, pairs=pairs)
+    whole = ReportDocument(verdict=verdict, blame=None, decimals={"digits": 5, "rule": "half"}, pairs=pairs)
     whole.models, whole.boards = [{"path": "/a/quant.onnx", "sha256": "0" * 64, "kind": "quant.onnx"}], ["local"]
     if bad:
         whole.blame = Blame("board", name(min(bad)), "conv: its bytes differ " * 8)
@@ -70,7 +70,7 @@ def report(bad: dict[int, int] | None = None, mild: dict[int, int] | None = None
     return whole
 
 
-def screen(of: Report, columns: int = 80, **more) -> list[str]:
+def screen(of: ReportDocument, columns: int = 80, **more) -> list[str]:
     lines = terminal.render(of, [], TextView(columns, wrapped=True, **more)).split("\n")
     plain = [COLOUR.sub("", line) for line in lines]
     assert [line for line in plain if cells(line) > columns and STRICT not in line] == []

@@ -12,7 +12,7 @@ from qverify.cli.main import main
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.schema import triage_schema
 from qverify.report.triage_document import Rung
 from qverify.session.triage.device_rungs import DeviceRungs
@@ -264,7 +264,7 @@ def graph_of_two() -> Graph:
     return Graph([], {n: TensorSpec(n, "float32", (4,)) for n in "xab"}, {}, ("x",), ("a", "b"))
 
 
-def pair_of(*, verdict: str, partial: bool, both_nan: bool) -> Report:
+def pair_of(*, verdict: str, partial: bool, both_nan: bool) -> ReportDocument:
     """reference against board: output a is off by 1e-3, b is NaN on both sides or equal."""
     x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
     b = np.where([True, False, False, False], np.nan, x).astype(np.float32) if both_nan else x
@@ -281,7 +281,7 @@ def pair_of(*, verdict: str, partial: bool, both_nan: bool) -> Report:
     return report
 
 
-def rung_of(report: Report, gate: str) -> Rung:
+def rung_of(report: ReportDocument, gate: str) -> Rung:
     rungs = DeviceRungs({"reference~board": parse_gate(f"reference~board={gate}")[1]})
     rungs.add(report, [], graph_of_two())
     return rungs.rungs()[("reference", "board")]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from qverify_agents.errors import AgentError, ProtocolError
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.conversation import Conversation
-from qverify_agents.protocol.events import Events
+from qverify_agents.protocol.events import EventLedger
 from qverify_agents.protocol.keep_alive import in_turn
 from qverify_agents.protocol.messages import NodeEvent
 
@@ -119,7 +119,7 @@ class Agent(Conversation):
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if all_nodes else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
         payload = messages.encode_run(model, inputs, [] if all_nodes else nodes, injected or {}, flags, repeat)
-        ledger = Events(frozenset(names), events, repeat, self._link.ahead == 0)
+        ledger = EventLedger(frozenset(names), events, repeat, self._link.ahead == 0)
         return self._collect_events(frames.RUN, payload, on_node, names, ledger)
 
     @in_turn
@@ -133,11 +133,11 @@ class Agent(Conversation):
     ) -> list[NodeEvent]:
         """Runs only these nodes, on inputs given as content hashes of their dense bytes by tensor, and returns the
         events. names, events: as for run()."""
-        ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
+        ledger = EventLedger(frozenset(names), events, lossy=self._link.ahead == 0)
         return self._collect_events(frames.UNIT, messages.encode_unit(model, nodes, inputs), None, names, ledger)
 
     def _collect_events(
-        self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
+        self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: EventLedger
     ) -> list[NodeEvent]:
         """Sends RUN or UNIT and returns all events of the run, each once, in order. Requests lost events again. names:
         the model's tensors in their order in model.bin, or () if NODES is not used."""

@@ -14,7 +14,7 @@ MAX_EVENTS = 1 << 20  # of a run, by PROTOCOL.md
 
 
 @dataclass(slots=True)
-class Events:
+class EventLedger:
     """The events of one run.
 
     Attributes:

@@ -23,7 +23,7 @@ from qverify_farm.engines.group import engine_here
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.artifact_rows import keep_artifact
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.store.jobs import jobs_of as rows_of
@@ -127,7 +127,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             engine.close()
 
 
-def work_on(database: Database, artifacts: Artifacts, engine: JobEngine, run: str, total: int) -> SuiteReport:
+def work_on(database: Database, artifacts: ArtifactStore, engine: JobEngine, run: str, total: int) -> SuiteReport:
     """Works on a run until it ends, with a progress line on a terminal, and returns its report. After Ctrl-C the running jobs are
     ended, finished jobs keep their results, and the report's state is "running"."""
     changed = threading.Event()

@@ -13,7 +13,7 @@ from qverify.closest_names import closest_names
 from qverify.compare.verdict import combine
 from qverify.errors import BadFileError, UsageError
 from qverify.printable import printable
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.read_report import report_of
 
 from qverify_farm.client.http import MAX_REPORT_BYTES, AwayError, FarmServer, TooBusyError
@@ -57,7 +57,7 @@ class FarmReport:
     """The report of a job that is done, the board that ran it, and the id of the farm's run."""
 
     board: str
-    report: Report
+    report: ReportDocument
     run: str
 
 
@@ -88,7 +88,7 @@ def verify_on_farm(
     progress: Progress | None = None,
     on_report: OnReport | None = None,
     on_wait: OnWait | None = None,
-) -> Report:
+) -> ReportDocument:
     """Runs the main job on a farm and returns the combined report of all boards.
 
     on_report is called with each board's report, its number from 0, and the number of boards; on_wait, once for each reason, with
@@ -236,12 +236,12 @@ def _with_given_paths(text: str, given: Mapping[str, str]) -> str:
     return re.sub(rf"(?<![\w/.-])(?:{paths})(?![\w/-])", lambda found: given[found[0]], text) if paths else text
 
 
-def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Report:
+def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> ReportDocument:
     """Returns the report of a job that is done. For a job without a report, returns an INCONCLUSIVE report with the reason."""
     if not job.get("report"):
         why = printable(" ".join(str(job.get("why") or "it was cancelled").split())[:300])
         board = printable(str(job.get("board") or " ".join(map(str, job.get("wanted") or ()))))
-        return Report(
+        return ReportDocument(
             verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[], notes=[f"board: not run on {board[:200]}: {why}"]
         )
     document = server.get(f"{API}/jobs/{_text(job, 'id')}/report", MAX_REPORT_BYTES)
@@ -253,7 +253,7 @@ def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Repo
     return _with_given_names(report, files.given)
 
 
-def _with_given_names(report: Report, given: Mapping[str, str]) -> Report:
+def _with_given_names(report: ReportDocument, given: Mapping[str, str]) -> ReportDocument:
     """Replaces the farm's paths in a report by the names that the caller gave, and returns the report."""
     for row in (*report.models, *report.inputs, *report.frames):
         for key in ("path", "file", "source"):

@@ -20,7 +20,7 @@ from qverify_farm.dispatcher.dispatcher_state import DispatcherState, Moment
 from qverify_farm.dispatcher.run_states import RunState, deadline_of
 from qverify_farm.engines.engine import JobEngine
 from qverify_farm.errors import OwnedError
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import Database
 from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
@@ -76,7 +76,7 @@ class Dispatcher:
         self,
         database: Database,
         engine: JobEngine,
-        artifacts: Artifacts,
+        artifacts: ArtifactStore,
         *,
         runs: Collection[str] | None = None,
         on_change: Callable[[], None] | None = None,

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from qverify_farm.errors import ArtifactError
-from qverify_farm.store.artifacts import PIECE_BYTES, Artifacts, key_of
+from qverify_farm.store.artifacts import PIECE_BYTES, ArtifactStore, key_of
 from qverify_farm.store.database import SCHEMA_REVISION, Database, known_revisions, migrate, scratch_database
 from qverify_farm.store.database_artifacts import check_store_fits
 from qverify_farm.store.tables import ArtifactRecord, Base, BrowserSessionRecord
@@ -49,7 +49,7 @@ class Counts:
     missing: int = 0
 
 
-def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> Counts:
+def write_backup(database: Database, artifacts: ArtifactStore | None, path: str) -> Counts:
     """Writes a backup completely or not at all, and returns its counts. Only the owner may read the file. artifacts: None to
     omit their bytes. Raises UsageError if the file cannot be written."""
     try:
@@ -62,7 +62,7 @@ def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> 
     return counts
 
 
-def _write(database: Database, artifacts: Artifacts | None, file: IO[bytes]) -> Counts:
+def _write(database: Database, artifacts: ArtifactStore | None, file: IO[bytes]) -> Counts:
     counts = Counts()
     with tarfile.open(fileobj=file, mode="w|") as archive, database.read() as session:
         if database.dialect == "postgresql":  # one state for all tables, as in SQLite
@@ -96,7 +96,7 @@ def _add_json(archive: tarfile.TarFile, name: str, value: object) -> None:
     archive.addfile(info, io.BytesIO(data))
 
 
-def _add_artifact(archive: tarfile.TarFile, artifacts: Artifacts, sha256: str, size: int) -> bool:
+def _add_artifact(archive: tarfile.TarFile, artifacts: ArtifactStore, sha256: str, size: int) -> bool:
     """Adds an artifact. Returns False if its bytes are missing or damaged, since the rest is worth keeping."""
     with contextlib.suppress(ArtifactError, FileNotFoundError), artifacts.open(sha256) as content:
         if os.fstat(content.fileno()).st_size == size:
@@ -113,7 +113,7 @@ def _forget_members(archive: tarfile.TarFile) -> None:
     archive.members = []  # type: ignore[attr-defined]
 
 
-def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
+def read_backup(database: Database, artifacts: ArtifactStore, path: str) -> Counts:
     """Restores a backup into an empty database and a store, and returns its counts. Either all rows are restored or none; rows
     of an earlier schema are migrated. Raises UsageError if the database is not empty or the store belongs to another one, before
     anything is written; and BadFileError if the file is not a backup or comes from a later version."""
@@ -147,7 +147,7 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
 class _Target:
     """The store that takes a backup's bytes, and the URL of its database."""
 
-    artifacts: Artifacts
+    artifacts: ArtifactStore
     database_url: str
     is_checked: bool = False
 

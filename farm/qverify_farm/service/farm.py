@@ -22,7 +22,7 @@ from qverify_farm.service.rate_limits import RateLimit
 from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.tokens import Caller
 from qverify_farm.service.triage_engine import LANE
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.database import Database
 from qverify_farm.store.states import DONE
 from qverify_farm.store.tables import AuditRecord, BoardRecord, JobRecord
@@ -42,7 +42,7 @@ class Farm:
     """
 
     database: Database
-    artifacts: Artifacts
+    artifacts: ArtifactStore
     engine: JobEngine
     settings: ServiceSettings
     dispatcher: Dispatcher
@@ -70,7 +70,7 @@ class Farm:
         self.feed.changed()
 
 
-def open_farm(database: Database, artifacts: Artifacts, engine: JobEngine, settings: ServiceSettings) -> Farm:
+def open_farm(database: Database, artifacts: ArtifactStore, engine: JobEngine, settings: ServiceSettings) -> Farm:
     """Returns a farm. Nothing runs until its dispatcher is started. database: must be owned by this process."""
     listeners: list[Callable[[list[FeedEvent]], None]] = []
 

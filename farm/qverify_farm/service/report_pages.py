@@ -8,7 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from qverify_farm.errors import ArtifactError
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 
 MAX_KEPT_BYTES = 64 << 20  # total size of the pages in memory
 MAX_REPORT_BYTES = 256 << 20
@@ -21,7 +21,7 @@ POLICY = (
 class ReportPages:
     """Pages by the digest of their reports. One page is rendered at a time, since it takes a second of processor time."""
 
-    def __init__(self, artifacts: Artifacts):
+    def __init__(self, artifacts: ArtifactStore):
         self._artifacts = artifacts
         self._pages: OrderedDict[str, bytes] = OrderedDict()
         self._drawing = threading.Lock()

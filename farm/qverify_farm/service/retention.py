@@ -14,7 +14,7 @@ from qverify_farm.service.json_log import log
 from qverify_farm.service.schemas.lab import Swept
 from qverify_farm.service.sessions import forget_sessions
 from qverify_farm.service.settings import ServiceSettings
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import forget_events
 from qverify_farm.store.states import RUNNING
@@ -44,7 +44,7 @@ class Retention:
     """Removes old data. `lock` ensures that there is only one sweep at a time."""
 
     database: Database
-    artifacts: Artifacts
+    artifacts: ArtifactStore
     settings: ServiceSettings
     lock: threading.Lock
     clock: ClockWatch

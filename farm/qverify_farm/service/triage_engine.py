@@ -19,7 +19,7 @@ from qverify_agents.errors import LinkError
 from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.errors import StoreUnavailableError
 from qverify_farm.service.triage_child import output_paths
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.job_limit import JobLimit
@@ -42,7 +42,7 @@ class TriageEngine:
     """A JobEngine that wraps another and adds lanes for triages. cache: the cache folder for the triages' files. lanes: the
     number of triages that run at a time."""
 
-    def __init__(self, engine: JobEngine, artifacts: Artifacts, cache: Path, lanes: int):
+    def __init__(self, engine: JobEngine, artifacts: ArtifactStore, cache: Path, lanes: int):
         self._engine, self._artifacts, self._files = engine, artifacts, FileCache(cache)
         self._lanes = {f"{LANE}{n}": ReachedBoard(f"{LANE}{n}", "", LANE_TAGS) for n in range(1, lanes + 1)}
         self._limits: dict[str, JobLimit] = {}
@@ -107,7 +107,7 @@ class TriageEngine:
         self._files.close()
 
 
-def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLimit) -> JobResult:
+def _result(task: JobTask, artifacts: ArtifactStore, files: FileCache, limit: JobLimit) -> JobResult:
     """Runs a triage and returns its result. Expected errors become part of the result."""
     start = time.monotonic()
     fields: dict[str, Any]
@@ -131,7 +131,7 @@ def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLim
     return shortened(result)
 
 
-def _run(task: JobTask, tree: Path, output_folder: Path, artifacts: Artifacts) -> dict[str, Any]:
+def _run(task: JobTask, tree: Path, output_folder: Path, artifacts: ArtifactStore) -> dict[str, Any]:
     paths = output_paths(output_folder)
     child = Child(MODULE)
     try:
@@ -220,7 +220,7 @@ def _write_bundle(paths: Mapping[str, Path], output_folder: Path) -> Path:
     return path
 
 
-def page_of(artifacts: Artifacts, bundle: str) -> bytes:
+def page_of(artifacts: ArtifactStore, bundle: str) -> bytes:
     """Returns the page in a triage's bundle. bundle: the bundle's SHA-256."""
     with artifacts.open(bundle) as file, zipfile.ZipFile(file) as content:
         if content.getinfo(PAGE).file_size > MAX_PAGE_BYTES:

@@ -63,7 +63,7 @@ class ArtifactWriter:
         return Stored(self._hash.hexdigest(), self.size)
 
 
-class Artifacts:
+class ArtifactStore:
     """The artifact store at a URL. A stored artifact never changes, and its bytes are checked against the digest when they are
     read: ArtifactError is raised if they are missing or damaged. Damaged bytes are moved aside, so that the artifact is missing
     until it is stored again. StoreFullError is raised if there is no room to write, and
@@ -285,16 +285,16 @@ def _raise_store_full() -> Iterator[None]:
         raise
 
 
-def open_artifacts(url: str = "") -> Artifacts:
+def open_artifacts(url: str = "") -> ArtifactStore:
     """Returns the store at a folder's path, a file:// URL or a URL of fsspec (s3:// needs qverify[s3]); "" stands for
     default_folder(). Raises UsageError if it cannot be used."""
     if "://" not in url or url.startswith("file://"):
         folder = Path(url.removeprefix("file://") or default_folder()).absolute()
         try:
-            return Artifacts(str(folder), FolderBackend(folder))
+            return ArtifactStore(str(folder), FolderBackend(folder))
         except OSError as error:
             raise UsageError(f"{folder}: {error.strerror}; wanted a folder for artifacts") from error
-    return Artifacts(url, backend_for_url(url))
+    return ArtifactStore(url, backend_for_url(url))
 
 
 def state_folder() -> Path:

@@ -10,7 +10,7 @@ from qverify.errors import UsageError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.runs import DEFAULT_PROJECT, ensure_project
 from qverify_farm.store.tables import ProjectRecord
@@ -24,7 +24,7 @@ def default_artifacts(database: Database) -> str:
     return str(database.folder / "artifacts") if database.folder is not None else ""
 
 
-def open_database_artifacts(database: Database, url: str = "") -> Artifacts:
+def open_database_artifacts(database: Database, url: str = "") -> ArtifactStore:
     """Returns the store at a URL ("": at its default place), and writes into it that it belongs to this database. Raises
     UsageError if it belongs to another database."""
     artifacts = open_artifacts(url or default_artifacts(database))
@@ -40,14 +40,14 @@ def open_database_artifacts(database: Database, url: str = "") -> Artifacts:
     return artifacts
 
 
-def check_store_fits(artifacts: Artifacts, database_url: str, session: Session) -> None:
+def check_store_fits(artifacts: ArtifactStore, database_url: str, session: Session) -> None:
     """Raises UsageError if a store belongs to another database than the one with this URL and the projects that the session
     sees. Nothing is written."""
     project = session.scalar(select(ProjectRecord.id).where(ProjectRecord.name == DEFAULT_PROJECT))
     _check_owner(artifacts, {"database": database_url} | ({"project": project} if project else {}))
 
 
-def _check_owner(artifacts: Artifacts, own: dict[str, str]) -> None:
+def _check_owner(artifacts: ArtifactStore, own: dict[str, str]) -> None:
     owner = _owner(artifacts)
     if owner is None or any(owner.get(key) == value for key, value in own.items()):
         return
@@ -58,7 +58,7 @@ def _check_owner(artifacts: Artifacts, own: dict[str, str]) -> None:
     )
 
 
-def _owner(artifacts: Artifacts) -> dict[str, Any] | None:
+def _owner(artifacts: ArtifactStore) -> dict[str, Any] | None:
     """Returns the database to which a store belongs, or None if it belongs to none yet."""
     note = artifacts.read_note(OWNER_NAME)
     if note is None:

@@ -14,7 +14,7 @@ from qverify.onnx_model.load import read_model
 from qverify.plural import count
 
 from qverify_farm.errors import SuiteError
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.store.runs import NewJob
 from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.suite import Suite, SuiteInputs, SuiteModel
@@ -44,7 +44,7 @@ def files_of(suite: Suite) -> dict[str, SuiteFile]:
     return files
 
 
-def store_files(suite: Suite, artifacts: Artifacts) -> dict[str, tuple[str, int]]:
+def store_files(suite: Suite, artifacts: ArtifactStore) -> dict[str, tuple[str, int]]:
     """Stores the present bytes of every file, and returns their digests and sizes by path. Later changes of the files do not
     affect the jobs."""
     files = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job, OpenedModels
 from qverify.session.request import Request
@@ -48,7 +48,7 @@ class FarmJob(Job):
         facts = {"version": board.version, **{k: board.settings.get(k) for k in FACTS}}
         self.facts = self.facts | {k: str(v)[:60] for k, v in facts.items() if v not in (None, "")}
 
-    def is_kept(self, report: Report) -> bool:
+    def is_kept(self, report: ReportDocument) -> bool:
         """Returns whether the frame of this report goes into the capture. The first such frame starts the capture."""
         keep = bool(self._capture_folder) and report.verdict != "PASSED"
         if keep and not self.captures:

@@ -20,7 +20,7 @@ from qverify.errors import UsageError
 from qverify_agents.file_lock import LOCK_FLAGS, lock_file
 
 from qverify_farm.errors import ArtifactError
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.work.job_task import StoredFile
 
 MAX_TREES = 64  # folders kept for later jobs with the same files
@@ -60,7 +60,7 @@ class FileCache:
         self._checked_states: dict[str, FileState] = {}
 
     @contextlib.contextmanager
-    def tree(self, files: Sequence[StoredFile], artifacts: Artifacts) -> Iterator[Path]:
+    def tree(self, files: Sequence[StoredFile], artifacts: ArtifactStore) -> Iterator[Path]:
         """Yields a folder that contains the files at their paths; the caller must not change it. Raises UsageError for paths
         that check_paths refuses, and ArtifactError if an artifact is missing or damaged, or if a file was changed during the
         `with` block."""
@@ -101,7 +101,7 @@ class FileCache:
         for key in [key for key, tree in self._trees.items() if not tree.users][: max(0, len(self._trees) - max_trees)]:
             shutil.rmtree(self._trees.pop(key).folder, ignore_errors=True)
 
-    def _lay_out(self, tree: _Tree, files: Sequence[StoredFile], artifacts: Artifacts) -> None:
+    def _lay_out(self, tree: _Tree, files: Sequence[StoredFile], artifacts: ArtifactStore) -> None:
         check_paths([file.path for file in files])
         shutil.rmtree(tree.folder, ignore_errors=True)
         tree.folder.mkdir(parents=True)
@@ -112,7 +112,7 @@ class FileCache:
             shutil.rmtree(tree.folder, ignore_errors=True)
             raise
 
-    def _place(self, tree: _Tree, file: StoredFile, artifacts: Artifacts) -> None:
+    def _place(self, tree: _Tree, file: StoredFile, artifacts: ArtifactStore) -> None:
         """Links the file into a tree, and replaces the one that is there."""
         target = tree.folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class FileCache:
             f"{file.path}: its bytes were removed while they were read; the cache of this host is too small"
         )
 
-    def _fetch(self, file: StoredFile, artifacts: Artifacts) -> tuple[Path, FileState]:
+    def _fetch(self, file: StoredFile, artifacts: ArtifactStore) -> tuple[Path, FileState]:
         """Returns the path of the file in this cache, and its state when it was checked. The file is fetched if it is missing or
         damaged."""
         path = self._files / file.sha256[:2] / file.sha256

@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 
 from qverify_farm.work.job_task import JobResult
 
 MAX_BYTES, MAX_WHY_LENGTH, MAX_NODES, MAX_NAME_LENGTH = 1024, 300, 10, 120
 
 
-def verdict_fields(report: Report) -> dict[str, Any]:
+def verdict_fields(report: ReportDocument) -> dict[str, Any]:
     """Returns the fields of a JobResult that come from a report: verdict, why, blame and the nodes that failed."""
     blame = report.blame
     return {
@@ -25,7 +25,7 @@ def verdict_fields(report: Report) -> dict[str, Any]:
     }
 
 
-def _why(report: Report) -> str:
+def _why(report: ReportDocument) -> str:
     if report.verdict == "PASSED":
         return ""
     reasons = [pair.why for pair in report.pairs if pair.verdict == report.verdict]
@@ -36,7 +36,7 @@ def _why(report: Report) -> str:
     return next((text for text in [*reasons, *report.caveats] if text), "")
 
 
-def _failed_nodes(report: Report) -> list[str]:
+def _failed_nodes(report: ReportDocument) -> list[str]:
     """Returns the first nodes with a FAILED tensor, in the order of execution, each once."""
     rows = [row for pair in report.pairs for row in pair.tensors]
     return list(dict.fromkeys(row.node or row.name for row in rows if row.verdict == "FAILED"))[:MAX_NODES]

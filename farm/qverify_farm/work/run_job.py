@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qverify.errors import BadFileError, MissingExtraError, QVerifyError, UnsupportedError, UsageError
 from qverify.inputs.sources import prepared_inputs
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify_agents.address import Address
@@ -24,7 +24,7 @@ from qverify_agents.host_lock import HostLock
 
 from qverify_farm.errors import StoreUnavailableError
 from qverify_farm.store.artifact_backends import FULL_DISK
-from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.farm_job import FarmJob
 from qverify_farm.work.host_results import HostResult, HostResultDamaged, result_key
@@ -93,7 +93,7 @@ class RunningAttempt:
         with self._worker.files.tree(self.task.files, artifacts) as folder:
             return self.run_in(folder, artifacts)
 
-    def run_in(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
+    def run_in(self, folder: Path, artifacts: ArtifactStore | None) -> JobResult:
         """Runs the attempt with the files in this folder. artifacts: the store for the report, or None to store nothing. If
         stored host results turn out to be damaged, they are computed again, once."""
         try:
@@ -102,7 +102,7 @@ class RunningAttempt:
             self.uses_board = False
             return self._run_once(folder, artifacts)
 
-    def _run_once(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
+    def _run_once(self, folder: Path, artifacts: ArtifactStore | None) -> JobResult:
         self.prefix, self.reads_job = os.path.join(folder, ""), True
         job_request = self._worker.job_requests.of(self.task, folder)
         results = self._host_results(job_request, folder)
@@ -229,13 +229,13 @@ def board_lock(worker: JobWorker, name: str) -> HostLock:
     return HostLock(Address("farm", f"{worker.folder.absolute()}\0{name}"), worker.name, 0.0)
 
 
-def _put_report(report: Report, prefix: str, artifacts: Artifacts) -> str:
+def _put_report(report: ReportDocument, prefix: str, artifacts: ArtifactStore) -> str:
     """Stores the report as JSON, with the prefix removed from its paths, and returns its digest."""
     text = json.dumps(report.to_json(), allow_nan=False)
     return artifacts.put_bytes(text.replace(json.dumps(prefix)[1:-1], "").encode()).sha256
 
 
-def _put_capture(folder: str, artifacts: Artifacts) -> str:
+def _put_capture(folder: str, artifacts: ArtifactStore) -> str:
     """Stores the capture's folder as a .tar file and returns its digest."""
     path = f"{folder}.tar"
     with tarfile.open(path, "w") as archive:

@@ -15,7 +15,7 @@ from qverify.session.models import Models
 from qverify.session.runner import BoardModel, open_with_board_model, runner_for
 from qverify_agents.this_user import cache_folder
 
-from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.work import file_cache, host_results
 from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.host_processes import HostProcesses
@@ -45,12 +45,12 @@ class JobWorker:
         self.host_processes = HostProcesses(self.results.folder, limit_bytes=results_bytes)
         self.job_requests = JobRequests()
         self._open: OrderedDict[str, tuple[Models, BoardModel | None]] = OrderedDict()
-        self._stores: dict[str, Artifacts] = {}
+        self._stores: dict[str, ArtifactStore] = {}
         self._running: dict[str, JobLimit] = {}
         self._lock, self._key_locks = threading.Lock(), KeyedLock()
         self.hold_key = self._key_locks.hold  # a lock for work that one thread does for all that need the same
 
-    def artifacts(self, url: str) -> Artifacts:
+    def artifacts(self, url: str) -> ArtifactStore:
         """Returns the artifact store of this URL."""
         with self._lock:
             if url not in self._stores:

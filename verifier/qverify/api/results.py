@@ -115,10 +115,10 @@ class Result:
 
 
 class Report(Result):
-    """The result of verify, compare and replay. document: a report.document.Report. str() returns the verdict lines
-    over all frames and boards."""
+    """The result of verify, compare and replay. document: a ReportDocument. str() returns the verdict lines over all
+    frames and boards."""
 
-    def __init__(self, result: document.Report, kept: Mapping[str | None, KeptTensors] | None = None):
+    def __init__(self, result: document.ReportDocument, kept: Mapping[str | None, KeptTensors] | None = None):
         self.document, self._kept = result, dict(kept or {})
 
     @property

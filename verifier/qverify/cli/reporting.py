@@ -16,7 +16,7 @@ from qverify.cli.ci_annotations import annotate
 
 if TYPE_CHECKING:
     from qverify.report.difference import ReportDifference
-    from qverify.report.document import Report
+    from qverify.report.document import ReportDocument
     from qverify.report.triage_document import TriageDocument
 
 
@@ -95,7 +95,7 @@ class ReportFiles:
         if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for _, name in self.files):
             raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
-    def save(self, report: Report | TriageDocument | ReportDifference, stdout: bool = True) -> None:
+    def save(self, report: ReportDocument | TriageDocument | ReportDifference, stdout: bool = True) -> None:
         """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
         preliminary report. Raises UsageError for the first file that cannot be written, after the others are there."""
         from qverify.renderers.formats import page
@@ -106,7 +106,7 @@ class ReportFiles:
         if self.plots is not None and stdout:
             from qverify.renderers.drawings.plot_files import write_plots
 
-            write_plots(cast("Report | TriageDocument", report), self.plots)
+            write_plots(cast("ReportDocument | TriageDocument", report), self.plots)
 
 
 def each_or_first_error(write: Callable[[str, str], None], files: Iterable[tuple[str, str]]) -> None:
@@ -273,7 +273,7 @@ def require_writable(option: str, path: str, regular: bool = False) -> None:
         raise click.UsageError(f"{option} {path}: is no regular file; wanted a new file or a regular one")
 
 
-def emit(report: Report | TriageDocument | ReportDifference, text: str, reports: ReportFiles) -> int:
+def emit(report: ReportDocument | TriageDocument | ReportDifference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     command."""
     if not reports.stdout_taken:
@@ -283,12 +283,12 @@ def emit(report: Report | TriageDocument | ReportDifference, text: str, reports:
     return exit_status(report)
 
 
-def exit_status(report: Report | TriageDocument | ReportDifference) -> int:
+def exit_status(report: ReportDocument | TriageDocument | ReportDifference) -> int:
     """Returns the exit status for a result: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE; 2 if a frame could not be
     prepared and none FAILED. Triage and differences have their own rules."""
-    from qverify.report.document import EXIT, Report
+    from qverify.report.document import EXIT, ReportDocument
 
-    if not isinstance(report, Report):
+    if not isinstance(report, ReportDocument):
         return report.exit_status
     unprepared = any(row["verdict"] == "NOT RUN" and not row["board_lost"] for row in report.frames)
     return 2 if unprepared and report.verdict != "FAILED" else EXIT[report.verdict]

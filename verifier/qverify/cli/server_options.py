@@ -17,7 +17,7 @@ from qverify.printable import printable
 
 if TYPE_CHECKING:
     from qverify.renderers.text_view import TextView
-    from qverify.report.document import Report
+    from qverify.report.document import ReportDocument
     from qverify.session.verify_boards import VerifyJob
 
 CLIENT = "qverify_farm.client"  # a higher layer than this package, so it is loaded by name, and only for --server
@@ -79,7 +79,7 @@ def load(name: str) -> ModuleType:
         raise missing_extra("--server", error) or error from None
 
 
-def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> Report:
+def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> ReportDocument:
     """Runs the job on its farm, prints each board's result unless `quiet`, and returns the report of all boards."""
     from qverify.renderers import frame_lines, heading, terminal
 
@@ -104,5 +104,5 @@ def verify_on_farm(job: VerifyJob, view: TextView, quiet: bool) -> Report:
         def say_wait(line: str) -> None:
             live.say(printable(f"qverify: {line}"), err=True)
 
-        whole: Report = load("verify_on_farm").verify_on_farm(request, live.watch, show_result, say_wait)
+        whole: ReportDocument = load("verify_on_farm").verify_on_farm(request, live.watch, show_result, say_wait)
     return whole

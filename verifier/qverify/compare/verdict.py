@@ -20,7 +20,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Blame, Forced, NetworkUnit, Pair, Report, TensorRow, worst
+from qverify.report.document import Blame, Forced, NetworkUnit, Pair, ReportDocument, TensorRow, worst
 from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
@@ -42,7 +42,7 @@ def judge_all(
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
     recomputes: bool = True,
-) -> Report:
+) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
 
@@ -217,8 +217,10 @@ def _describe_unit(unit: Unit) -> NetworkUnit:
     return NetworkUnit(unit.nodes[-1].name, unit.op, list(covers), list(unit.inputs), list(unit.outputs))
 
 
-def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
-    report = Report(
+def _make_report(
+    pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options
+) -> ReportDocument:
+    report = ReportDocument(
         verdict=worst([p.verdict for p in pairs]),
         blame=blamed[0] if blamed else None,
         decimals={"digits": options.digits, "rule": options.rule},
@@ -260,14 +262,14 @@ def _hint_by_outputs(pairs: list[Pair]) -> str:
     return f"{agreeing[0].a} and {agreeing[0].b} agree; {named(odd_side)} differs from both"
 
 
-def combine(reports: list[Report]) -> Report:
+def combine(reports: list[ReportDocument]) -> ReportDocument:
     """Returns the reports of several boards or frames as one, with the worst verdict, its blame, and every pair. Raises
     UsageError if there is no report."""
     if not reports:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
     blamed = [b for r in reports for b in r.blamed]
-    return Report(
+    return ReportDocument(
         verdict=worst([r.verdict for r in reports]),
         blame=blamed[0] if blamed else None,
         decimals=first.decimals,

@@ -11,7 +11,7 @@ from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
 MAX_PER_LEVEL = 10  # annotations; GitHub shows no more for a step
@@ -30,7 +30,7 @@ class Annotation:
     text: str
 
 
-def list_annotations(result: Report | TriageDocument | ReportDifference) -> list[Annotation]:
+def list_annotations(result: ReportDocument | TriageDocument | ReportDifference) -> list[Annotation]:
     """Returns an annotation for each blame and each verdict that is not PASSED; [] for a result that is PASSED."""
     result = visible(result)
     if isinstance(result, ReportDifference):
@@ -44,7 +44,7 @@ def list_annotations(result: Report | TriageDocument | ReportDifference) -> list
     return _of_report(result)
 
 
-def _of_report(report: Report) -> list[Annotation]:
+def _of_report(report: ReportDocument) -> list[Annotation]:
     if report.verdict not in LEVELS:
         return []
     blamed = [

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.drawings import ErrorMaps, TensorDrawing
 
 BLOCKS, PLAIN = " ░▒▓█", " .:*#"
@@ -16,7 +16,7 @@ MAP_COLUMNS, MAP_ROWS = 48, 16
 FAILS = "fails when it is recomputed"
 
 
-def render(report: Report, view: TextView) -> str:
+def render(report: ReportDocument, view: TextView) -> str:
     """Returns the text, or "" if no node is blamed or its tensor was not drawn."""
     if report.blame is None:
         return ""

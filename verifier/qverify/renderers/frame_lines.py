@@ -11,7 +11,7 @@ from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
-from qverify.report.document import Pair, Report, Verdict, worst
+from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
 
@@ -35,7 +35,7 @@ def progress(verdicts: list[str], total: int) -> str:
     return ", ".join(parts)
 
 
-def render(report: Report, view: TextView = PLAIN) -> str:
+def render(report: ReportDocument, view: TextView = PLAIN) -> str:
     """Returns an empty line, the summary of all frames, blame, and the verdict lines."""
     draft, report = drafts.render(report.drafts), visible(report)
     lines = "\n".join(view.paint(text, verdict) for verdict, text in verdicts_over_frames(report))
@@ -45,7 +45,7 @@ def render(report: Report, view: TextView = PLAIN) -> str:
     return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, draft, lines) if p)
 
 
-def verdicts_over_frames(report: Report) -> list[tuple[Verdict, str]]:
+def verdicts_over_frames(report: ReportDocument) -> list[tuple[Verdict, str]]:
     """Returns the verdict over all frames and its line, for every two sides. report: all its texts must be
     printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}
@@ -54,7 +54,7 @@ def verdicts_over_frames(report: Report) -> list[tuple[Verdict, str]]:
     return [_line_over(pairs, report) for pairs in by_sides.values()]
 
 
-def _summarize(report: Report) -> str:
+def _summarize(report: ReportDocument) -> str:
     """Returns how many frames passed, the worst frames, repeated runs, and blame."""
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=frame_rank)
@@ -76,7 +76,7 @@ def _summarize(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _line_over(pairs: list[Pair], report: Report) -> tuple[Verdict, str]:
+def _line_over(pairs: list[Pair], report: ReportDocument) -> tuple[Verdict, str]:
     """Returns verdict and line over all frames. The verdict is not PASSED if a frame did not run."""
     left_out = describe_left_out(report.frames)
     verdict = worst([p.verdict for p in pairs])

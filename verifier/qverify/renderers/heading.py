@@ -6,13 +6,13 @@ import os
 
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
 
-def render(report: Report | TriageDocument, view: TextView) -> str:
+def render(report: ReportDocument | TriageDocument, view: TextView) -> str:
     """Returns the first line of a report, with the file names of its models."""
-    boards = report.boards if isinstance(report, Report) else [report.board] if report.board else []
+    boards = report.boards if isinstance(report, ReportDocument) else [report.board] if report.board else []
     paths = [str(row["path"]) for row in report.models]
     parts = [f"qverify {report.qverify}", f"{report.date[:19].replace('T', ' ')} UTC"]
     parts += [f"model {', '.join(os.path.basename(p) for p in paths)}"] if paths else []

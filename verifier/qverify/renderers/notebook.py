@@ -7,13 +7,13 @@ from html import escape
 from qverify.printable import visible
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.overall_lines import overall_lines
-from qverify.report.document import Report, TensorRow
+from qverify.report.document import ReportDocument, TensorRow
 
 MAX_ROWS = 10  # tensors
 COLUMNS = ("pair", "tensor", "op", "verdict", "differ", "largest difference")
 
 
-def render(report: Report) -> str:
+def render(report: ReportDocument) -> str:
     """Returns the report as HTML without styles and scripts, for the output of a cell."""
     report = visible(report)
     lines = [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
@@ -27,7 +27,7 @@ def preformatted(verdict: str, text: str) -> str:
     return f"<div><p><b>qverify: {escape(verdict)}</b></p><pre>{escape(text)}</pre></div>"
 
 
-def _table(report: Report) -> str:
+def _table(report: ReportDocument) -> str:
     differing = [(f"{p.a} ~ {p.b}", row) for p in report.pairs for row in p.tensors if not row.bit_equal]
     if not differing:
         return ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from qverify.renderers import several_boards
 from qverify.renderers.frame_lines import verdicts_over_frames
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line
-from qverify.report.document import Report, Verdict
+from qverify.report.document import ReportDocument, Verdict
 
 
-def overall_lines(report: Report) -> list[tuple[Verdict, str]]:
+def overall_lines(report: ReportDocument) -> list[tuple[Verdict, str]]:
     """Returns a verdict and its line for every two sides: over all boards if there are several, or else over all
     frames. report: all its texts must be printable."""
     if len(report.boards) > 1:

@@ -7,20 +7,20 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
-from qverify.report.document import Pair, Report, Verdict, worst
+from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
 
 PLAIN = TextView()
 
 
-def render(report: Report, boards: int, view: TextView = PLAIN) -> str:
+def render(report: ReportDocument, boards: int, view: TextView = PLAIN) -> str:
     """Returns the last lines of a run on `boards` boards, below a heading. They follow the lines of the single
     boards."""
     lines = [view.paint(text, verdict) for verdict, text in verdicts_over_boards(visible(report), boards)]
     return "\n".join([view.paint("== all boards ==", "heading"), *lines])
 
 
-def verdicts_over_boards(report: Report, boards: int) -> list[tuple[Verdict, str]]:
+def verdicts_over_boards(report: ReportDocument, boards: int) -> list[tuple[Verdict, str]]:
     """Returns the verdict over all boards and its line, for every two sides. report: all its texts must be
     printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}

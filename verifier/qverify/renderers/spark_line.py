@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from qverify.renderers.tensor_table import name_pair
 from qverify.renderers.text_view import TextView, cells
-from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.document import Pair, ReportDocument, TensorRow
 
 BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # from few to many decimals; the last one: equal
 UNKNOWN = "?"
 MIN_LENGTH = 8  # characters; the legend is dropped if it leaves less room
 
 
-def draw(report: Report, view: TextView) -> str:
+def draw(report: ReportDocument, view: TextView) -> str:
     """Returns the line, or "" if no pair differs. It shows the last pair that does not pass, or else the last pair,
     which is simulator against board. If there is no room for all tensors, each character stands for several ones and
     shows the fewest decimals."""

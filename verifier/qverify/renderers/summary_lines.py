@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from qverify.renderers import task_lines
 from qverify.renderers.overall_lines import overall_lines
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 
 
-def summary_lines(report: Report) -> list[str]:
+def summary_lines(report: ReportDocument) -> list[str]:
     """Returns lines with heading, verdicts, blame, sides that did not run, missing tensors, frames, task numbers and
     notes."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)

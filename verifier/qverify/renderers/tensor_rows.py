@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qverify.report.document import Pair, Report, TensorRow, plain
+from qverify.report.document import Pair, ReportDocument, TensorRow, plain
 
 BASIC_COLUMNS = (
     "pair",
@@ -20,7 +20,7 @@ BASIC_COLUMNS = (
 FORCED_COLUMNS = ("forced", "forced_max_lsb")
 
 
-def tensor_rows(report: Report) -> tuple[list[str], list[list[object]]]:
+def tensor_rows(report: ReportDocument) -> tuple[list[str], list[list[object]]]:
     """Returns the columns, and a row for each tensor of each pair: pair by pair, in running order. A missing value is
     None."""
     metrics = sorted({name for pair in report.pairs for row in pair.tensors for name in row.metrics})

@@ -10,7 +10,7 @@ from qverify.plural import count
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Forced, Pair, Report, TensorRow
+from qverify.report.document import Forced, Pair, ReportDocument, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
 LEGEND = {
@@ -29,7 +29,7 @@ def name_pair(pair: Pair) -> str:
     return f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
 
 
-def render(report: Report, finals: list[str], view: TextView) -> str:
+def render(report: ReportDocument, finals: list[str], view: TextView) -> str:
     """Returns the table, and below it the columns that are equal in all rows and the meaning of its marks; "" if there
     is no row. finals: names of the final outputs, which are shown even if no pair compared them."""
     rows = _list_rows(report.pairs, finals)
@@ -67,7 +67,7 @@ def _list_rows(pairs: list[Pair], finals: list[str]) -> Rows:
     return {name: [rows.get(name) for rows in by_name] for name in names}
 
 
-def _choose(report: Report, rows: Rows, outputs: list[str]) -> list[str]:
+def _choose(report: ReportDocument, rows: Rows, outputs: list[str]) -> list[str]:
     """Returns the outputs (of many, those that differ most), and the tensors around the first culprit."""
     names, chosen = list(rows), set(outputs)
     if len(outputs) > MAX_OUTPUTS:
@@ -80,7 +80,7 @@ def _choose(report: Report, rows: Rows, outputs: list[str]) -> list[str]:
     return [name for name in names if name in chosen]
 
 
-def _find_culprit(report: Report, rows: Rows) -> str | None:
+def _find_culprit(report: ReportDocument, rows: Rows) -> str | None:
     """Returns the first tensor that does not pass, or fails when forced; None if there is none."""
     first = {p.first_divergence.tensor for p in report.pairs if p.verdict != "PASSED" and p.first_divergence}
     culprits = (
@@ -170,13 +170,13 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Colum
     ]
 
 
-def node_seconds(report: Report) -> dict[str, float]:
+def node_seconds(report: ReportDocument) -> dict[str, float]:
     """Returns the seconds that each node took on the board, by name; {} if no board reports times, or several do."""
     reported = [side["node_seconds"] for side in report.sides if side.get("node_seconds")]
     return reported[0] if len(reported) == 1 else {}
 
 
-def _make_times(report: Report, names: list[str]) -> Column:
+def _make_times(report: ReportDocument, names: list[str]) -> Column:
     seconds = node_seconds(report)
     return Column("time", [describe_seconds(seconds[n]) if n in seconds else "" for n in names], right=True)
 

@@ -20,7 +20,7 @@ from qverify.renderers import (
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 
 MAX_SHOWN = 10  # entries of a long list
 MAX_SLOWEST = 3  # nodes that -v names
@@ -28,7 +28,7 @@ DIFFERS = "differs"
 PLAIN = TextView()
 
 
-def render(report: Report, finals: list[str], view: TextView = PLAIN) -> str:
+def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) -> str:
     """Returns the whole text. finals: names of the final outputs, which the table shows even if they were not
     compared."""
     draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
@@ -52,7 +52,7 @@ def render(report: Report, finals: list[str], view: TextView = PLAIN) -> str:
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 
 
-def _describe_context(report: Report) -> list[str]:
+def _describe_context(report: ReportDocument) -> list[str]:
     """Returns lines on default onnxruntime, nodes without an integer reference, inputs, and repeated runs."""
     lines = _describe_plain(report)
     lacking = report.no_integer_reference
@@ -68,7 +68,7 @@ def _describe_context(report: Report) -> list[str]:
     return lines + describe_repeat(report)
 
 
-def _describe_plain(report: Report) -> list[str]:
+def _describe_plain(report: ReportDocument) -> list[str]:
     """Returns lines on the outputs of default onnxruntime; outputs with the same result share a line."""
     names_by_state, distances = dict[str, list[str]](), dict[str, float]()
     for item in report.plain_onnxruntime.get("outputs", []):
@@ -85,7 +85,7 @@ def _describe_plain(report: Report) -> list[str]:
     ]
 
 
-def _describe_apart(names: list[str], distances: dict[str, float], report: Report) -> str:
+def _describe_apart(names: list[str], distances: dict[str, float], report: ReportDocument) -> str:
     """Returns how much outputs differ, and which of several differs most. distances: the largest |a-b| by name, if
     known."""
     farthest = max((n for n in names if n in distances), key=lambda n: distances[n], default="")
@@ -96,7 +96,7 @@ def _describe_apart(names: list[str], distances: dict[str, float], report: Repor
     return text + saturating if report.canary.get("exact_products") else text
 
 
-def describe_repeat(report: Report) -> list[str]:
+def describe_repeat(report: ReportDocument) -> list[str]:
     """Returns the line on --repeat if all runs gave the same bytes; otherwise the verdict lines state it."""
     repeat = report.repeat
     if not repeat or repeat["unstable"] or repeat["why"]:
@@ -104,7 +104,7 @@ def describe_repeat(report: Report) -> list[str]:
     return [f"{count(repeat['runs'], 'run')} of the board, the same bytes"]
 
 
-def _describe_run(report: Report) -> list[str]:
+def _describe_run(report: ReportDocument) -> list[str]:
     """Returns the lines of -v: the decimals, engine and time of every side, times of nodes, and the traffic on the
     link."""
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]

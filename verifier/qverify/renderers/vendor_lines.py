@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 
 from qverify.renderers.verdict_lines import NAMES
-from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.document import Pair, ReportDocument, TensorRow
 
 Lines = list[str]
 
 
-def render(report: Report) -> str:
+def render(report: ReportDocument) -> str:
     """Returns the lines of the vendor of --criteria for every pair, or "" without a vendor or a compared tensor."""
     make = VENDORS.get(report.criteria)
     if make is None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from qverify.printable import VERDICT_WORDS, visible
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Pair, Report, Verdict, worst
+from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.side_names import named
 from qverify.report.weakenings import list_weakenings
 
@@ -61,14 +61,14 @@ def verdict_line_over(
     return f"{who} result {VERDICT_WORDS} {verdict}" + (f" ({'; '.join(facts)})" if facts else "")
 
 
-def common_weakenings(report: Report) -> list[str]:
+def common_weakenings(report: ReportDocument) -> list[str]:
     """Returns the facts that every line states: sides that did not take part, caveats of the models, random inputs."""
     seeds = sorted({i["seed"] for i in report.inputs if i.get("seed") is not None})
     absent = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
-def render(report: Report, view: TextView = PLAIN) -> str:
+def render(report: ReportDocument, view: TextView = PLAIN) -> str:
     """Returns the verdict lines of a report. They are never broken, since scripts search them. The reason why a side
     did not run is stated in the first line that mentions it."""
     report = visible(report)

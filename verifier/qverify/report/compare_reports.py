@@ -21,7 +21,7 @@ from qverify.report.difference import (
     TensorChange,
     TimeChange,
 )
-from qverify.report.document import Metric, Pair, Report, TensorRow, Verdict
+from qverify.report.document import Metric, Pair, ReportDocument, TensorRow, Verdict
 
 BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
     "max_abs": -1,
@@ -38,7 +38,7 @@ IGNORED_SETTINGS = ("spot_seed", "uri")  # random in each run, or compared elsew
 Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counter for pairs that are equal in these
 
 
-def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> ReportDifference:
+def compare_reports(a: ReportDocument, b: ReportDocument, source_a: str, source_b: str) -> ReportDifference:
     """Returns the changes from a to b. Pairs are matched by sides, frame and board, tensors by name. Boards are matched
     by address; if each run has one board only, the two are matched whatever their addresses are."""
     if all(len({pair.board for pair in r.pairs if pair.board}) < 2 for r in (a, b)):
@@ -65,16 +65,16 @@ def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> Repor
     return difference
 
 
-def _run(report: Report, source: str) -> RunFacts:
+def _run(report: ReportDocument, source: str) -> RunFacts:
     rows = sum(len(pair.tensors) for pair in report.pairs)
     return RunFacts(source, report.verdict, report.qverify, report.date, rows)
 
 
-def _without_board(report: Report) -> Report:
+def _without_board(report: ReportDocument) -> ReportDocument:
     return replace(report, pairs=[replace(pair, board=None) for pair in report.pairs])
 
 
-def _by_key(report: Report) -> dict[Key, Pair]:
+def _by_key(report: ReportDocument) -> dict[Key, Pair]:
     """Returns the pairs by key. A board that was given twice has two pairs for one frame."""
     pairs: dict[Key, Pair] = {}
     for pair in report.pairs:
@@ -96,7 +96,7 @@ def step(before: Verdict | None, now: Verdict | None) -> Change:
     return "better" if now == "PASSED" else "not known"
 
 
-def _pair_changes(a: Report, b: Report) -> Iterator[PairChange]:
+def _pair_changes(a: ReportDocument, b: ReportDocument) -> Iterator[PairChange]:
     before, now = _by_key(a), _by_key(b)
     for key in dict.fromkeys([*before, *now]):
         old, new = before.get(key), now.get(key)
@@ -112,7 +112,7 @@ def _reason(pair: Pair | None) -> str:
     return "" if pair is None else ": ".join(text for text in (pair.cause or "", pair.why) if text)
 
 
-def _judge(a: Report, b: Report, difference: ReportDifference) -> tuple[Change, str]:
+def _judge(a: ReportDocument, b: ReportDocument, difference: ReportDifference) -> tuple[Change, str]:
     """Returns how the whole run changed, and the reason if it is worse or not known."""
     worse = [p for p in difference.pairs if p.change == "worse"]
     if worse or step(a.verdict, b.verdict) == "worse":
@@ -134,14 +134,14 @@ def _transition(pair: PairChange) -> str:
     return f"{pair.pair}{f' frame {pair.frame}' if pair.frame else ''} was {pair.before or 'absent'}, now {pair.now}"
 
 
-def _blame_changes(a: Report, b: Report) -> Iterator[BlameChange]:
+def _blame_changes(a: ReportDocument, b: ReportDocument) -> Iterator[BlameChange]:
     before, now = ({blame.side: blame.node for blame in reversed(r.blamed or _blamed(r))} for r in (a, b))
     for side in dict.fromkeys([*before, *now]):
         if before.get(side) != now.get(side):
             yield BlameChange(side, before.get(side), now.get(side))
 
 
-def _blamed(report: Report) -> list[Any]:
+def _blamed(report: ReportDocument) -> list[Any]:
     return [report.blame] if report.blame is not None else []
 
 
@@ -210,13 +210,13 @@ def _metric_direction(name: str, a: Metric, b: Metric) -> Direction:
     return "better" if (b > a) == (BETTER_SIGN[name] > 0) else "worse"
 
 
-def _times(a: Report, b: Report) -> Iterator[TimeChange]:
+def _times(a: ReportDocument, b: ReportDocument) -> Iterator[TimeChange]:
     for of, before, now in (("node", _node_seconds(a), _node_seconds(b)), ("step", a.timings, b.timings)):
         for name in dict.fromkeys([*before, *now]):
             yield TimeChange("node" if of == "node" else "step", name, before.get(name), now.get(name))
 
 
-def _node_seconds(report: Report) -> dict[str, float]:
+def _node_seconds(report: ReportDocument) -> dict[str, float]:
     """Returns the seconds that each node took, summed over frames and boards."""
     seconds: dict[str, float] = {}
     for side in report.sides:
@@ -225,7 +225,7 @@ def _node_seconds(report: Report) -> dict[str, float]:
     return seconds
 
 
-def _fact_changes(a: Report, b: Report) -> Iterator[FactChange]:
+def _fact_changes(a: ReportDocument, b: ReportDocument) -> Iterator[FactChange]:
     """Yields the differences in versions, options, models, inputs and sides of the two runs."""
     before, now = _facts(a), _facts(b)
     for what in dict.fromkeys([*before, *now]):
@@ -233,7 +233,7 @@ def _fact_changes(a: Report, b: Report) -> Iterator[FactChange]:
             yield FactChange(what, before.get(what), now.get(what))
 
 
-def _facts(report: Report) -> dict[str, str]:
+def _facts(report: ReportDocument) -> dict[str, str]:
     facts = {"qverify": report.qverify, "every node judged": str(report.dump_all), "criteria": report.criteria}
     facts |= {f"decimals {name}": str(value) for name, value in report.decimals.items()}
     facts |= {f"board {at}": board for at, board in enumerate(report.boards)}

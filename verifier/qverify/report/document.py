@@ -1,4 +1,4 @@
-"""Report and its parts: the results of a run, as plain dataclasses; `to_json` makes the published document."""
+"""ReportDocument and its parts: the results of a run, as plain dataclasses; `to_json` makes the published document."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class TaskNumbers:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class ReportDocument:
     """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
     and rule. pairs: every two sides that took part, for every frame and board. blamed: every side to blame, with its
     first node. inputs: the inputs that all sides received. models: the files of -m. sides: the sides that ran, with
@@ -325,7 +325,7 @@ class Report:
         return to_json(self)
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: ReportDocument) -> dict[str, Any]:
     """Returns the document as plain values that `json.dumps(allow_nan=False)` accepts, with each row's metrics in the
     row."""
     document: dict[str, Any] = {"schema": SCHEMA} | plain(report)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from qverify.errors import BadFileError
 from qverify.files import parse_strict_json, read_regular
 from qverify.printable import printable
-from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
+from qverify.report.document import DRAWN, SCHEMA, ReportDocument, TensorRow
 
 MAX_BYTES = 1 << 28
 MAX_WHOLE_NUMBER = 1 << 63
@@ -26,7 +26,7 @@ PLAIN: dict[Any, tuple[type, ...]] = {
 }
 
 
-def read_report(path: str) -> Report:
+def read_report(path: str) -> ReportDocument:
     """Returns the report in a file. Raises BadFileError, which names the wrong field, for any other file."""
     data = read_regular(path, MAX_BYTES + 1, follow=True)
     if len(data) > MAX_BYTES:
@@ -37,7 +37,7 @@ def read_report(path: str) -> Report:
         raise BadFileError(f"{path}: not JSON: {printable(str(error)[:120])}") from error
 
 
-def report_of(document: Any, where: str) -> Report:
+def report_of(document: Any, where: str) -> ReportDocument:
     """Returns the report of a parsed document. where: name of the document, for messages. Raises BadFileError if it is
     not a report."""
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -49,14 +49,14 @@ def report_of(document: Any, where: str) -> Report:
     if _is_deeper(document, MAX_DEPTH):
         raise BadFileError(f"{where}: not a report of qverify: more than {MAX_DEPTH} levels of lists and objects")
     try:
-        report: Report = _build(Report, document, "")
+        report: ReportDocument = _build(ReportDocument, document, "")
     except ValueError as error:
         raise BadFileError(f"{where}: not a report of qverify: {error}") from error
     _check_rows(report, where)
     return report
 
 
-def _check_rows(report: Report, where: str) -> None:
+def _check_rows(report: ReportDocument, where: str) -> None:
     """Raises BadFileError for contents that would make a comparison overlook something, such as a verdict that
     contradicts its pairs."""
     for side in report.sides:

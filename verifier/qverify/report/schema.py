@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qverify.report import difference, triage_document
 from qverify.report.difference import ReportDifference
-from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
+from qverify.report.document import DRAWN, SCHEMA, ReportDocument, TensorRow
 from qverify.report.triage_document import TriageDocument
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
@@ -131,7 +131,7 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 def report_schema() -> dict[str, Any]:
     """Returns the JSON Schema (draft 2020-12) of `to_json(report)`."""
-    return _make_document(Report, SCHEMA)
+    return _make_document(ReportDocument, SCHEMA)
 
 
 def triage_schema() -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _make_document(kind: type, name: str) -> dict[str, Any]:
 def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind) if f.name not in DRAWN}
-    if kind is Report:
+    if kind is ReportDocument:
         properties |= ROWS
     if kind is TriageDocument:
         properties["explained"] = EXPLAINED

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
-from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, Report, Verdict, plain
+from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, ReportDocument, Verdict, plain
 from qverify.report.drawings import InputDrawing, TensorDrawing
 
 SCHEMA = "qverify.triage/1"
@@ -219,7 +219,7 @@ class TriageDocument:
         default_factory=list, compare=False
     )  # inputs of the worst frames; not in JSON
 
-    def take_run(self, report: Report) -> None:
+    def take_run(self, report: ReportDocument) -> None:
         """Takes models, units and sides from a frame's report; the sides only from the first one."""
         self.models, self.units = report.models, report.units
         self.sides = self.sides or [lasting_facts(side) for side in report.sides]

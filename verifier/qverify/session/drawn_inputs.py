@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.drawings import InputDrawing
 from qverify.report.frame_rank import frame_rank
 
@@ -18,7 +18,7 @@ class DrawnInputs:
     def __init__(self) -> None:
         self._kept: list[tuple[tuple[float, ...], str, list[InputDrawing]]] = []
 
-    def add(self, report: Report, row: dict[str, Any]) -> None:
+    def add(self, report: ReportDocument, row: dict[str, Any]) -> None:
         """Moves the drawings out of a frame's report. row: the frame's entry in the report's `frames`."""
         drawings, report.input_drawings = report.input_drawings, []
         for drawing in drawings:

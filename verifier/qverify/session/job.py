@@ -15,7 +15,7 @@ from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
-from qverify.report.document import EXIT, Report
+from qverify.report.document import EXIT, ReportDocument
 from qverify.session.background import Background
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
@@ -39,7 +39,7 @@ class JobOutcome:
     """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached (also in
     the report), "" if it was reached. evidence: None after a run of many frames."""
 
-    report: Report
+    report: ReportDocument
     finals: list[str]
     unreached: str = ""
     evidence: RunEvidence | None = None
@@ -147,7 +147,7 @@ class Job:
         report.timings["total"] = time.perf_counter() - start
         return JobOutcome(report, list(self.models.graph.outputs), unreached, evidence)
 
-    def is_kept(self, report: Report) -> bool:
+    def is_kept(self, report: ReportDocument) -> bool:
         """Returns whether the frame of this report is to be added to the capture, if there is one."""
         return True
 
@@ -171,7 +171,7 @@ class Job:
         """Finishes the capture of a run without a report of its own. Returns why the capture is incomplete, or ""."""
         return self._capture.close() if self._capture is not None else ""
 
-    def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
+    def repeat(self, report: ReportDocument, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
         """Runs the board again, up to `times` runs in all, and adds what changed between the runs to the report and the
         capture."""
         if times < 2 or self._board is None or evidence.results.recordings["board"].state != "complete":
@@ -181,7 +181,7 @@ class Job:
             self._capture.add_repeat(report.repeat or {})
 
     def _run_on_other_inputs(
-        self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None
+        self, report: ReportDocument, evidence: RunEvidence, options: Options, watch: Watch | None
     ) -> None:
         """Makes the run of --paranoid on other inputs. Values of the first run cannot be pulled afterwards."""
         before = evidence.results.recordings["board"]
@@ -270,7 +270,7 @@ class Job:
         if self._capture is not None:
             self._capture.add_not_run(number, source, why, board_lost)
 
-    def finish_capture(self, report: Report) -> None:
+    def finish_capture(self, report: ReportDocument) -> None:
         """Finishes the capture, if there is one, with the run's report; adds a note to the report if it is
         incomplete."""
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):

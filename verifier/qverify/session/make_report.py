@@ -15,7 +15,7 @@ from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.model_bin.units import units
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import NotRun, Report
+from qverify.report.document import NotRun, ReportDocument
 from qverify.session.host_sides import SideResults
 from qverify.session.models import Models
 from qverify.tensors.prepared import PreparedInputs
@@ -36,7 +36,7 @@ def make_report(
     options: Options,
     pull: Pull | None = None,
     located: list[Located] | None = None,
-) -> Report:
+) -> ReportDocument:
     """Judges the recordings of all sides and returns the report. pull: fetches tensors from the board; None if they
     cannot be fetched. located: as for judge_all."""
     report = judge_all(
@@ -57,7 +57,7 @@ def make_report(
     return report
 
 
-def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: SideResults) -> None:
+def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, ran: SideResults) -> None:
     """Adds inputs, models, sides that did not run, notes, caveats and timings to a report."""
     report.inputs = [
         {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}

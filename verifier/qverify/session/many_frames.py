@@ -14,7 +14,7 @@ from qverify.errors import QVerifyError, TaskError, UndescribedError, UsageError
 from qverify.inputs.sources import ManifestEntry
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
 from qverify.session.drawn_inputs import DrawnInputs
@@ -179,8 +179,8 @@ class KeptReports:
     """The reports of all frames. Only the MAX_WHOLE_REPORTS worst keep their tensors."""
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
-        self._whole: list[tuple[tuple[float, ...], Report]] = []
+        self.reports: list[ReportDocument] = []
+        self._whole: list[tuple[tuple[float, ...], ReportDocument]] = []
         self._drafts: dict[str, str] = {}
         self._drawn_inputs = DrawnInputs()
 
@@ -189,7 +189,7 @@ class KeptReports:
         if isinstance(error, UndescribedError) and error.draft:
             self._drafts[error.input] = error.draft
 
-    def add(self, report: Report, row: dict[str, Any]) -> None:
+    def add(self, report: ReportDocument, row: dict[str, Any]) -> None:
         """Adds a frame's report. If there are too many with tensors, those of the least bad frame are removed."""
         if self.reports:  # the same for all frames, so the first report alone has it
             report.sides, report.canary, report.no_integer_reference = [], {}, []
@@ -204,7 +204,7 @@ class KeptReports:
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
-    def combine(self, rows: list[dict[str, Any]]) -> Report:
+    def combine(self, rows: list[dict[str, Any]]) -> ReportDocument:
         """Returns one report of all frames. Its link counters are those of the last frame, which include all before
         it."""
         combined = combine(self.reports)
@@ -233,7 +233,7 @@ def error_with_draft(text: str, error: QVerifyError | None) -> UsageError:
     return UsageError(text)
 
 
-def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
+def frame_row(number: int, source: str, report: ReportDocument) -> dict[str, Any]:
     """Returns the row of a frame that ran, for the report's `frames`."""
     tensors = [row for pair in report.pairs for row in pair.tensors]
     differences = [d for row in tensors if isinstance(d := row.metrics.get("max_abs"), float)]

@@ -12,7 +12,7 @@ from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
@@ -83,7 +83,7 @@ def _digests(side: Recording) -> dict[str, str]:
     return dict(side.digests) or {n: tensor_digest(v) for n, v in side.tensors.items()}
 
 
-def mark_other_inputs(report: Report, outcome: dict[str, Any]) -> None:
+def mark_other_inputs(report: ReportDocument, outcome: dict[str, Any]) -> None:
     """Adds the outcome of the run on other inputs, from this run or from a capture, to a report. No pair with the board
     keeps a better verdict than that run has. Raises LookupError, TypeError or ValueError for a malformed outcome."""
     verdict, why, cause = outcome["verdict"], printable(str(outcome["why"])), outcome["cause"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qverify.errors import UsageError
 from qverify.plural import count
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.spread import SpreadRun
 from qverify.session.models import Models
 from qverify.tensors.prepared import PreparedInputs
@@ -39,7 +39,7 @@ class ReferenceSpread:
         return measure_spread(host.variants(prepared), self._interpreters, step)
 
 
-def mark_spread(report: Report, spread: Spread) -> None:
+def mark_spread(report: ReportDocument, spread: Spread) -> None:
     """Adds the spread of its tensor to each row of a pair with the reference, and notes with the number of differences
     that are within the spread and with the interpreters. No verdict changes."""
     within = differing = 0

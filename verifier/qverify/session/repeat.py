@@ -12,7 +12,7 @@ from qverify_agents.errors import LinkError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
@@ -42,7 +42,7 @@ class UnstableTensor:
 
 
 def repeat(
-    board: Any, evidence: RunEvidence, graph: Graph, report: Report, times: int, step: Step | None = None
+    board: Any, evidence: RunEvidence, graph: Graph, report: ReportDocument, times: int, step: Step | None = None
 ) -> None:
     """Runs the board `times` - 1 more times and adds the unstable tensors to the report; if there are any, no pair with
     the board stays PASSED. If the board fails before the last run, its PASSED pairs become INCONCLUSIVE, and the
@@ -69,7 +69,7 @@ def repeat(
     mark_repeat(report, {"runs": ran, "wanted": times, "why": failure, "unstable": unstable})
 
 
-def mark_repeat(report: Report, outcome: dict[str, Any]) -> None:
+def mark_repeat(report: ReportDocument, outcome: dict[str, Any]) -> None:
     """Adds the outcome of --repeat, from this run or from a capture, to a report. Raises LookupError, TypeError or
     ValueError for a malformed outcome."""
     rows = [UnstableTensor(**{k: row[k] for k in UnstableTensor.__dataclass_fields__}) for row in outcome["unstable"]]
@@ -80,7 +80,7 @@ def mark_repeat(report: Report, outcome: dict[str, Any]) -> None:
         _mark_inconclusive(report, printable(str(outcome["why"])))
 
 
-def _mark_inconclusive(report: Report, why: str) -> None:
+def _mark_inconclusive(report: ReportDocument, why: str) -> None:
     for pair in report.pairs:
         if "board" in (pair.a, pair.b) and pair.verdict == "PASSED":
             pair.verdict, pair.why = "INCONCLUSIVE", why
@@ -112,7 +112,7 @@ class _ChangingTensor:
         self.row.bits = [b for b in range(8 * unsigned.itemsize) if changed_bits >> b & 1]
 
 
-def _mark_failed(report: Report, first: UnstableTensor, times: int, tensors: int) -> None:
+def _mark_failed(report: ReportDocument, first: UnstableTensor, times: int, tensors: int) -> None:
     """Sets every pair with the board that is not INCONCLUSIVE to FAILED. first: the first of all unstable tensors.
     times, tensors: number of runs and of unstable tensors."""
     positions = f"{'bit' if len(first.bits) == 1 else 'bits'} {', '.join(map(str, first.bits))}"

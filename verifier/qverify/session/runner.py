@@ -16,7 +16,7 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
 from qverify.plural import count
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.runners import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
@@ -178,7 +178,7 @@ def connect_board(
     return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
 
 
-def describe_runner(report: Report, board: Recording | None) -> None:
+def describe_runner(report: ReportDocument, board: Recording | None) -> None:
     """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
     that printed values are known to some decimals only, so that equal text does not prove equal bytes."""
     if board is not None and (recovered := board.settings.get("recovered")):

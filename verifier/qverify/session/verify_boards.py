@@ -8,7 +8,7 @@ from typing import Any
 
 from qverify.capture.writer import check_capture_folder
 from qverify.compare.verdict import combine
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
 
@@ -31,8 +31,10 @@ class VerifyJob:
 
 
 def verify_boards(
-    job: VerifyJob, run: Callable[[Request, int], Report], so_far: Callable[[Report], None] | None = None
-) -> Report:
+    job: VerifyJob,
+    run: Callable[[Request, int], ReportDocument],
+    so_far: Callable[[ReportDocument], None] | None = None,
+) -> ReportDocument:
     """Runs the job on every board in turn and returns one report. run: verifies one board, given its request and its
     number. so_far: called after each board but the last with a preliminary report, which is never PASSED. Raises
     UsageError before any board runs if a capture could not be created."""

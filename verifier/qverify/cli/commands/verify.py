@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
     from qverify.renderers.text_view import TextView
-    from qverify.report.document import Report
+    from qverify.report.document import ReportDocument
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
     from qverify.session.task.task_request import TaskRequest
@@ -230,12 +230,12 @@ class Output:
         return self.reports.stdout_taken
 
 
-def _verify_boards(job: VerifyJob, output: Output) -> Report:
+def _verify_boards(job: VerifyJob, output: Output) -> ReportDocument:
     """Verifies every board in turn, or the sides of this host alone, and returns one report."""
     from qverify.renderers.heading import section
     from qverify.session.verify_boards import verify_boards
 
-    def run(request: Request, number: int) -> Report:
+    def run(request: Request, number: int) -> ReportDocument:
         if len(job.boards) > 1 and not output.quiet:
             title = section(job.boards[number], number + 1, len(job.boards), output.view)
             click.echo(("\n" if number else "") + title)
@@ -252,7 +252,7 @@ def _check_npz(path: str, boards: int, many_frames: bool) -> None:
     require_no_input(path, "--npz")
 
 
-def _verify_board(request: Request, frames: list[FrameSource] | None, output: Output) -> Report:
+def _verify_board(request: Request, frames: list[FrameSource] | None, output: Output) -> ReportDocument:
     """Verifies one board on one frame (frames: None) or on many, prints the result, and returns the report."""
     from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress

@@ -12,7 +12,7 @@ from qverify.files import read_regular, write_bytes, write_text
 from qverify.printable import visible
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.shapes import Figure, sheet
-from qverify.report.document import Pair, Report
+from qverify.report.document import Pair, ReportDocument
 from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.triage_document import TriageDocument
 from qverify.tensors.file_names import file_stems
@@ -35,7 +35,7 @@ class _DrawnPair:
     drawings: list[TensorDrawing]
 
 
-def write_plots(report: Report | TriageDocument, folder: str) -> None:
+def write_plots(report: ReportDocument | TriageDocument, folder: str) -> None:
     """Writes the files into the folder, which is created if necessary; each file is written completely or not at all.
     File names begin with a number, in the order of the report. LIST contains their names. Files that an earlier LIST
     names are removed first; other files remain. Raises UsageError if a file cannot be written, MissingExtraError
@@ -76,7 +76,7 @@ def _remove_earlier(folder: str) -> None:
                 os.remove(os.path.join(folder, name))
 
 
-def _sheets(report: Report | TriageDocument) -> Iterator[tuple[str, Figure]]:
+def _sheets(report: ReportDocument | TriageDocument) -> Iterator[tuple[str, Figure]]:
     """Yields name and sheet of every drawn tensor and input, beginning with pairs that fail."""
     for pair in sorted(_drawn_pairs(report), key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
         for drawing in pair.drawings:
@@ -92,7 +92,7 @@ def _sheets(report: Report | TriageDocument) -> Iterator[tuple[str, Figure]]:
             yield _input_name(drawn_input, bool(place)), sheet(title, [figure], columns=1)
 
 
-def _drawn_pairs(report: Report | TriageDocument) -> list[_DrawnPair]:
+def _drawn_pairs(report: ReportDocument | TriageDocument) -> list[_DrawnPair]:
     if isinstance(report, TriageDocument):
         return [_DrawnPair(r.a, r.b, r.verdict, "", "", r.drawings) for r in report.rungs]
     several = len(report.boards) > 1

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 
 
 class FormatPage(Protocol):
@@ -23,7 +23,7 @@ class FormatPage(Protocol):
 
     SUFFIX: str
 
-    def write(self, report: Report, path: str) -> None: ...
+    def write(self, report: ReportDocument, path: str) -> None: ...
 
 
 def names() -> list[str]:

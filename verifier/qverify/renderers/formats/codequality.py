@@ -11,7 +11,7 @@ from qverify.printable import shortened, visible
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line
-from qverify.report.document import Pair, Report, Verdict
+from qverify.report.document import Pair, ReportDocument, Verdict
 
 SUFFIX = ".codequality.json"
 MAX_TENSORS = 100  # issues for tensors of a pair
@@ -19,7 +19,7 @@ MAX_TEXT_LENGTH = 1000  # characters
 SEVERITY = {"FAILED": ("critical", "major"), "INCONCLUSIVE": ("major", "minor")}  # for a pair, for a tensor
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes the list of issues, which is empty if everything PASSED. Fingerprints are the same in every run, so that
     GitLab can tell which issues are new and which are resolved. The location is the model's file, since GitLab shows no
     issue without one."""
@@ -32,7 +32,7 @@ def write(report: Report, path: str) -> None:
     write_report(json.dumps(issues, indent=1) + "\n", path)
 
 
-def _place(report: Report) -> str:
+def _place(report: ReportDocument) -> str:
     """Returns the path of the first model, relative to the current folder if it lies below it, or else its file
     name."""
     path = str(report.models[0].get("path", "")) if report.models else ""
@@ -40,7 +40,7 @@ def _place(report: Report) -> str:
     return os.path.basename(relative) if relative.startswith("..") else relative or "qverify"
 
 
-def _issues(report: Report, pair: Pair, place: str) -> list[dict[str, Any]]:
+def _issues(report: ReportDocument, pair: Pair, place: str) -> list[dict[str, Any]]:
     if pair.verdict == "PASSED":
         return []
     who = (pair.a, pair.b, pair.frame, pair.board)

@@ -14,7 +14,7 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.tensor_rows import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Report, plain
+from qverify.report.document import ReportDocument, plain
 from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 SUFFIX = ".csv"
@@ -27,7 +27,7 @@ CELL = r"\1'"
 NUMBERS = ("-inf",)  # texts that begin in this way but are no formulas
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes the rows in running order, the pairs one after another."""
     report = visible(report)
     columns, table = tensor_rows(report)

@@ -8,14 +8,14 @@ from qverify.renderers.html_page import triage_page
 from qverify.renderers.html_page.page import render
 from qverify.renderers.report_text import write_report
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".html"
 DRAWS = True
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes the page."""
     write_report(render(visible(report)), path)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from qverify.renderers.report_text import write_report
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".json"
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     _write(report.to_json(), path)
 
 

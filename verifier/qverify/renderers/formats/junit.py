@@ -15,14 +15,14 @@ from qverify.renderers.triage_text import conclusion, worst_output
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.difference import ReportDifference, TensorChange
-from qverify.report.document import Pair, Report, TensorRow, Verdict, worst
+from qverify.report.document import Pair, ReportDocument, TensorRow, Verdict, worst
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes the suites. FAILED is a failure, INCONCLUSIVE an error; a report without pairs is also an error."""
     report = visible(report)
     suites = xml.Element("testsuites", name="qverify")
@@ -137,7 +137,7 @@ def _count(suite: xml.Element) -> None:
     suite.set("skipped", "0")
 
 
-def _suite(report: Report, pair: Pair) -> xml.Element:
+def _suite(report: ReportDocument, pair: Pair) -> xml.Element:
     place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
     name = _text(f"{pair.a} ~ {pair.b}{place}")
     suite = xml.Element("testsuite", name=name, timestamp=_time(report.date))

@@ -12,7 +12,7 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.document import Pair, ReportDocument, TensorRow
 from qverify.report.triage_document import TensorLoss, TriageDocument
 
 SUFFIX = ".md"
@@ -25,7 +25,7 @@ SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes the comment. Names are escaped, so that they mention no user."""
     write_report(text(report), path)
 
@@ -40,7 +40,7 @@ def write_difference(difference: ReportDifference, path: str) -> None:
     write_report(text(difference), path)
 
 
-def text(result: Report | TriageDocument | ReportDifference) -> str:
+def text(result: ReportDocument | TriageDocument | ReportDifference) -> str:
     """Returns the comment."""
     result = visible(result)
     if isinstance(result, ReportDifference):
@@ -64,7 +64,7 @@ def _limit_length(lines: list[str]) -> list[str]:
     return [*shown, *opened, "", f"{count(len(lines) - len(shown), 'more line')}; the other formats have them."]
 
 
-def _report(report: Report) -> list[str]:
+def _report(report: ReportDocument) -> list[str]:
     lines = [f"## {MARKS[report.verdict]} qverify: {report.verdict}", ""]
     if report.blame is not None:
         lines += [
@@ -141,7 +141,7 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
 
 
-def _table(pair: Pair, report: Report) -> list[str]:
+def _table(pair: Pair, report: ReportDocument) -> list[str]:
     rows = [row for row in pair.tensors if row.verdict != "PASSED"]
     if not rows:
         return []

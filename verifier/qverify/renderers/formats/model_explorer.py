@@ -8,7 +8,7 @@ import math
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render
-from qverify.report.document import Report, TensorRow
+from qverify.report.document import ReportDocument, TensorRow
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".node_data.json"
@@ -17,7 +17,7 @@ COLOURS = {"PASSED": "#d7f0dd", "FAILED": "#f7c6c2", "INCONCLUSIVE": "#f6e3b4"}
 ORDER = ("FAILED", "INCONCLUSIVE", "PASSED")
 
 
-def write(report: Report, path: str) -> None:
+def write(report: ReportDocument, path: str) -> None:
     """Writes value and colour of each tensor: the lowest SQNR in dB of all pairs, frames and boards, at most EQUAL_DB,
     and the colour of the worst verdict. The keys are the tensor and the ONNX nodes that it stands for; Model Explorer
     accepts both."""
@@ -40,7 +40,7 @@ def write_triage(triage: TriageDocument, path: str) -> None:
     _write(results, {"gradient": stops, "qverify": render(triage).splitlines()}, path)
 
 
-def _worst(report: Report) -> dict[str, tuple[TensorRow, float, str]]:
+def _worst(report: ReportDocument) -> dict[str, tuple[TensorRow, float, str]]:
     worst = dict[str, tuple[TensorRow, float, str]]()
     for pair in report.pairs:
         for row in pair.tensors:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from qverify.plural import count
 from qverify.renderers.html_page.elements import element, facts, text
 from qverify.renderers.html_page.layered import NodeBox, draw
-from qverify.report.document import NetworkUnit, Pair, Report
+from qverify.report.document import NetworkUnit, Pair, ReportDocument
 from qverify.report.triage_document import Neighbour, Neighbourhood
 
 SHORT = {"reference": "ref", "simulator": "sim"}
@@ -77,7 +77,7 @@ def _worst_state(states: Iterable[str]) -> str:
     return next((state for state in ORDER if state in present), "unknown")
 
 
-def network_of(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
+def network_of(report: ReportDocument, anchor: Callable[[int, int], str]) -> Network | None:
     """Returns the network with the states in the worst frame and board, or None without units. anchor: returns the id
     of a row, given the number of its pair and of the row; "" if the row is not on the page."""
     if not report.units or not report.pairs:

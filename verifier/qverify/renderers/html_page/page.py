@@ -9,7 +9,7 @@ from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.pair_facts import describe_equality
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.verdict_lines import CAUSES
-from qverify.report.document import Blame, Pair, Report
+from qverify.report.document import Blame, Pair, ReportDocument
 
 MAX_BLAMED = 3  # cards at the top of the page
 MAX_ROWS, MAX_OTHER_ROWS = 2500, 200  # tensors of the first pair's frame and board; of others
@@ -17,7 +17,7 @@ MAX_PAGE_BYTES, MIN_DRAWING_BYTES = 2_700_000, 300_000  # drawings may always ta
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 
-def render(report: Report) -> str:
+def render(report: ReportDocument) -> str:
     """Returns the page as HTML. report: all its texts must be printable."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
@@ -57,7 +57,7 @@ def _pairs_with_tensors(ordered: list[tuple[int, Pair]]) -> set[int]:
     return kept
 
 
-def _top(report: Report, models: str) -> str:
+def _top(report: ReportDocument, models: str) -> str:
     verdict_items = [
         element(
             "li", element("span", MARKS[found_verdict], class_=f"verdict {found_verdict.lower()}"), " ", text(words)
@@ -85,7 +85,7 @@ def when(date: str) -> str:
     return date.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _blames(report: Report) -> list[str]:
+def _blames(report: ReportDocument) -> list[str]:
     """Returns a card for each blamed side and node, at most MAX_BLAMED; several frames and boards may blame the same
     node."""
     by_node: dict[tuple[str, str], list[Blame]] = {}
@@ -109,7 +109,7 @@ def _blame(blame: Blame, times: int) -> str:
     )
 
 
-def _blamed(report: Report, network: around.Network | None) -> Section:
+def _blamed(report: ReportDocument, network: around.Network | None) -> Section:
     """Returns the graph around the first blamed node of each side, up to a distance of two nodes, without
     repetitions."""
     parts = list[str]()

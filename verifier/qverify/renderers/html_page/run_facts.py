@@ -8,16 +8,16 @@ from typing import Any
 
 from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
 from qverify.renderers.html_page.frame import Section
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
-def sections(report: Report | TriageDocument) -> list[Section]:
+def sections(report: ReportDocument | TriageDocument) -> list[Section]:
     """Returns the sections; the content of a section without facts is ""."""
     sides = [_side(side) for side in report.sides]
-    absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, Report) else []
+    absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, ReportDocument) else []
     models = [[code(m.get("path", "")), text(m.get("kind", "")), code(m.get("sha256", ""))] for m in report.models]
     fed = [
         [code(i.get("name", "")), text(i.get("source", "")), number(i.get("seed")), code(i.get("sha256", ""))]
@@ -53,9 +53,9 @@ def _settings(settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
             yield name.removesuffix("_c").removesuffix("_mhz").replace("_", " "), f"{text(value)}{unit}"
 
 
-def _times(report: Report | TriageDocument) -> str:
+def _times(report: ReportDocument | TriageDocument) -> str:
     rows = [(name, f"{value:.3f} s") for name, value in report.timings.items()]
-    if isinstance(report, Report):
+    if isinstance(report, ReportDocument):
         rows += [(f"link: {name.replace('_', ' ')}", text(value)) for name, value in report.link.items()]
     shown = facts((name, text(value)) for name, value in rows) if rows else ""
     timed = [s for s in report.sides if s.get("node_seconds")]
@@ -67,7 +67,7 @@ def _times(report: Report | TriageDocument) -> str:
     return shown
 
 
-def options(report: Report) -> str:
+def options(report: ReportDocument) -> str:
     """Returns how the run was judged: decimals, scope, gates of each pair, relaxations."""
     fact_rows = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
     fact_rows = fact_rows if report.decimals else []
@@ -81,7 +81,7 @@ def options(report: Report) -> str:
     return facts(fact_rows) + gates
 
 
-def ledger(report: Report) -> str:
+def ledger(report: ReportDocument) -> str:
     """Returns the coverage ledger: expected, compared and missing tensors of each pair."""
     rows = []
     for pair in report.pairs:
@@ -121,7 +121,7 @@ def ledger(report: Report) -> str:
     return shown + listed(missing) + _not_verified(report)
 
 
-def _not_verified(report: Report) -> str:
+def _not_verified(report: ReportDocument) -> str:
     lines = [
         f"{n.get('node')} ({n.get('op')}): computed by the host for every side: {n.get('why')}" for n in report.on_host
     ]
@@ -131,7 +131,7 @@ def _not_verified(report: Report) -> str:
     return element("h3", "Not verified, or against floats only") + listed(lines) if lines else ""
 
 
-def frames(report: Report) -> str:
+def frames(report: ReportDocument) -> str:
     """Returns the table of frames, or "" if there was only one."""
     rows = [
         [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from qverify.renderers.html_page.elements import element, listed, table, text
 from qverify.renderers.task_lines import describe, side_cells
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 
 
-def section_text(report: Report) -> str:
+def section_text(report: ReportDocument) -> str:
     """Returns the section's content, or "" for a report without task numbers."""
     parts = list[str]()
     for task in report.tasks:

@@ -10,7 +10,7 @@ from qverify.renderers.drawings.png import pixels
 from qverify.renderers.drawings.shapes import Figure
 from qverify.renderers.html_page.elements import element, number, text
 from qverify.renderers.html_page.frame import Section
-from qverify.report.document import Pair, Report
+from qverify.report.document import Pair, ReportDocument
 from qverify.report.drawings import MAX_DRAWN, RULE, DifferingElement, InputDrawing, TensorDrawing
 
 MIN_DRAWING_BYTES = 300_000  # that the drawings of tensors may always take
@@ -40,7 +40,7 @@ def _shares(drawing: TensorDrawing, drawn: Pair, pair: Pair) -> bool:
     return drawn.frame == pair.frame and f"{pair.a} ~ {pair.b}" in drawing.also
 
 
-def sections(report: Report, order: list[int], room: int) -> list[Section]:
+def sections(report: ReportDocument, order: list[int], room: int) -> list[Section]:
     """Returns the sections of tensors and inputs; the page leaves out empty ones. order: numbers of the pairs. room:
     bytes that both sections may take together, but the one of tensors may always take MIN_DRAWING_BYTES."""
     input_section = inputs(report.input_drawings, len(report.frames))
@@ -63,7 +63,7 @@ def inputs(drawn: list[InputDrawing], frames: int) -> Section:
     )
 
 
-def _tensors(report: Report, order: list[int], room: int) -> str:
+def _tensors(report: ReportDocument, order: list[int], room: int) -> str:
     drawn = [(pair, index) for pair in order for index in range(len(report.pairs[pair].drawings))]
     shown, left_out, several_boards = list[str](), list[str](), len(report.boards) > 1
     for pair, index in drawn:

@@ -15,7 +15,7 @@ from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Pair, Report
+from qverify.report.document import Pair, ReportDocument
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.rejudge import mark_inconclusive
@@ -56,7 +56,7 @@ class DumpPair:
         return replace(self.reading, side=(self.side_b if b else self.side_a) or self.reading.side)
 
 
-def compare_dumps(dumps: DumpPair, options: Options) -> Report:
+def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     """Returns the report of A against B. A tensor that only one of them has is missing in the other, so that the
     verdict is not PASSED. Raises UsageError if the two cannot be compared, BadFileError for a dump that cannot be
     read."""
@@ -297,7 +297,7 @@ def _check_precision(sides: tuple[Recording, Recording], options: Options) -> No
         )
 
 
-def _limit_to_precision(report: Report, sides: tuple[Recording, Recording]) -> None:
+def _limit_to_precision(report: ReportDocument, sides: tuple[Recording, Recording]) -> None:
     """Limits the report to the precision of the dumps' printed values, if they have any."""
     decimals = _precision(sides)
     if decimals is None:

@@ -6,13 +6,13 @@ import os
 
 from qverify.capture.reader import is_capture
 from qverify.compare.options import Options
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.report.read_report import read_report
 from qverify.session.offline.rejudge import RejudgeRequest, rejudge
 from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
 
-def open_report(path: str) -> Report:
+def open_report(path: str) -> ReportDocument:
     """Returns the report of a JSON file, a capture or a bundle. A capture is judged with the options of its run, a
     bundle with the default options. Raises BadFileError or UsageError if the path is none of the three."""
     if not os.path.isdir(path):

@@ -17,7 +17,7 @@ from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import JobOutcome, unreachable_board
@@ -81,7 +81,7 @@ class CapturedJob:
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
-    def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
+    def repeat(self, report: ReportDocument, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
         """Adds the captured run's results of --repeat and --paranoid to the report; nothing is run."""
         mark_captured_repeat(report, self.capture, self._frame)
 
@@ -115,7 +115,7 @@ def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Wat
     return JobOutcome(whole, finals, evidence=evidence)
 
 
-def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
+def mark_captured_repeat(report: ReportDocument, capture: Capture, number: int) -> None:
     """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError if they are
     malformed."""
     for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_other_inputs)):
@@ -128,7 +128,7 @@ def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
             raise BadFileError(message) from error
 
 
-def mark_inconclusive(report: Report, why: str) -> None:
+def mark_inconclusive(report: ReportDocument, why: str) -> None:
     """Turns every PASSED of the report into INCONCLUSIVE. why: the reason."""
     for pair in report.pairs:
         if pair.verdict == "PASSED":

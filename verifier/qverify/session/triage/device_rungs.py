@@ -13,7 +13,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.plural import count
-from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.document import Blame, Forced, Pair, ReportDocument, TensorRow, worst
 from qverify.report.drawings import TensorDrawing
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.weakenings import list_weakenings
@@ -38,7 +38,7 @@ class DeviceRungs:
     gates: dict[str, RungGate]
     _rungs: dict[tuple[str, str], Rung] = field(default_factory=dict)
 
-    def add(self, report: Report, located: list[Located], graph: Graph) -> None:
+    def add(self, report: ReportDocument, located: list[Located], graph: Graph) -> None:
         """Adds the report of one frame. located: as judge_all filled it for this report."""
         parts = units(graph)
         for pair in report.pairs:
@@ -65,7 +65,9 @@ class DeviceRungs:
             None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
         )
 
-    def _make_rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
+    def _make_rung(
+        self, pair: Pair, report: ReportDocument, where: Located | None, parts: list[Unit], graph: Graph
+    ) -> Rung:
         """Returns the rung of one pair in one frame. where: the forced verdicts of the pair. parts: the model's
         units."""
         rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
@@ -113,7 +115,7 @@ class DeviceRungs:
         return rung
 
 
-def _drawings(pair: Pair, report: Report) -> list[TensorDrawing]:
+def _drawings(pair: Pair, report: ReportDocument) -> list[TensorDrawing]:
     """Returns the drawings of tensors that differ in the pair, in the order of report.drawings.RULE; a drawing of
     another pair with exactly the same bytes is used as well."""
     name = f"{pair.a} ~ {pair.b}"
@@ -151,7 +153,7 @@ def _judge_again(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], want
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
 
 
-def _check_complete(rung: Rung, report: Report) -> None:
+def _check_complete(rung: Rung, report: ReportDocument) -> None:
     """Makes a PASSED rung INCONCLUSIVE if one of its sides ran only partly, as the main job does."""
     partial = next((s for s in report.sides if s["name"] in (rung.a, rung.b) and s["state"] == "partial"), None)
     if partial is not None and rung.verdict == "PASSED":
@@ -192,7 +194,7 @@ def _find_other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -
 
 
 def _find_blame(
-    pair: Pair, report: Report, where: Located | None, parts: list[Unit], failing: list[str]
+    pair: Pair, report: ReportDocument, where: Located | None, parts: list[Unit], failing: list[str]
 ) -> Blame | None:
     """Returns the side and node to blame for the pair's failures; None without any. failing: the tensors that fail when
     forced."""

@@ -15,7 +15,7 @@ from qverify.compare.forced import Located
 from qverify.compare.limits import BITS
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
-from qverify.report.document import Report
+from qverify.report.document import ReportDocument
 from qverify.session.run_evidence import Pull, board_values
 from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, find_nothing
@@ -84,7 +84,7 @@ def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
 
 
 def explain_blame(
-    report: Report, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
+    report: ReportDocument, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
 ) -> list[ExplainedOutput]:
     """Explains every output of the first MAX_NODES nodes where the board is blamed. Returns [] if the board is not
     blamed. deadline_s: time limit for all of them together."""
@@ -93,7 +93,7 @@ def explain_blame(
 
 
 def _explain_blame(
-    report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None
+    report: ReportDocument, evidence: NodeEvidence, deadline_s: float, watch: Watch | None
 ) -> list[ExplainedOutput]:
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
@@ -133,7 +133,7 @@ class BlameExplainer:
         self._previous_frame: dict[str, Array] = {}  # the inputs and the simulator's tensors of the frame before
         self.explained: list[ExplainedOutput] = []
 
-    def frame(self, report: Report, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
+    def frame(self, report: ReportDocument, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
         """Explains the frame if it is one of those to explain. number: of the frame."""
         previous, simulated = self._previous_frame, evidence.recordings.get("simulator")
         self._previous_frame = {} if simulated is None else {**simulated.tensors, **evidence.inputs}
@@ -144,7 +144,7 @@ class BlameExplainer:
             self._knew_previous_frame = bool(previous)
 
 
-def _unsteady(report: Report) -> frozenset[str]:
+def _unsteady(report: ReportDocument) -> frozenset[str]:
     """Returns the tensors that changed between the runs of --repeat."""
     return frozenset(str(row["tensor"]) for row in (report.repeat or {}).get("unstable", []))
 

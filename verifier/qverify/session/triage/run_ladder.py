@@ -16,7 +16,7 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report, worst
+from qverify.report.document import ReportDocument, worst
 from qverify.report.triage_document import Rung, Stage, TriageDocument
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
@@ -241,7 +241,7 @@ class Ladder:
             self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
         job.disconnect_if_broken(ran)
 
-    def _add_run(self, report: Report) -> None:
+    def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
         self.report.take_run(report)
         self._note(*report.notes, *report.caveats)

@@ -85,10 +85,6 @@ class DaskEngine:
         """Returns the boards that live workers reach."""
         return dict(self._reached.boards)
 
-    def refused_workers(self) -> Mapping[str, str]:
-        """Returns, by name, the workers that get no tasks since they have other versions, and how these differ."""
-        return dict(self._reached.refused)
-
     def wait_connected(self, timeout_s: float) -> bool:
         """Waits for the connection to the scheduler; returns whether there is one."""
         return self._connected.wait(timeout_s)

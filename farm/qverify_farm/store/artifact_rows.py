@@ -34,8 +34,3 @@ def _statements(dialect: str) -> tuple[Any, Any]:
             index_elements=["project", "sha256"], set_={"used": project_artifact.excluded.used}
         ),
     )
-
-
-def may_read(session: Session, project: str, sha256: str) -> bool:
-    """Returns whether an artifact belongs to a project, which may then read it."""
-    return session.get(ProjectArtifactRecord, {"project": project, "sha256": sha256}) is not None

@@ -14,7 +14,6 @@ from qverify.renderers.html_page.page import when
 from qverify.report.document import NetworkUnit
 from qverify.report.triage_document import OutputRow, Rung, Stage, TriageDocument
 
-PASSES = {"PASSED": "passes", "FAILED": "fails", "INCONCLUSIVE": "not known"}
 JUDGED = {
     "gate": "by its gate",
     "near": "within half a step of the float",

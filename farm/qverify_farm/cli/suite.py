@@ -29,6 +29,7 @@ def _labels(words: tuple[str, ...]) -> dict[str, str]:
     return {key[:100]: value[:200] for key, _, value in pairs}
 
 
+RUN_OR_NEWEST = click.argument("id", metavar="[ID]", default="")
 LABEL = click.option(
     "--label",
     "labels",
@@ -64,7 +65,7 @@ def run(
 
 
 @command.command()
-@click.argument("id", metavar="[ID]", default="")
+@RUN_OR_NEWEST
 @output_options
 @database_option
 @artifacts_option
@@ -114,7 +115,7 @@ def plan(suite: str, as_json: bool) -> int:
 
 
 @command.command()
-@click.argument("id", metavar="[ID]", default="")
+@RUN_OR_NEWEST
 @database_option
 def status(id: str, database: str) -> int:
     """Show the progress of a run; without ID: of the newest. Exit status 3 while it has no verdict."""
@@ -122,7 +123,7 @@ def status(id: str, database: str) -> int:
 
 
 @command.command()
-@click.argument("id", metavar="[ID]", default="")
+@RUN_OR_NEWEST
 @output_options
 @database_option
 def report(id: str, outputs: SuiteOutputs, database: str) -> int:
@@ -169,7 +170,7 @@ def cancel(id: str, database: str) -> int:
 
 
 @command.command()
-@click.argument("id", metavar="[ID]", default="")
+@RUN_OR_NEWEST
 @database_option
 def baseline(id: str, database: str) -> int:
     """Make a run's verdicts the baseline of its suite (key `baseline`); without ID: those of the newest run."""

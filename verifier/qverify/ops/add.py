@@ -14,9 +14,9 @@ from qverify.arithmetic.pairs import FloatSteps
 from qverify.arithmetic.requantize import half_away, half_up, shifted
 from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
-from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
+Formula = Callable[[Node, Graph, Array, Array], Array]
 WORDS = ("swap", "act_min", "act_max")
 ROWS_AT_ONCE = 64  # rows of a table that are computed at once, so that their float64 values fit the cache
 LEFT_SHIFT = 20  # of operands that are scaled one by one
@@ -55,7 +55,7 @@ def every_pair(node: Node, graph: Graph) -> tuple[Array, Array]:
     return first[:, None], second
 
 
-def make_table(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
+def make_table(function: Formula, node: Node, graph: Graph) -> Array | None:
     """Returns the function of two 8-bit operands as a table [65536], indexed by the bytes of both operands. Returns
     None for wider operands, and for an output with at most FEW elements."""
     y = graph.spec(node.outputs[0])
@@ -103,21 +103,24 @@ def _shift(acc: Array, shift: Any, rounding: str) -> Array:
     return half_away(acc, shift) if rounding in ("gemmlowp", "pow2-half-away") else half_up(acc, shift)
 
 
-def compute_pairs(state: Array | FloatSteps, first: Array, second: Array, y: TensorSpec) -> Array:
-    """Returns the function of both operands, broadcast, by steps or as table[first byte * 256 + second byte]."""
+def simulate(
+    node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
+) -> tuple[Array, ...]:
+    return (compute_pairs(formula, node, inputs, graph, state),)
+
+
+def compute_pairs(
+    function: Formula, node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
+) -> Array:
+    """Returns the function of both operands, broadcast: by the state, which is steps or table[first byte * 256 + second
+    byte], or directly if there is none."""
+    first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
+    assert first is not None and second is not None
+    if state is None:
+        return function(node, graph, *np.broadcast_arrays(first, second))
     if isinstance(state, FloatSteps):
         value = np.empty(y.shape, y.numpy_dtype)
         state.apply(first, second, value)
         return value
     index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
     return look_up(state, index).reshape(y.shape)
-
-
-def simulate(
-    node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
-) -> tuple[Array, ...]:
-    first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
-    assert first is not None and second is not None
-    if state is not None:
-        return (compute_pairs(state, first, second, y),)
-    return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -41,8 +41,4 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
 def simulate(
     node: Node, inputs: list[Array | None], graph: Graph, state: Array | FloatSteps | None
 ) -> tuple[Array, ...]:
-    first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
-    assert first is not None and second is not None
-    if state is not None:
-        return (compute_pairs(state, first, second, y),)
-    return (formula(node, graph, *np.broadcast_arrays(first, second)),)
+    return (compute_pairs(formula, node, inputs, graph, state),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,12 @@ def terms(case: Case) -> AdditionTerms | None:
         a, b, za, zb, case.spec.zero_point[0], (float(ratios[0]), float(ratios[1])),
         F(rq[2]) if exact else F(0), words["act_min"], words["act_max"], exact, case.spec.dtype,
     )  # fmt: skip
+
+
+def terms_at(addition: AdditionTerms, case: Case, places: Array) -> AdditionTerms:
+    """Returns the terms with the operands of some elements of the output only. places: their flat indices."""
+    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[places] for v in (addition.a, addition.b))
+    return replace(addition, a=a, b=b)
 
 
 def compute_addition(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:

@@ -21,6 +21,7 @@ from qverify.triage.altered_kernels.addition_terms import (
     finish,
     folded_sum,
     terms,
+    terms_at,
 )
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 from qverify.triage.case import Array, Case, element_bits
@@ -37,9 +38,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     addition = terms(case)
     if addition is None:
         return
-    few = _few(addition, case)
-    recorded = element_bits(case.recorded)[case.differing[few]]
-    sample = _chosen(addition, case, case.differing[few])
+    few = case.differing[_few(case)]
+    recorded, sample = element_bits(case.recorded)[few], terms_at(addition, case, few)
     for cost, text, way in _ways(addition):
         if _gives(way, sample, recorded):
             yield FaultVariant(f"add: {text}", partial(compute_addition, way=way), cost)
@@ -52,14 +52,8 @@ def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorde
         return False
 
 
-def _few(addition: AdditionTerms, case: Case) -> Array:
+def _few(case: Case) -> Array:
     return np.linspace(0, len(case.differing) - 1, min(len(case.differing), 256)).astype(np.int64)
-
-
-def _chosen(addition: AdditionTerms, case: Case, where: Array) -> AdditionTerms:
-    shape = case.spec.shape
-    a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (addition.a, addition.b))
-    return replace(addition, a=a, b=b)
 
 
 Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]

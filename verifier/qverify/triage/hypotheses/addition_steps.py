@@ -21,6 +21,7 @@ from qverify.triage.altered_kernels.addition_terms import (
     finish,
     folded_sum,
     terms,
+    terms_at,
 )
 from qverify.triage.altered_kernels.narrow_steps import NARROW, half_up, places, significant
 from qverify.triage.altered_kernels.rounding_rules import RULES
@@ -47,9 +48,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op != "add" or len(case.unit.nodes) > 1 or (addition := terms(case)) is None:
         return
     flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
-    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (addition.a, addition.b))
-    few = replace(addition, a=a, b=b)
-    recorded = element_bits(case.recorded)[flat]
+    recorded, few = element_bits(case.recorded)[flat], terms_at(addition, case, flat)
     for cost, text, way in _ways(case, addition):
         case.count_tried()
         if (element_bits(way(few)) == recorded).all():

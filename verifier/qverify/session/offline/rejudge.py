@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from qverify_agents.errors import LinkError
 
-from qverify.capture.layouts import check_layouts
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
-from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
-from qverify.session.captured_runtime import OURS, identify_runtime
+from qverify.session.captured_runtime import OURS
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import JobOutcome, unreachable_board
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.models import Models, open_models
+from qverify.session.offline.captured_sides import read_sides
 from qverify.session.other_inputs import mark_other_inputs
 from qverify.session.repeat import mark_repeat
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.sides.host_islands import compute_islands
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.recording import Recording
 
 RERUN_SIDES = ("reference", "simulator")  # those that --rerun can run again
 SIDE_ORDER = (*RERUN_SIDES, "board")
@@ -77,7 +74,7 @@ class CapturedJob:
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
         """Returns the captured sides of the frame that was prepared last, None (no tensor can be pulled), and "" (the
         board did not have to be reached)."""
-        ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
+        ran = SideResults(read_sides(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
@@ -245,36 +242,9 @@ def _collect_sides(
     """Returns the captured sides of a frame, after running those of `request.rerun` again."""
     ran = host.run(prepared, "simulator" in request.rerun, watch) if request.rerun else SideResults()
     rerun = {n: r for n, r in ran.recordings.items() if n in request.rerun}
-    ran.recordings = _sort_sides({**_captured(capture, number, models, prepared, request.run_sim), **rerun})
+    ran.recordings = _sort_sides({**read_sides(capture, number, models, prepared, request.run_sim), **rerun})
     ran.run_unit = host.run_units(request.run_sim)
     return ran
-
-
-def _captured(
-    capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
-) -> dict[str, Recording]:
-    """Returns the captured sides of a frame. A side that ran another model or other inputs counts as not run, and so
-    does a side of the run that the capture lacks."""
-    sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
-    for name in captured_sides(capture):
-        if name not in sides and (run_sim or name != "simulator"):
-            sides[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
-            sides[name].why = f"the capture contains no {name}, though the run had one"
-    for side in sides.values():
-        _drop_island_tensors(side, models)
-        if side.state == "partial" and not side.missing:
-            side.missing = {n: side.why or "its run broke off" for n in side.finals}
-            side.tensors, side.digests = Tensors({}), {}
-        identify_runtime(side, capture.stated_kernels(number, side.side), models)
-        if why := _find_mismatch(side, capture, models, prepared):
-            side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
-            side.missing = dict.fromkeys(side.specs, why)
-        else:
-            check_layouts(capture, side, models.graph)
-    _add_missing(sides, models)
-    for side in sides.values():
-        _compute_islands(side, models, prepared)
-    return sides
 
 
 def _set_runtime(board: Recording, request: RejudgeRequest) -> None:
@@ -284,86 +254,6 @@ def _set_runtime(board: Recording, request: RejudgeRequest) -> None:
         board.runtime = request.runtime
     elif request.runtime not in (OURS, board.runtime):
         raise UsageError(f"--runtime {request.runtime}: the captured board ran {board.runtime}; leave --runtime out")
-
-
-def _drop_island_tensors(side: Recording, models: Models) -> None:
-    """Removes from a captured side the tensors that host islands compute, and notes it. A capture does not store such
-    tensors: they are computed again from the islands' inputs."""
-    made = {n for island in models.graph.islands for n in island.made}
-    present = [n for n in dict.fromkeys((*side.tensors, *side.digests)) if n in made]
-    if present:
-        tensors = count(len(present), "tensor")
-        side.notes.append(f"not used: {present[0]} in the capture ({tensors} that the host computes)")
-    side.tensors = Tensors({n: partial(side.tensors.__getitem__, n) for n in side.tensors if n not in made})
-    side.specs, side.digests, side.missing = (
-        {n: v for n, v in side.specs.items() if n not in made},
-        {n: v for n, v in side.digests.items() if n not in made},
-        {n: v for n, v in side.missing.items() if n not in made},
-    )
-
-
-def _compute_islands(side: Recording, models: Models, prepared: PreparedInputs) -> None:
-    """Adds the tensors that the host islands compute from a captured side's tensors. If onnxruntime fails, they are
-    missing and the side is partial."""
-    if models.islands is None:
-        return
-    computed, failed = compute_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
-    side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(computed)})
-    side.missing |= failed
-    if failed and side.state == "complete":
-        name, why = next(iter(failed.items()))
-        side.state, side.why = "partial", f"{name}: {why}"
-
-
-def _loaders(values: Mapping[str, Array]) -> dict[str, Callable[[], Array]]:
-    return {name: partial(values.__getitem__, name) for name in values}
-
-
-def captured_sides(capture: Capture) -> list[str]:
-    """Returns the names of the sides that the captured run had."""
-    kinds = {row["kind"] for row in capture.models.values()}
-    is_present = {
-        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")),
-        "simulator": capture.command.get("run_sim", True),
-        "board": capture.command.get("board"),
-    }
-    return [name for name, present in is_present.items() if present]
-
-
-def _find_mismatch(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
-    """Returns why a captured side is not a run of these models on these inputs; "" if it is."""
-    if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
-        return f"the captured {side.side} was computed from other inputs (their hash differs)"
-    kind = "model.bin" if side.side != "reference" else "quant.onnx" if models.alone is None else "tflite"
-    if side.side == "board" and side.runtime != OURS:
-        return ""  # identify_runtime found the runtime by the hash of the model, so that it is one of these models
-    ran = {row["sha256"] for row in capture.models.values() if row["kind"] == kind}
-    now = {row["sha256"] for row in models.rows if row["kind"] == kind}
-    if kind == "model.bin":
-        now = {models.binary_sha256}
-        ran = {side.model_sha256} if side.model_sha256 else ran
-    if ran != now:
-        return f"the captured {side.side} ran another {kind}; run it again (--rerun reference,simulator, -b BOARD)"
-    return ""
-
-
-def _add_missing(sides: dict[str, Recording], models: Models) -> None:
-    """Marks every tensor that a side should have, but the capture does not list, as missing, so that the comparison
-    counts it."""
-    graph = models.graph
-    for side in sides.values():
-        side.finals = graph.outputs
-        expected = (
-            graph.observable()
-            if "per_node" in side.capabilities
-            else [n for n in graph.outputs if n not in graph.inputs]
-        )
-        for name in expected:
-            if name not in side.specs:
-                side.specs[name] = graph.spec(name)
-                side.missing[name] = "not listed in the capture"
-        if side.missing and side.state == "complete":
-            side.state, side.why = "partial", f"{count(len(side.missing), 'tensor', 'is', 'are')} not in the capture"
 
 
 def _sort_sides(sides: dict[str, Recording]) -> dict[str, Recording]:

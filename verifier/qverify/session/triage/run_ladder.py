@@ -24,7 +24,8 @@ from qverify.session.job import Job
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
-from qverify.session.offline.rejudge import CapturedJob, captured_sides, restore_names
+from qverify.session.offline.captured_sides import captured_sides
+from qverify.session.offline.rejudge import CapturedJob, restore_names
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung

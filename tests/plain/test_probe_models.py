@@ -26,8 +26,9 @@ from qverify.triage.case import Case
 from qverify.triage.experiments import NoOtherModel
 from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import pages
+from qverify.triage.packed_output import pack_output, unpack_output
 from qverify.triage.probe_models import ProbeModel, probe_models
-from qverify.triage.probes import PLACES, list_constants, pack_output, unpack_output
+from qverify.triage.probes import PLACES, list_constants
 from qverify_agents.errors import LinkTimeout
 
 from tests.plain.experiment_boards import FaultyUnit, Way

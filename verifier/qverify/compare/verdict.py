@@ -62,19 +62,13 @@ def judge_all(
         recomputes: whether sides can run single nodes. If not, a node is only judged from equal inputs, if one of its
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
     """
-    sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
-    if len({r.side for _, r in sides}) < len(sides):
-        raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
-    paired = list(combinations(sides, 2))
-    if not paired:
-        names = ", ".join(recordings) or "none"
-        raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
+    sides = _sort_sides(recordings)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
     judged, forcing, matrix, cache = [], [], {}, SameArrays()
-    for (label_a, a), (label_b, b) in paired:
+    for (label_a, a), (label_b, b) in combinations(sides, 2):
         judge = Judge(values[label_a], values[label_b], graph, options)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
         judged.append(judged_pair)
@@ -99,6 +93,17 @@ def judge_all(
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
     return report
+
+
+def _sort_sides(recordings: dict[str, Recording]) -> list[tuple[str, Recording]]:
+    """Returns the recordings that are compared, with their labels. Raises UsageError as judge_all() does."""
+    sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
+    if len({r.side for _, r in sides}) < len(sides):
+        raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
+    if len(sides) < 2:
+        names = ", ".join(recordings) or "none"
+        raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
+    return sides
 
 
 def _share(recordings: list[Recording]) -> None:

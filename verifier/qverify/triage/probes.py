@@ -3,10 +3,8 @@ bytes there, too."""
 
 from __future__ import annotations
 
-import base64
 import re
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,12 +12,13 @@ from itertools import islice
 import numpy as np
 
 from qverify.tensors.digest import tensor_digest
-from qverify.triage.case import Array, Case, element_bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.cause_kind import NUMBER, Kind, describe_kind, variants_of
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import fit_family
+from qverify.triage.packed_output import pack_output
 from qverify.triage.probe_models import ProbeModel, probe_models
 
 MAX_PROBES, MAX_PROBES_SLOW = 4, 2  # the second over a slow link
@@ -329,23 +328,6 @@ def _make_experiment(case: Case, model: ProbeModel, kind: str, stood: int, fell:
         model.shape,
         pack_output(case.recorded),
     )
-
-
-def pack_output(output: Array) -> str:
-    """Returns a probe's output as text: base64 of its zlib-compressed little-endian bytes."""
-    little = np.ascontiguousarray(output, output.dtype.newbyteorder("<"))
-    return base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
-
-
-def unpack_output(text: str, like: Array) -> Array:
-    """Returns the output in the shape and dtype of `like`. Raises ValueError if the text is not such an output."""
-    try:
-        data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), like.nbytes + 1)
-    except zlib.error as error:
-        raise ValueError(f"an output that cannot be read: {error}") from error
-    if len(data) != like.nbytes:
-        raise ValueError(f"an output of {len(data)} bytes, wanted {like.nbytes}")
-    return np.frombuffer(data, like.dtype.newbyteorder("<")).reshape(like.shape).astype(like.dtype)
 
 
 def cost_bytes(case: Case) -> int:

@@ -14,8 +14,8 @@ from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
 from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, NoOtherModel
+from qverify.triage.packed_output import unpack_output
 from qverify.triage.probe_models import ProbeModel
-from qverify.triage.probes import unpack_output
 
 KEYS = {"tensor": str, "kind": str, "seed": int, "inputs": dict, "board": str}  # types of the values of a row
 PROBE_KEYS = KEYS | {"shape": str, "output": str}

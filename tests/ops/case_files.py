@@ -46,7 +46,17 @@ ACTIVATIONS = {
 }
 ON_FLOATS = {  # stems that read no quantized tensor: one activation of 8 bits and one of 16 around them are enough
     *(stem for stem in FILES if stem.endswith("_float")),
-    *("cast", "conv_integer", "dynamic_quantize", "group_norm", "log_softmax", "lp_norm", "matmul_integer"),
+    *(
+        "cast",
+        "conv_integer",
+        "dynamic_quantize",
+        "group_norm",
+        "log_softmax",
+        "lp_norm",
+        "matmul_integer",
+        "matmul_blocks",
+        "quantize_blocks",
+    ),
     *("matmul_integer_scaled", "rms_norm", "half_float", "lstm", "lstm_integer", "gru", "rnn"),
     *("elementwise_integer", "gather_elements", "gather_nd", "scatter_elements"),
     *("reduce_integer", "arg_min", "scatter_nd", "non_max_suppression", "one_hot", "cum_sum", "top_k", "trilu"),

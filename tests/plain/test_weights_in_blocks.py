@@ -137,14 +137,14 @@ def test_n_bits_are_unpacked_as_onnxruntime_does(bits: int, zeros: str):
     assert np.abs(weights + bias - reference).max() <= 2.0**-20 * np.abs(reference).max()
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_accuracy_levels_are_verified_in_float32(level: int, tmp_path: Path):
+    """But for 4: tests/plain/test_integer_blocks.py."""
     m = plain(opset=17)
     m.output(n_bits(m, floats_in(m, (5, 64)), 64, 24, 4, size=32, zeros="packed", accuracy_level=level))
     integer = onnx.load_from_string(compiled(m).integer_onnx)
     assert {n.op_type for n in integer.graph.node} == {"MatMul"}
-    notes = ends_in_passed(m, tmp_path)
-    assert any("accuracy_level" in note for note in notes) == (level > 1)
+    assert not any("accuracy level" in note for note in ends_in_passed(m, tmp_path))
 
 
 def ordered(order: np.ndarray, bits: int = 4, zeros: str = "", rows: int = 45, bias: bool = False) -> Qdq:

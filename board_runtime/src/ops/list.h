@@ -40,6 +40,7 @@
   X(lstm) \
   X(lstm_integer) \
   X(matmul) \
+  X(matmul_blocks) \
   X(matmul_float) \
   X(matmul_integer) \
   X(matmul_integer_scaled) \
@@ -51,6 +52,7 @@
   X(one_hot) \
   X(pad) \
   X(quantize) \
+  X(quantize_blocks) \
   X(reduce_float) \
   X(reduce_integer) \
   X(reduce_mean) \

@@ -156,7 +156,7 @@ def of_few_bits(g: RandomGraph) -> None:
     zeros = [g.constant(g.rng.integers(0, 256, (made * -(-blocks * bits // 8),)), "uint8")] if g.chance(0.5) else []
     if g.style.real != "float32":
         raise Unfit
-    more = {"K": inner, "N": made, "bits": bits, "block_size": 16, "accuracy_level": 0}
+    more = {"K": inner, "N": made, "bits": bits, "block_size": 16, "accuracy_level": g.pick(0, 4)}
     g.op("MatMulNBits", [x, stored, scales, *zeros], MICROSOFT, **more)
 
 

@@ -16,6 +16,7 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
+from qverify.compiler.integer_blocks import split_integer_blocks
 from qverify.compiler.integer_model import IntegerModel, Piece, address
 from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
@@ -162,7 +163,7 @@ def compile_model(
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
-    loaded = compute_in_float32(decomposed.model)
+    loaded = compute_in_float32(split_integer_blocks(decomposed.model))
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)

@@ -209,5 +209,5 @@ def _integer_model(view: GraphView, kept: list[Any]) -> IntegerModel:
         onnx.GraphProto(node=nodes, name="integer"),
         {n: constants[n] for n in sorted(constants) if n in used},
         onnx.GraphProto(input=[i for i in source.input if i.name in view.inputs], output=source.output),
-        onnx.ModelProto(opset_import=[*view.model.opset_import, *missing_domain(view)]),
+        onnx.ModelProto(opset_import=[*view.model.opset_import, *missing_domain(view)], functions=view.model.functions),
     )

@@ -1,9 +1,8 @@
 """Unpacks MatMulNBits, a MatMul of float32 weights that are stored in blocks of 2, 4 or 8 bits.
 
 The weights become the float32 constant fl32((q - z) * s) that the blocks represent, the node becomes a MatMul, and its
-bias an Add. The arithmetic is that of accuracy levels 0 and 1, whatever the node's level: a level is the lowest
-accuracy that the model accepts, and at level 4 onnxruntime itself rounds the activations to 8 bits or not, depending on
-the CPU, the number of bits and the block size."""
+bias an Add. The arithmetic is that of accuracy levels 0 to 3. Nodes of level 4 whose activations onnxruntime rounds to 8
+bits have been replaced before (integer_blocks.py)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     graph, after = changed.graph, list[onnx.NodeProto]()
-    names, unpackable = _Names(graph), _unpackable(changed)
+    names, unpackable = Names(graph), _unpackable(changed)
     for node in graph.node:
         copy = onnx.NodeProto.FromString(node.SerializeToString())
         after.append(copy)
@@ -43,7 +42,7 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
         kept = [a for a in copy.attribute if a.name != "accuracy_level"]
         del copy.attribute[:]
         copy.attribute.extend([*kept, helper.make_attribute("accuracy_level", 1)])
-        bias = _input(copy, 5)
+        bias = input_at(copy, 5)
         del copy.input[5:]
         while not copy.input[-1]:
             del copy.input[-1]
@@ -66,7 +65,7 @@ def unpack_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     graph, unpacked = changed.graph, dict[tuple[Any, ...], str]()
-    names, constants = _Names(graph), _constants(graph)
+    names, constants = Names(graph), constants_of(graph)
     for node in graph.node:
         if node.output[0] not in unpackable:
             continue
@@ -100,7 +99,7 @@ def obstacle(node: Any, constants: Constants) -> str:
 
 def _wrong_tensors(node: Any, constants: Constants, blocks: int, bits: int, size: int, rows: int) -> str:
     """Returns why the type or size of a constant is wrong, "" if all are right. blocks: number of blocks in a row."""
-    zero = _input(node, 3)
+    zero = input_at(node, 3)
     packed = bool(zero) and constants[zero].data_type == UINT8
     if zero and not packed and bits == 8:
         return "zero points of 8-bit weights that are not uint8 have no kernel in onnxruntime; store them as uint8"
@@ -121,12 +120,12 @@ def _wrong_order(node: Any, constants: Constants, blocks: int) -> str:
     """Returns why g_idx, the block of each row of the weights (act_order of GPTQ), is not as onnxruntime reads it, "" if it
     is, or if there is none. Measured with onnxruntime 1.32: with it, zero points that are packed are ignored, and weights
     of 2 bits are other numbers."""
-    name, attrs = _input(node, 4), attributes(node)
+    name, attrs = input_at(node, 4), attributes(node)
     if not name:
         return ""
     if attrs.get("bits", 4) != 4:
         return f"its input g_idx beside bits={attrs['bits']} has no right kernel in onnxruntime; wanted 4 bits"
-    if _input(node, 3) and constants[node.input[3]].data_type == UINT8:
+    if input_at(node, 3) and constants[node.input[3]].data_type == UINT8:
         return "onnxruntime ignores packed zero points beside its input g_idx; store them as float32"
     order = constants[name]
     lengths = (attrs["K"], blocks * attrs["block_size"])
@@ -147,11 +146,11 @@ def _weights(node: Any, constants: Constants) -> Array:
     packed, scales = (numpy_helper.to_array(constants[n]) for n in node.input[1:3])
     whole = unpack(packed.reshape(rows * blocks, -1), bits).reshape(rows, blocks, size)
     zeros: Array = np.full((rows, blocks), 1 << (bits - 1), np.float32)
-    if _input(node, 3):
+    if input_at(node, 3):
         stored = numpy_helper.to_array(constants[node.input[3]]).reshape(rows, -1)
         zeros = unpack(stored, bits)[:, :blocks] if stored.dtype == np.uint8 else stored
     block_of = np.arange(depth) // size
-    if _input(node, 4):
+    if input_at(node, 4):
         block_of = numpy_helper.to_array(constants[node.input[4]]).reshape(-1)[:depth]
     real = whole.reshape(rows, -1)[:, :depth].astype(np.float32)
     real -= zeros.astype(np.float32)[:, block_of]
@@ -162,7 +161,7 @@ def _weights(node: Any, constants: Constants) -> Array:
 def _unpackable(model: onnx.ModelProto) -> set[str]:
     """Returns the outputs of the nodes that can be unpacked."""
     nodes = [n for n in model.graph.node if n.op_type == "MatMulNBits" and n.domain == "com.microsoft"]
-    constants = _constants(model.graph) if nodes else {}
+    constants = constants_of(model.graph) if nodes else {}
     return {n.output[0] for n in nodes if not obstacle(n, constants)}
 
 
@@ -174,27 +173,26 @@ def stores_weights_in_blocks(model: onnx.ModelProto) -> bool:
 
 
 def notes_on_levels(model: onnx.ModelProto) -> list[str]:
-    """Returns notes for reports about nodes whose activations onnxruntime may round to 8 bits: MatMulNBits above
-    accuracy level 1, and a MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into a
-    MatMulNBits of level 4. model: as parsed from its file."""
+    """Returns a note for reports about every MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns
+    into a MatMulNBits of accuracy level 4. model: as parsed from its file."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
-    above = sum(n.op_type == "MatMulNBits" and attributes(n).get("accuracy_level", 0) > 1 for n in nodes)
     blocked = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)}
-    above += sum(n.op_type == "MatMul" and not blocked.isdisjoint(n.input) for n in nodes)
-    if not above:
+    number = sum(n.op_type == "MatMul" and not blocked.isdisjoint(n.input) for n in nodes)
+    if not number:
         return []
-    counted = count(above, "MatMul", "has", "have")
+    counted = count(number, "MatMul", "has", "have")
     return [
-        f"{counted} weights in blocks and no accuracy_level of float32: verified in float32; default onnxruntime may round "
-        "the activations of MatMulNBits to 8 bits (its accuracy level 4), so that its outputs differ"
+        f"{counted} weights in blocks behind a DequantizeLinear: verified in float32, as the file states; default onnxruntime "
+        "may fuse both into a MatMulNBits of accuracy level 4, which rounds the activations to 8 bits, so that its outputs "
+        "differ"
     ]
 
 
-def _constants(graph: onnx.GraphProto) -> Constants:
+def constants_of(graph: onnx.GraphProto) -> Constants:
     return {i.name: i for i in graph.initializer}
 
 
-def _input(node: Any, at: int) -> str:
+def input_at(node: Any, at: int) -> str:
     return str(node.input[at]) if len(node.input) > at else ""
 
 
@@ -208,7 +206,7 @@ def _copy_type(graph: onnx.GraphProto, name: str, to: str) -> None:
             return
 
 
-class _Names:
+class Names:
     """Hands out names that no tensor of the graph has."""
 
     def __init__(self, graph: onnx.GraphProto):

@@ -37,7 +37,9 @@ class Cutter:
                 self._info(n) for n in inside if n in self._specs
             ],  # needed for operators whose shapes ONNX cannot infer
         )
-        part = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        part = onnx.helper.make_model(
+            graph, opset_imports=list(self._model.opset_import), functions=self._model.functions
+        )
         part.ir_version = self._model.ir_version
         return part
 

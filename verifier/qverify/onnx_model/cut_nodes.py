@@ -33,6 +33,6 @@ def cut_nodes(
         [onnx.ValueInfoProto(name=n) for n in outputs],
         [constant for constant in source.initializer if constant.name in read],
     )
-    piece = helper.make_model(graph, opset_imports=list(model.opset_import))
+    piece = helper.make_model(graph, opset_imports=list(model.opset_import), functions=model.functions)
     piece.ir_version = max(model.ir_version, 4)
     return piece

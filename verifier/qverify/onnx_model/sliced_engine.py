@@ -115,5 +115,8 @@ def _model(
         output=[onnx.ValueInfoProto(name=o) for o in outputs],
         initializer=constants,
     )
-    model = onnx.ModelProto(ir_version=source.model.ir_version, opset_import=source.model.opset_import, graph=graph)
+    whole = source.model
+    model = onnx.ModelProto(
+        ir_version=whole.ir_version, opset_import=whole.opset_import, graph=graph, functions=whole.functions
+    )
     return LightModel(model, {t.name: source.constants[t.name] for t in constants if t.name in source.constants})

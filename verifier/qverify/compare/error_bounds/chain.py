@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import float_sums, functions, integer_sums, movement, recurrences, reductions, rows
+from qverify.compare.error_bounds import (
+    float_sums,
+    functions,
+    integer_blocks,
+    integer_sums,
+    movement,
+    recurrences,
+    reductions,
+    rows,
+)
 from qverify.compare.error_bounds.bounded_values import (
     Array,
     BoundedValue,
@@ -27,6 +36,8 @@ PAGES: dict[str, BoundFunction] = {
     "conv_float": float_sums.conv_float,
     "conv_transpose_float": float_sums.conv_transpose_float,
     "matmul_float": float_sums.matmul_float,
+    "quantize_blocks": integer_blocks.quantize_blocks,
+    "matmul_blocks": integer_blocks.matmul_blocks,
     "layer_norm": rows.layer_norm,
     "group_norm": rows.group_norm,
     "rms_norm": rows.rms_norm,

@@ -22,6 +22,9 @@ from qverify.plural import count
 Array = npt.NDArray[Any]
 BITS = (2, 4, 8)
 KNOWN = {"K", "N", "bits", "block_size", "accuracy_level", "weight_prepacked"}
+TWO_BITS = tuple(
+    onnx.TensorProto.DataType.Value(n) for n in ("INT2", "UINT2") if n in dict(onnx.TensorProto.DataType.items())
+)
 FLOAT, UINT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
 Constants = dict[str, onnx.TensorProto]
 
@@ -174,20 +177,29 @@ def stores_weights_in_blocks(model: onnx.ModelProto) -> bool:
 
 
 def notes_on_levels(model: onnx.ModelProto) -> list[str]:
-    """Returns notes for reports about nodes whose activations onnxruntime may round to 8 bits: MatMulNBits above
-    accuracy level 1, and a MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into a
-    MatMulNBits of level 4. model: as parsed from its file."""
+    """Returns notes for reports about nodes that default onnxruntime computes otherwise: MatMulNBits above accuracy level
+    1, and a MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into a MatMulNBits of level 4;
+    of 2 bits, its result is wrong at every level (measured with onnxruntime 1.32). model: as parsed from its file."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+    of_two_bits = {i.name for i in model.graph.initializer if i.data_type in TWO_BITS}
+    blocked = [n for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)]
+    wrong = {n.output[0] for n in blocked if n.input[0] in of_two_bits}
+    right = {n.output[0] for n in blocked} - wrong
     above = sum(n.op_type == "MatMulNBits" and attributes(n).get("accuracy_level", 0) > 1 for n in nodes)
-    blocked = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)}
-    above += sum(n.op_type == "MatMul" and not blocked.isdisjoint(n.input) for n in nodes)
-    if not above:
-        return []
-    counted = count(above, "MatMul", "has", "have")
-    return [
-        f"{counted} weights in blocks and no accuracy_level of float32: verified in float32; default onnxruntime may round "
-        "the activations of MatMulNBits to 8 bits (its accuracy level 4), so that its outputs differ"
-    ]
+    above += sum(n.op_type == "MatMul" and not right.isdisjoint(n.input) for n in nodes)
+    bad = sum(n.op_type == "MatMul" and not wrong.isdisjoint(n.input) for n in nodes)
+    notes = []
+    if above:
+        notes.append(
+            f"{count(above, 'MatMul', 'has', 'have')} weights in blocks and no accuracy_level of float32: verified in float32; "
+            "default onnxruntime may round the activations of MatMulNBits to 8 bits (its accuracy level 4), so that its outputs differ"
+        )
+    if bad:
+        notes.append(
+            f"{count(bad, 'MatMul', 'has', 'have')} weights of 2 bits in blocks: verified in float32; default onnxruntime makes a "
+            "MatMulNBits of 2 bits of it, whose result is wrong at every accuracy level, so that its outputs differ"
+        )
+    return notes
 
 
 def _constants(graph: onnx.GraphProto) -> Constants:

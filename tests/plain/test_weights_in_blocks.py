@@ -86,6 +86,17 @@ def test_blocks_hold_what_onnxruntime_dequantizes(kind: str, tmp_path: Path):
     assert any("1 MatMul has weights in blocks" in note for note in ends_in_passed(m, tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["int2", "uint2"])
+def test_why_default_onnxruntime_differs_with_2_bits(kind: str, tmp_path: Path):
+    """Its optimizer makes a MatMulNBits of 2 bits, which is wrong where nothing is rounded to 8 bits, too."""
+    m = plain(opset=25)
+    weight = small_integers(m, (64, 6), kind, m.rng.uniform(0.01, 0.1, (2, 6)), axis=0, block_size=32)
+    m.output(m.op("MatMul", [floats_in(m, (3, 64)), weight]))
+    notes = [note for note in ends_in_passed(m, tmp_path) if "in blocks" in note]
+    assert len(notes) == 1 and "1 MatMul has weights of 2 bits in blocks" in notes[0]
+    assert "whose result is wrong" in notes[0] and "8 bits" not in notes[0]
+
+
 def test_blocks_of_a_convolution(tmp_path: Path):
     m = plain()
     weight = small_integers(m, (6, 32, 3, 3), "int4", m.rng.uniform(0.01, 0.1, (6, 2, 3, 3)), axis=1, block_size=16)

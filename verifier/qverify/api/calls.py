@@ -112,6 +112,7 @@ def compile(
 ) -> Compiled:
     """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. Raises BadFileError if the
     check against the original fails; nothing is written then."""
+    from qverify.compiler.check_units import CUT_OR_REPORT
     from qverify.session.other_jobs.compile_file import compile_file
 
     with _documented_errors():
@@ -119,7 +120,7 @@ def compile(
         result = compile_file(parsed.job, progress)
         if result.failed:
             raise BadFileError(
-                f"{os.fspath(model)}: check FAILED: {result.failed}. Nothing is written; check=False does it"
+                f"{os.fspath(model)}: check FAILED: {result.failed}. Nothing is written. {CUT_OR_REPORT}"
             )
         return Compiled(os.fspath(output), result)
 

@@ -83,6 +83,6 @@ def _keep_first_output(view: GraphView, node: Any) -> None:
     for name in node.output[1:]:
         if name and (view.consumers[name] or name in view.ends):
             raise UnsupportedError(
-                f"{node.name} ({node.op_type}): its further output {name!r} is used; only the first can be compiled"
+                f"{node.name} ({node.op_type}): its further output {name!r} is used; only the first can be compiled. Remove what reads it, or cut the model before it"
             )
     del node.output[1:]

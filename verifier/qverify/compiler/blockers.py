@@ -44,7 +44,7 @@ class Blockers:
 
     def add(self, node: Any, error: UnsupportedError) -> None:
         """Records a refusal of this node, or of the node that the error's text names."""
-        text, kind = str(error), node.op_type
+        text, kind = str(error), ""  # of a tensor, not of a node
         self.nodes.add(node.name)
         self.not_on_host |= isinstance(error, NotOnHostError)
         named = NAMED.fullmatch(text)
@@ -75,7 +75,7 @@ class Blockers:
         if len(lines) == 1:
             raise UnsupportedError(lines[0])
         if lines:
-            nodes = count(sum(map(len, self._groups.values())), "node")
+            nodes = count(len(self.why), "node")
             raise BlockedError(f"{self._view.file}: {len(lines)} things keep {nodes} from being compiled", lines)
 
     def _by_size(self) -> list[tuple[tuple[str, str], list[str]]]:
@@ -83,4 +83,5 @@ class Blockers:
 
 
 def _line(kind: str, texts: list[str]) -> str:
-    return texts[0] + (f" ({len(texts)} {kind} nodes in all)" if len(texts) > 1 else "")
+    what = f"{kind} nodes" if kind else "tensors"
+    return texts[0] + (f" ({len(texts)} {what} in all)" if len(texts) > 1 else "")

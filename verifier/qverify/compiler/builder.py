@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.multipliers import add_parameters, parameters
+from qverify.compiler.stated_quantization import Stated
 from qverify.errors import NotOnHostError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -25,10 +26,10 @@ class Builder:
     """Collects what lowerings write.
 
     rounding: the rounding mode, which decides the form of every `rq` constant. taken: names in the ONNX, which no new
-    tensor may get."""
+    tensor may get. stated: the quantization of tensors whose readers state several."""
 
-    def __init__(self, rounding: str, taken: Container[str] = frozenset()):
-        self.rounding, self._taken = rounding, taken
+    def __init__(self, rounding: str, taken: Container[str] = frozenset(), stated: Stated | None = None):
+        self.rounding, self._taken, self._stated = rounding, taken, stated or {}
         self.nodes: list[Node] = []
         self.tensors: dict[str, TensorSpec] = {}
         self.constants: dict[str, Array] = {}
@@ -36,6 +37,8 @@ class Builder:
     def tensor(self, spec: TensorSpec) -> str:
         """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
         graph input without a scale gets the scale that its first reader declares."""
+        if (stated := self._stated.get(spec.name)) is not None:
+            spec = replace(spec, scale=stated.scale, zero_point=stated.zero_point, channel_axis=stated.axis)
         before = self.tensors.get(spec.name)
         if before is None:
             self.tensors[spec.name] = spec

@@ -29,6 +29,7 @@ CANCELLING = (
     "a normalization of values that hardly vary: its variance cancels in float32, and onnxruntime's own result is not "
     "known so well; use a larger epsilon, or subtract a constant before"
 )
+CUT_OR_REPORT = "Cut the model before that node, or report it as a bug of qverify"
 SMALL = 0.125  # part of the largest value; onnxruntime errors up to this still show whether the simulator is right
 
 

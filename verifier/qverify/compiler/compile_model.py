@@ -20,6 +20,8 @@ from qverify.compiler.integer_blocks import split_integer_blocks
 from qverify.compiler.integer_model import IntegerModel, Piece, address
 from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
+from qverify.compiler.reinterpret import reinterpret
+from qverify.compiler.stated_quantization import Stated
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
 from qverify.compiler.strip_quantization import Ends, strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
@@ -167,8 +169,9 @@ def compile_model(
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
+    model, stated = reinterpret(model)
     model, ends = _strip_ends(model, name, options)
-    lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
+    lowered = _lower(unpack_weights(model), name, options, decomposed.refused, stated, watch)
     graph = lowered.graph
     original = light_model(model, lowered.matched.view.constants) if options.check else None
     del model, loaded, decomposed  # frees their constants
@@ -228,24 +231,30 @@ def _sha256(pieces: list[Piece]) -> str:
 class _Lowered:
     """A lowered model.
 
-    host: the nodes that the host computes, None if there are none."""
+    host: the nodes that the host computes, None if there are none. stated: as reinterpret() returns it."""
 
     matched: MatchedModel
     graph: Graph
     blockers: Blockers
     host: HostNodes | None
+    stated: Stated
 
     def lower_again(self, options: CompilerOptions) -> Graph:
         """Lowers the matched model with other options and returns the graph."""
-        return _with_islands(_graph(self.matched, options, self.blockers), self.host)
+        return _with_islands(_graph(self.matched, options, self.blockers, self.stated), self.host)
 
 
 def _lower(
-    model: Any, name: str, options: CompilerOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
+    model: Any,
+    name: str,
+    options: CompilerOptions,
+    refused: list[tuple[Any, UnsupportedError]],
+    stated: Stated,
+    watch: Watch | None,
 ) -> _Lowered:
     """Lowers the model. If options.host is set, refused nodes are moved to the host until none is refused.
 
-    refused: nodes that could not be decomposed, each with the reason."""
+    refused: nodes that could not be decomposed, each with the reason. stated: as reinterpret() returns it."""
     part, host = model, None
     while True:
         view = GraphView(part, name, () if host is None else host.names())
@@ -257,7 +266,8 @@ def _lower(
         _check_outputs(view)
         matched = match(view, blockers, watch)
         try:
-            return _Lowered(matched, _with_islands(_graph(matched, options, blockers), host), blockers, host)
+            graph = _with_islands(_graph(matched, options, blockers, stated), host)
+            return _Lowered(matched, graph, blockers, host, stated)
         except UnsupportedError:
             if not options.host or not blockers.why or blockers.not_on_host:
                 raise
@@ -292,9 +302,9 @@ def _check_outputs(view: GraphView) -> None:
             raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
-def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers) -> Graph:
+def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers, stated: Stated) -> Graph:
     """Writes the matched model as a graph. Raises UnsupportedError for the nodes that are refused."""
-    view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
+    view, builder = matched.view, Builder(options.rounding, matched.view.tensors, stated)
     floats = FloatStream(builder, view, _interior(matched))
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))

@@ -65,7 +65,9 @@ class FloatStream:
         description, for any other input."""
         value = self.view.float_constant(node.input[at])
         if value is None or value.size != 1:
-            raise UnsupportedError(f"{node.name} ({node.op_type}): {description} is not one constant number")
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {description} is not one constant number; make it a constant"
+            )
         return float(value.reshape(-1)[0])
 
     def check_float32(self, node: Any) -> None:

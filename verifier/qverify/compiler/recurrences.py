@@ -25,11 +25,11 @@ READ: dict[str, frozenset[Any] | None] = {
 DIRECTIONS = {b"forward": 0, b"reverse": REVERSE, b"bidirectional": BIDIRECTIONAL}
 PARAMETERS = {  # activation to onnxruntime's default alpha and beta; None if the activation does not use it
     "hard_sigmoid": (0.2, 0.5),
-    "affine": (1.0, 0.0),
     "leaky_relu": (0.01, None),
-    "thresholded_relu": (1.0, None),
     "elu": (1.0, None),
-    "scaled_tanh": (1.0, 1.0),
+    "affine": (0.0, 0.0),  # ONNX states no default for these three
+    "thresholded_relu": (0.0, None),
+    "scaled_tanh": (0.0, 0.0),
 }
 BY_ONNX_NAME = {name.replace("_", ""): name for name in RECURRENT}
 

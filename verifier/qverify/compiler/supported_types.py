@@ -29,5 +29,6 @@ def check_float32(view: Any, node: Any, *names: str) -> None:
     for name in names:
         if view.dtype(name) != "float32":
             raise UnsupportedError(
-                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; wanted {supported_types(node.op_type)}"
+                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; wanted {supported_types(node.op_type)}. "
+                "Cast it to float32 before, or cut the model before it"
             )

@@ -21,6 +21,9 @@ from qverify.plural import count
 Array = npt.NDArray[Any]
 BITS = (2, 4, 8)
 KNOWN = {"K", "N", "bits", "block_size", "accuracy_level", "weight_prepacked"}
+TWO_BITS = tuple(
+    onnx.TensorProto.DataType.Value(n) for n in ("INT2", "UINT2") if n in dict(onnx.TensorProto.DataType.items())
+)
 FLOAT, UINT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
 Constants = dict[str, onnx.TensorProto]
 
@@ -173,19 +176,29 @@ def stores_weights_in_blocks(model: onnx.ModelProto) -> bool:
 
 
 def notes_on_levels(model: onnx.ModelProto) -> list[str]:
-    """Returns a note for reports about every MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns
-    into a MatMulNBits of accuracy level 4. model: as parsed from its file."""
+    """Returns notes for reports about every MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into
+    a MatMulNBits of accuracy level 4; of 2 bits, its result is wrong at every level (measured with onnxruntime 1.32). model: as
+    parsed from its file."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
-    blocked = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)}
-    number = sum(n.op_type == "MatMul" and not blocked.isdisjoint(n.input) for n in nodes)
-    if not number:
-        return []
-    counted = count(number, "MatMul", "has", "have")
-    return [
-        f"{counted} weights in blocks behind a DequantizeLinear: verified in float32, as the file states; default onnxruntime "
-        "may fuse both into a MatMulNBits of accuracy level 4, which rounds the activations to 8 bits, so that its outputs "
-        "differ"
-    ]
+    of_two_bits = {i.name for i in model.graph.initializer if i.data_type in TWO_BITS}
+    blocked = [n for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)]
+    wrong = {n.output[0] for n in blocked if n.input[0] in of_two_bits}
+    right = {n.output[0] for n in blocked} - wrong
+    rounded = sum(n.op_type == "MatMul" and not right.isdisjoint(n.input) for n in nodes)
+    bad = sum(n.op_type == "MatMul" and not wrong.isdisjoint(n.input) for n in nodes)
+    notes = []
+    if rounded:
+        notes.append(
+            f"{count(rounded, 'MatMul', 'has', 'have')} weights in blocks behind a DequantizeLinear: verified in float32, as the "
+            "file states; default onnxruntime may fuse both into a MatMulNBits of accuracy level 4, which rounds the activations "
+            "to 8 bits, so that its outputs differ"
+        )
+    if bad:
+        notes.append(
+            f"{count(bad, 'MatMul', 'has', 'have')} weights of 2 bits in blocks: verified in float32; default onnxruntime makes a "
+            "MatMulNBits of 2 bits of it, whose result is wrong at every accuracy level, so that its outputs differ"
+        )
+    return notes
 
 
 def constants_of(graph: onnx.GraphProto) -> Constants:

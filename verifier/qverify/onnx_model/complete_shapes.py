@@ -14,7 +14,7 @@ from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.plain_casts import casts_to_identity
-from qverify.onnx_model.value_shaped import find_value_shaped
+from qverify.onnx_model.value_shaped import find_value_shaped, input_that_shapes
 
 Shapes = dict[str, tuple[int, ...]]
 MAX_ROUNDS = 8
@@ -59,11 +59,23 @@ def _find_types_by_run(
         engine = open_exposed(model, unknown)
         values = engine.run(_zeros(model) if feed is None else feed, [n for n in names if n in engine.tensors])
     except BadFileError as error:
+        if shaped := _describe_shaping_input(model, unknown):
+            raise BadFileError(f"{name}: {shaped}. With zeros, {error}") from error
         if not shapes:
             raise
         options = " ".join(f"--shape {n}={','.join(map(str, dims))}" for n, dims in shapes.items())
         raise BadFileError(f"{name} does not run with {options}: {error}") from error
     return {n: (onnx.helper.np_dtype_to_tensor_dtype(v.dtype), tuple(v.shape)) for n, v in values.items()}
+
+
+def _describe_shaping_input(model: onnx.ModelProto, unknown: list[str]) -> str:
+    """Returns which of the unknown shapes depends on the values of which input, "" if none does."""
+    constants = {i.name for i in model.graph.initializer}
+    inputs = [i.name for i in model.graph.input if i.name not in constants]
+    for tensor in unknown:
+        if shaping := input_that_shapes(model.graph.node, tensor, inputs):
+            return f"the shape of {tensor!r} depends on the values of input {shaping!r}; make that input a constant"
+    return ""
 
 
 def pin_shapes(model: onnx.ModelProto, name: str) -> None:

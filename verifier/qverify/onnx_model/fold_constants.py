@@ -1,5 +1,5 @@
 """Computes everything that depends on constants and static shapes only: shape arithmetic, QuantizeLinear of weights,
-scales.
+scales, the branch of an If.
 
 A DequantizeLinear of a constant stays, because it states how that constant is quantized. One with blocked scales is
 computed: no integer kernel has a scale for each block, so the nodes after it compute with the float32 constant."""
@@ -16,9 +16,12 @@ from onnx import helper, numpy_helper
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.infer_types import Types, infer_types
+from qverify.onnx_model.inline_branches import inline_branches
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
+from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
+from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
 FLOAT8 = tuple(number for name, number in onnx.TensorProto.DataType.items() if name.startswith("FLOAT8E"))
@@ -41,9 +44,21 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
         casts_to_identity(model.graph, types)
         shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, bytes_left)
         bytes_left -= folded or 0
-        if not shapes and folded is None:
+        branches = _inline_branches(model)
+        if not shapes and folded is None and not branches:
             return types
     return infer_types(model, known)
+
+
+def _inline_branches(model: onnx.ModelProto) -> bool:
+    """Inlines the branches that constants select, and makes their nodes as those of a loaded graph. Returns whether
+    there was one."""
+    if not inline_branches(model.graph):
+        return False
+    _constants_to_initializers(model.graph)
+    split_dynamic_matmul(model)
+    name_recurrent_outputs(model)
+    return True
 
 
 def _constants_to_initializers(graph: onnx.GraphProto) -> None:

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
+from qverify.onnx_model.value_shaped import input_that_shapes
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -186,11 +187,15 @@ class GraphView:
             return tuple(self.constants[name].shape)
         if name in self.foreign:
             raise UnsupportedError(
-                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}"
+                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}. {_other_type(self.foreign[name])}"
             )
         if name not in self.types:
+            shaping = input_that_shapes(self.nodes, name, self.inputs)
+            by, ways = (
+                (f"input {shaping!r}", "Make that input a constant, or export") if shaping else ("the inputs", "Export")
+            )
             raise UnsupportedError(
-                f"{self.file}: the shape of {name!r} is not known: it depends on the values of the inputs. Export the model with fixed shapes"
+                f"{self.file}: the shape of {name!r} is not known: it depends on the values of {by}. {ways} the model with fixed shapes"
             )
         return self.types[name][1]
 
@@ -269,6 +274,12 @@ class GraphView:
         """Returns the only node that reads the tensor, or None if there is none or several, or it is a graph output."""
         users = self.consumers[name]
         return users[0] if len(users) == 1 and name not in self.ends else None
+
+
+def _other_type(kind: str) -> str:
+    """Returns a sentence that suggests another type than one that cannot be compiled."""
+    other = "int32 or int64" if "int" in kind else "float32"
+    return f"Export it as {other}, or cut the model before it"
 
 
 def _floats(value: Array, quantized: QuantizedTensor) -> Array:

@@ -22,6 +22,7 @@ from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
 QUANTIZED = {
     "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "QAttention", "MatMulIntegerToFloat",
+    "QEmbedLayerNormalization",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 import onnx
 
 from qverify.onnx_model.fold_constants import depends_on
@@ -40,6 +42,36 @@ def find_value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True)
         elif graphs and _is_settled(node, settled, varying) and not reason_it_draws(node, constants):
             settled.update(node.output)
     return varying
+
+
+def input_that_shapes(nodes: Iterable[onnx.NodeProto], name: str, inputs: Collection[str]) -> str:
+    """Returns the graph input whose values determine the shape of this tensor, the nearest if there are several; "" if
+    there is none. inputs: names of the graph's inputs."""
+    makers = {o: node for node in nodes for o in node.output if o}
+    seen, todo = set[str](), [name]
+    for current in todo:  # grows
+        node = makers.get(current)
+        if node is None or current in seen:
+            continue
+        seen.add(current)
+        shaping = [node.input[at] for at in SHAPED_BY.get(node.op_type, ()) if at < len(node.input)]
+        if found := _first_input(shaping, makers, inputs):
+            return found
+        todo += node.input
+    return ""
+
+
+def _first_input(names: list[str], makers: Mapping[str, onnx.NodeProto], inputs: Collection[str]) -> str:
+    """Returns the first graph input from whose values these tensors are computed, "" if there is none."""
+    seen, todo = set[str](), list(names)
+    for current in todo:  # grows
+        if current in inputs:
+            return current
+        node = makers.get(current)
+        if node is not None and current not in seen and node.op_type not in ("Shape", "Size"):
+            todo += node.input
+        seen.add(current)
+    return ""
 
 
 def _is_settled(node: onnx.NodeProto, settled: set[str], varying: set[str]) -> bool:

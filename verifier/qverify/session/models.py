@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
-from qverify.compiler.check_units import CANCELLING
+from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
@@ -339,6 +339,6 @@ def _check_compiled(graph: Graph, name: str) -> list[str]:
         )
         beyond += f"; among them {CANCELLING}" if isinstance(result, dict) and result.get("cancelling") else ""
         raise BadFileError(
-            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified"
+            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified. {CUT_OR_REPORT}"
         )
     return []

@@ -70,6 +70,7 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
+    from qverify.compiler.check_units import CUT_OR_REPORT
     from qverify.compiler.compile_model import CompilerOptions
     from qverify.errors import UsageError
     from qverify.inputs.description_tables import parse_inputs, read_tables
@@ -98,7 +99,7 @@ def command(
     with progress_bars() as watch:
         compiled = compile_file(job, watch)
     if compiled.failed:
-        say(f"check FAILED: {compiled.failed}. {output} is not written; --no-check writes it anyway", err=True)
+        say(f"check FAILED: {compiled.failed}. {output} is not written. {CUT_OR_REPORT}", err=True)
         return 1
     say_compiled(output, compiled.size_bytes, compiled.graph)
     return 0

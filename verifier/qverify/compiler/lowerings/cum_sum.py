@@ -18,7 +18,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     if dtype not in ("float32", "int32", "int64"):
         raise UnsupportedError(f"{where}: on {dtype}; wanted float32, int32 or int64")
     if axis is None or axis.size != 1:
-        raise UnsupportedError(f"{where}: its axis is not one constant number")
+        raise UnsupportedError(f"{where}: its axis is not one constant number; make it a constant")
     attrs, rank = attributes(node), len(view.shape(node.input[0]))
     words = [int(axis.reshape(())) % rank, attrs.get("exclusive", 0), attrs.get("reverse", 0)]
     source = stream.source(node.input[0])

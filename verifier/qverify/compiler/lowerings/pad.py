@@ -19,8 +19,12 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     attrs, view = attributes(node), stream.view
     pads = view.constants.get(node.input[1]) if len(node.input) > 1 else np.array(attrs.get("pads"))
     mode = attrs.get("mode", b"constant").decode()
-    if pads is None or mode not in ("constant", "reflect", "edge") or (pads < 0).any():
-        raise UnsupportedError(f"{node.name} (Pad): mode {mode} with these pads is not supported")
+    if pads is None:
+        raise UnsupportedError(f"{node.name} (Pad): its pads are computed at run time; make them a constant")
+    if (pads < 0).any():
+        raise UnsupportedError(
+            f"{node.name} (Pad): its pads {pads.tolist()} are negative; write a Slice before it instead, or cut the model before it"
+        )
     value = stream.scalar(node, 2, "value") if len(node.input) > 2 and node.input[2] else attrs.get("value", 0.0)
     rank = len(view.shape(node.input[0]))
     pads = _pads_of_all(stream, node, pads, rank)

@@ -71,7 +71,9 @@ def _term(r: Rewriter, name: str, part: str, equation: str) -> Term:
     if len(labels) != len(dims):
         raise r.refusal(f"equation {equation!r} has {part!r} for an operand of rank {len(dims)}")
     if len(set(labels)) != len(labels):
-        raise r.refusal(f"equation {equation!r}: a label twice in one operand (a diagonal) is not supported")
+        raise r.refusal(
+            f"equation {equation!r}: a label twice in one operand (a diagonal) is not supported. Take the diagonal by a GatherND or by a Mul with a mask and ReduceSum, or cut the model before it"
+        )
     return Term(name, labels, dict(zip(labels, dims, strict=True)))
 
 

@@ -1,0 +1,80 @@
+"""Refusals that name a next step, once for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import QVerifyError
+
+from tests.ops.qdq import Qdq
+
+
+def cast_of(kind: int) -> Callable[[Qdq], str]:
+    def build(m: Qdq) -> str:
+        y = m.op("Cast", [m.op("Relu", [m.input((2, 3))])], to=kind)
+        return m.op("Cast", [m.op("Transpose", [y])], to=TensorProto.FLOAT)
+
+    return build
+
+
+def second_output(m: Qdq) -> str:
+    first = m.op("MaxPool", [m.input((1, 2, 4, 4))], 2, kernel_shape=[2, 2])
+    m.output(f"{first}_1")
+    return first
+
+
+def padded(m: Qdq, pads: str) -> str:
+    return m.op("Pad", [m.input((2, 3)), pads])
+
+
+SAID: dict[str, tuple[Callable[[Qdq], str], str]] = {
+    "double": (cast_of(TensorProto.DOUBLE), r"is double; .* Export it as float32, or cut .* \(2 tensors in all\)"),
+    "bfloat16": (cast_of(TensorProto.BFLOAT16), r"is bfloat16; .* Export it as float32, or cut"),
+    "uint32": (cast_of(TensorProto.UINT32), r"is uint32; .* Export it as int32 or int64, or cut"),
+    "cum sum": (lambda m: m.op("CumSum", [m.input((2, 3)), m.integers(())]), "one constant number; make it a constant"),
+    "pads that crop": (lambda m: padded(m, m.constant("p", np.array([0, -1, 0, 0]))), "are negative; write a Slice"),
+    "pads at run time": (lambda m: padded(m, m.integers((4,))), "computed at run time; make them a constant"),
+    "diagonal": (lambda m: m.op("Einsum", [m.input((3, 3))], equation="ii->i"), "a diagonal.*, or cut the model"),
+    "second output": (second_output, "only the first can be compiled. Remove what reads it, or cut"),
+    "product of integers": (
+        lambda m: m.op("Cast", [m.op("MatMul", [m.integers((2, 2), dtype="int32")] * 2)], to=TensorProto.FLOAT),
+        "is int32; wanted .* Cast it to float32 before, or cut",
+    ),
+    "tile": (lambda m: m.op("Tile", [m.input((2, 3)), m.integers((2,))]), "values of input 'in2'. Make that input a const"),
+    "slice": (
+        lambda m: m.op("Slice", [m.input((5,)), m.integers((1,)), m.integers((1,))]),
+        "values of input 'in2'. Make that input a constant",
+    ),
+    "expand": (
+        lambda m: m.op("Expand", [m.input((4, 1)), m.op("Add", [m.integers((3,)), m.constant("minus", np.array(-2))])]),
+        "shape of 'expand.*' depends on the values of input 'in2'; make that input a constant",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_says_what_to_do_once(name: str) -> None:
+    build, said = SAID[name]
+    m = Qdq("uint8", opset=18)
+    m.output(m.input((2, 2)))
+    m.output(build(m))
+    with pytest.raises(QVerifyError, match=said) as refusal:
+        compile_model(m.model().SerializeToString(), "m")
+    lines = str(refusal.value).splitlines()
+    assert len(lines) == len(set(lines)) == 1, lines
+
+
+def test_an_embedding_of_8_bits_is_quantized() -> None:
+    m, table = Qdq(), np.ones((5, 4), np.uint8)
+    tables = [m.constant(f"t{k}", table if k < 3 else table[0]) for k in range(5)]
+    scales = [m.constant(f"s{k}", np.float32(0.01)) for k in range(5)]
+    zeros = [m.constant(f"z{k}", np.uint8(128)) for k in range(5)]
+    ids = [m.integers((1, 3), dtype="int32") for _ in range(2)]
+    given = [*ids, *tables, "", *scales, *zeros]
+    m.output(m.op("QEmbedLayerNormalization", given, 2, domain="com.microsoft"))
+    with pytest.raises(QVerifyError, match="no integer form and no float kernel"):
+        compile_model(m.model().SerializeToString(), "m")

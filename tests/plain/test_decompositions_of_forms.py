@@ -1,0 +1,81 @@
+"""Forms of operators that are written as other forms: each is verified, its result that of onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import UnsupportedError
+
+from tests.ops.cases.matmul_integer import dynamic, integers
+from tests.ops.qdq import Qdq
+from tests.plain.verified_model import verified
+
+
+def ints(m: Qdq, *values: int) -> str:
+    return m.constant(f"c{len(m.constants)}", np.array(values, np.int64))
+
+
+def whole(m: Qdq, shape: tuple[int, ...], kind: int = 6) -> str:
+    """A quantized input as integers, by default int32."""
+    return m.op("Cast", [m.op("Mul", [m.input(shape), m.constant("ten", np.float32(10))])], to=kind)
+
+
+def float_output(m: Qdq, name: str) -> None:
+    m.output(m.op("Cast", [name], to=1))
+
+
+def integer_products_of_vectors(m: Qdq) -> None:
+    """A row by a matrix, a matrix and several by a column, both; zero points of x, and of each column."""
+    vector, matrix, many = dynamic(m, (7,)), dynamic(m, (3, 7)), dynamic(m, (2, 3, 7))
+    column = integers(m, (7,), "int8")
+    for x in (vector, matrix, many):
+        float_output(m, m.op("MatMulInteger", [x, column, f"{x}_2"]))
+    zeros = m.constant("zeros", np.array([1, -2, 3, 0, 9], np.int8))
+    float_output(m, m.op("MatMulInteger", [vector, integers(m, (7, 5), "int8"), f"{vector}_2", zeros]))
+    float_output(m, m.op("MatMulInteger", [vector, integers(m, (2, 7, 5), "int8")]))
+
+
+def products_of_wide_integers(m: Qdq) -> None:
+    for at, (a, b) in enumerate(
+        (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((4,), (2, 4, 3)), ((2, 1, 3, 4), (3, 4, 2)), ((5,), (5,)))
+    ):
+        x, y = (whole(m, shape, 7 if at % 2 else 6) for shape in (a, b))
+        float_output(m, m.op("MatMul", [x, y]))
+
+
+GOOD: dict[str, Callable[[Qdq], None]] = {
+    f.__name__: f
+    for f in (
+        integer_products_of_vectors, products_of_wide_integers,  
+         
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_written_out(name: str, tmp_path: Path) -> None:
+    m = Qdq(seed=sum(name.encode()))
+    GOOD[name](m)
+    assert not verified(m.model(), tmp_path).islands
+
+
+def many_products(m: Qdq) -> None:
+    float_output(m, m.op("MatMul", [whole(m, (512, 256)), whole(m, (256, 512))]))
+
+
+REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "products": (many_products, r"MatMul\): 67108864 products of integers; at most 16777216 are supported"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    m = Qdq()
+    build, said = REFUSED[name]
+    build(m)
+    with pytest.raises(UnsupportedError, match=said):
+        compile_model(m.model().SerializeToString(), "unit.onnx")

@@ -6,9 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
-from qverify.errors import UnsupportedError
+from qverify.errors import InternalError, UnsupportedError
+from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.load import load
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 from tests.ops.cases.matmul_integer import dynamic, integers
 from tests.ops.qdq import Qdq
@@ -61,6 +68,41 @@ def test_written_out(name: str, tmp_path: Path) -> None:
     m = Qdq(seed=sum(name.encode()))
     GOOD[name](m)
     assert not verified(m.model(), tmp_path).islands
+
+
+def test_top_k_without_an_order(tmp_path: Path) -> None:
+    """Floats with ties, integers, the smallest: all sides give one order, with the elements of onnxruntime."""
+    m = Qdq(seed=5)
+    x = m.op("Neg", [m.input((3, 13))])
+    ties, integer = m.op("Round", [m.op("Mul", [x, m.constant("two", np.float32(2))])]), whole(m, (13, 4))
+    for source, more in ((x, {}), (ties, {"largest": 0}), (integer, {"axis": 0})):
+        y = m.op("TopK", [source, ints(m, 5)], 2, sorted=0, **more)
+        float_output(m, y)
+        float_output(m, f"{y}_1")
+    model = m.model()
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
+    assert [n for n in report.notes if "order of its own" in n] != []
+    compiled, theirs = compile_model(model.SerializeToString(), "q.onnx"), Engine(model.SerializeToString()).run(m.feed)
+    assert not compiled.graph.islands
+    mine = Engine(compiled.integer_onnx).run(m.feed)
+    for name, axis in zip(m.outputs, (-1, -1, -1, -1, 0, 0), strict=True):
+        assert np.array_equal(np.sort(mine[name], axis), np.sort(theirs[name], axis))
+    assert any(not np.array_equal(mine[name], theirs[name]) for name in m.outputs)
+
+
+def test_a_wrong_element_of_top_k_is_found() -> None:
+    m = Qdq()
+    y = m.op("TopK", [m.op("Tanh", [m.input((3, 13))]), ints(m, 5)], 2, sorted=0)
+    m.output(y)
+    m.output(f"{y}_1")
+    done = decompose(load(m.model().SerializeToString(), "q.onnx"), "q.onnx", {})
+    check_same_values(done)
+    done.rounds[0].replaced[0].nodes[-1].attribute.append(onnx.helper.make_attribute("largest", 0))
+    with pytest.raises(InternalError, match="writing TopK out changed it"):
+        check_same_values(done)
 
 
 def many_products(m: Qdq) -> None:

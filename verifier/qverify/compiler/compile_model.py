@@ -165,6 +165,11 @@ def compile_model(
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
+    unsorted = dict.fromkeys(r.outputs[0] for each in decomposed.rounds for r in each.replaced if r.any_order)
+    notes += [
+        f"{name}: TopK with sorted=0, whose order ONNX leaves open, is computed in order; onnxruntime has an order of its own"
+        for name in unsorted
+    ]
     loaded = compute_in_float32(split_integer_blocks(decomposed.model))
     model = step_over_movements(loaded)
     if options.check and loaded is not model:

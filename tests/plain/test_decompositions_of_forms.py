@@ -54,11 +54,35 @@ def products_of_wide_integers(m: Qdq) -> None:
         float_output(m, m.op("MatMul", [x, y]))
 
 
+def resizes_that_keep_the_ratio(m: Qdq) -> None:
+    """In every mode and policy, with axes in any order, not the last ones, and all of them."""
+    m.opset = 19
+    x, flat = m.op("Tanh", [m.input((1, 2, 7, 5))]), m.op("Tanh", [m.input((7, 5))])
+    for policy in ("not_larger", "not_smaller"):
+        for mode in ("nearest", "linear", "cubic"):
+            more = {"mode": mode, "keep_aspect_ratio_policy": policy}
+            for axes, sizes in (([2, 3], (11, 9)), ([3, 2], (4, 4)), ([2, 3], (6, 5)), ([3], (13,))):
+                m.output(m.op("Resize", [x, "", "", ints(m, *sizes)], axes=axes, **more))
+            m.output(m.op("Resize", [flat, "", "", ints(m, 10, 9)], axes=[1, 0], **more))
+        m.output(m.op("Resize", [flat, "", "", ints(m, 7, 9)], axes=[0, 1], **more))
+    asymmetric = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    m.output(m.op("Resize", [flat, "", "", ints(m, 8, 5)], keep_aspect_ratio_policy="not_smaller", **asymmetric))
+    m.output(m.op("Resize", [x, "", m.constant("scales", np.array([1, 1, 1.1, 2], np.float32))], **asymmetric))
+
+
+def resize_of_integers_that_keeps_the_ratio(m: Qdq) -> None:
+    m.opset = 19
+    x = m.input((1, 2, 7, 5))
+    more = {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}
+    for mode in ("nearest", "linear"):
+        m.output(m.quantize(m.op("Resize", [x, "", "", ints(m, 11, 9)], mode=mode, **more), like=x))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         integer_products_of_vectors, products_of_wide_integers,  
-         
+        resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
     )
 }  # fmt: skip
 
@@ -105,11 +129,21 @@ def test_a_wrong_element_of_top_k_is_found() -> None:
         check_same_values(done)
 
 
+def axes_from_the_last(m: Qdq) -> None:
+    m.opset = 19
+    x, more = m.op("Tanh", [m.input((1, 2, 7, 5))]), {"axes": [-2, -1], "keep_aspect_ratio_policy": "not_larger"}
+    m.output(m.op("Resize", [x, "", "", ints(m, 11, 9)], **more))
+
+
 def many_products(m: Qdq) -> None:
     float_output(m, m.op("MatMul", [whole(m, (512, 256)), whole(m, (256, 512))]))
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "axes": (
+        axes_from_the_last,
+        r"axes \[-2, -1\] with keep_aspect_ratio_policy, .*count them from the first: \[2, 3\]",
+    ),
     "products": (many_products, r"MatMul\): 67108864 products of integers; at most 16777216 are supported"),
 }
 

@@ -54,6 +54,24 @@ def products_of_wide_integers(m: Qdq) -> None:
         float_output(m, m.op("MatMul", [x, y]))
 
 
+def pads_that_crop(m: Qdq) -> None:
+    """Cropped alone, cropped and padded, in each mode, along chosen axes, of integers."""
+    m.opset = 19
+    x = m.input((1, 3, 7, 6))
+    m.output(m.op("Pad", [m.op("Tanh", [x]), ints(m, 0, -1, -2, 0, 0, 0, -1, -3)]))
+    for mode in ("constant", "edge", "reflect", "wrap"):
+        m.output(m.op("Pad", [m.op("Tanh", [x]), ints(m, 0, 0, -2, 2, 0, 0, 1, -1)], mode=mode))
+    fill = m.constant("fill", np.float32(0.3))
+    m.output(m.op("Pad", [m.op("Tanh", [x]), ints(m, -1, 2, 3, -2), fill, ints(m, -1, 2)]))
+    m.output(m.op("Pad", [m.op("Tanh", [x]), ints(m, 0, 2, 3, 0), "", ints(m, 1, -1)], mode="wrap"))
+    float_output(m, m.op("Pad", [whole(m, (3, 5)), ints(m, -1, 1, 0, -2)]))
+
+
+def pads_of_opset_10(m: Qdq) -> None:
+    m.opset = 10
+    m.output(m.op("Pad", [m.op("Tanh", [m.input((1, 3, 7, 6))])], pads=[0, 0, -2, 2, 0, 1, 1, -1], value=0.5))
+
+
 def resizes_that_keep_the_ratio(m: Qdq) -> None:
     """In every mode and policy, with axes in any order, not the last ones, and all of them."""
     m.opset = 19
@@ -81,7 +99,7 @@ def resize_of_integers_that_keeps_the_ratio(m: Qdq) -> None:
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
-        integer_products_of_vectors, products_of_wide_integers,  
+        integer_products_of_vectors, products_of_wide_integers, pads_that_crop, pads_of_opset_10,
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
     )
 }  # fmt: skip

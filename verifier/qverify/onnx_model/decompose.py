@@ -14,15 +14,16 @@ from onnx import helper
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
-from qverify.onnx_model.float16_ends import FLOAT, FLOAT16, float16_ends, restore_ends, set_ends
+from qverify.onnx_model.float16_ends import FLOAT, check_ends, float16_ends, restore_ends, set_ends
 from qverify.onnx_model.fold_constants import FLOAT8
 from qverify.onnx_model.node_order import outer_reads, sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter, attribute
 from qverify.onnx_model.widen_constants import PER_BYTE
-from qverify.onnx_model.widen_float16 import has_float16, widen, widen_constants_of_float16
+from qverify.onnx_model.widen_float16 import NARROW, has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages
 
+BFLOAT16 = onnx.TensorProto.BFLOAT16
 FOLDER = "qverify.onnx_model.decompositions"
 Write = Callable[[Rewriter, onnx.NodeProto], bool | None]
 MAX_ROUNDS = 4  # a replacement may contain operators that are replaced in turn
@@ -73,9 +74,11 @@ def _writers() -> dict[tuple[str, str], Write]:
 def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> DecomposedModel:
     """Returns the model with these operators replaced, or the model itself if it has none of them.
 
-    model: a model returned by `load`. shapes: dims of dynamic inputs."""
+    model: a model returned by `load`. shapes: dims of dynamic inputs. Raises UnsupportedError for an input or output of
+    bfloat16."""
     done = DecomposedModel(model, [], [])
     refused: list[tuple[onnx.NodeProto, UnsupportedError]] = []
+    check_ends(model, name)
     if has_float16(model):
         if _rewrite(done, name, shapes, widen) and (ends := float16_ends(model)):
             done.model = restore_ends(done.model, ends)
@@ -155,7 +158,7 @@ CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12
 # onnxruntime's float32 kernels of these are off by about length * 2^-21 where the length is not a power of two
 IN_FLOAT64 = ("DFT", "STFT")
-NO_ARRAYS = (*FLOAT8, *PER_BYTE)  # types of which onnxruntime takes no arrays
+NO_ARRAYS = (*FLOAT8, *PER_BYTE, BFLOAT16)  # types of which onnxruntime takes no arrays
 
 
 def check_same_values(done: DecomposedModel) -> None:
@@ -171,7 +174,7 @@ def _check_round(each: DecompositionRound) -> None:
     names -= {i.name for i in each.before.graph.input}
     random = np.random.Generator(np.random.PCG64(0))
     feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
-    values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
+    values = feed | _run(each.before, names, feed)
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
         if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
@@ -186,6 +189,21 @@ def _check_round(each: DecompositionRound) -> None:
         for name in wrong:
             if not is_close(mine[name], alone[name]):
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
+
+
+def _run(model: onnx.ModelProto, names: set[str], feed: dict[str, Array]) -> dict[str, Array]:
+    """Returns these tensors of a run; those of bfloat16, of which onnxruntime returns no arrays, as float32."""
+    infos = [*model.graph.value_info, *model.graph.output]
+    narrow = {v.name for v in infos if v.name in names and v.type.tensor_type.elem_type == BFLOAT16}
+    wide = {name: f"{name}/as float32" for name in narrow}
+    if narrow:
+        casts = [helper.make_node("Cast", [name], [wide[name]], to=FLOAT) for name in sorted(narrow)]
+        source, model = model, onnx.ModelProto()
+        model.CopyFrom(source)
+        model.graph.node.extend(casts)
+    fetched = {wide.get(name, name): name for name in sorted(names)}
+    results = open_exposed(model, list(fetched)).run(feed, list(fetched))
+    return {fetched[name]: value for name, value in results.items()}
 
 
 def _sorted(replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:
@@ -248,8 +266,8 @@ def is_close(mine: Array, theirs: Array) -> bool:
 
 
 def _widened(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    """Returns the declaration of a float16 tensor as float32, any other as it is."""
-    if value.type.tensor_type.elem_type != FLOAT16:
+    """Returns the declaration of a float16 or bfloat16 tensor as float32, any other as it is."""
+    if value.type.tensor_type.elem_type not in NARROW:
         return value
     wide = onnx.ValueInfoProto.FromString(value.SerializeToString())
     wide.type.tensor_type.elem_type = FLOAT

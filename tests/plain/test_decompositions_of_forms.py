@@ -96,11 +96,108 @@ def resize_of_integers_that_keeps_the_ratio(m: Qdq) -> None:
         m.output(m.quantize(m.op("Resize", [x, "", "", ints(m, 11, 9)], mode=mode, **more), like=x))
 
 
+def largest_as_one(m: Qdq) -> None:
+    """Along each axis, with ties."""
+    x = m.input((2, 5, 3))
+    for axis in (0, 1, -1):
+        m.output(m.op("Hardmax", [m.op("Round", [x]) if axis else m.op("Tanh", [x])], axis=axis))
+
+
+def largest_as_one_of_opset_11(m: Qdq) -> None:
+    m.opset = 11
+    for axis in (0, 1, -1):
+        m.output(m.op("Hardmax", [m.op("Tanh", [m.input((2, 5, 3))])], axis=axis))
+
+
+def reversed_rows(m: Qdq) -> None:
+    """Constant and computed lengths, both orders of the axes."""
+    x = m.op("Tanh", [m.input((5, 3, 2))])
+    m.output(m.op("ReverseSequence", [x, ints(m, 5, 1, 3)]))
+    m.output(m.op("ReverseSequence", [x, ints(m, 3, 1, 2, 0, 3)], time_axis=1, batch_axis=0))
+    lengths = m.op("Cast", [m.op("Abs", [m.op("Mul", [m.input((3,)), m.constant("four", np.float32(1.9))])])], to=7)
+    m.output(m.op("ReverseSequence", [x, m.op("Min", [lengths, ints(m, 5)])]))
+
+
+def diagonals(m: Qdq) -> None:
+    x = m.input((4, 5))
+    m.output(m.op("Add", [m.op("Tanh", [x]), m.op("EyeLike", [x], k=1)]))
+    m.output(m.op("MatMul", [m.op("Tanh", [x]), m.op("EyeLike", [m.op("MatMul", [m.op("Transpose", [x]), x])])]))
+    float_output(m, m.op("Mul", [whole(m, (4, 5)), m.op("EyeLike", [whole(m, (4, 5))], k=-2, dtype=6)]))
+
+
+def infinities_of_one_sign(m: Qdq) -> None:
+    x = m.op("Div", [m.input((3, 5)), m.op("Abs", [m.op("Floor", [m.input((3, 5))])])])
+    x = m.op(
+        "Max", [m.op("Min", [m.op("Floor", [x]), m.constant("a", np.float32(np.inf))]), m.constant("b", np.float32(-9))]
+    )
+    for positive, negative in ((1, 0), (0, 1), (0, 0), (1, 1)):
+        float_output(m, m.op("IsInf", [x], detect_positive=positive, detect_negative=negative))
+
+
+def powers_of_integers(m: Qdq) -> None:
+    for kind in (6, 7):
+        for exponent in (np.int64(2), np.int32(3), np.float32(2), np.array([3], np.int64)):
+            float_output(m, m.op("Pow", [whole(m, (3, 5), kind), m.constant(f"c{len(m.constants)}", exponent)]))
+
+
+def shifts(m: Qdq) -> None:
+    """Each element by its own; what leaves the type is lost."""
+    x = m.op("Cast", [m.op("Mul", [m.op("Abs", [m.input((3, 8))]), m.constant("many", np.float32(60))])], to=2)
+    by = m.constant("by", np.arange(8, dtype=np.uint8))
+    wide, fifteen = m.op("Cast", [x], to=4), m.constant("fifteen", np.uint16(15))
+    for direction in ("LEFT", "RIGHT"):
+        float_output(m, m.op("BitShift", [x, by], direction=direction))
+        float_output(m, m.op("BitShift", [wide, fifteen], direction=direction))
+
+
+def integers_of_16_bits(m: Qdq) -> None:
+    """Arithmetic beyond their range, comparisons."""
+    m.opset = 18
+    for kind in (4, 5):
+        many = m.constant(f"c{len(m.constants)}", np.float32(20000))
+        x, y = (m.op("Cast", [m.op("Cast", [m.op("Mul", [m.input((3, 7)), many])], to=6)], to=kind) for _ in range(2))
+        one = m.constant(f"c{len(m.constants)}", np.array(1, np.uint16 if kind == 4 else np.int16))
+        odd = m.op("BitwiseOr", [y, one])
+        for at, name in enumerate(
+            ("Add", "Sub", "Mul", "Div", "Mod", "Equal", "Greater", "Less", "BitwiseAnd", "BitwiseXor")
+        ):
+            float_output(m, m.op(name, [x, odd if at in (3, 4) else y]))
+        float_output(m, m.op("BitwiseNot", [x]))
+        if kind == 5:
+            for name in ("Abs", "Neg", "Sign"):
+                float_output(m, m.op(name, [x]))
+
+
+def statistics_of_norms(m: Qdq) -> None:
+    """Both, and each alone."""
+    for at, (axis, read) in enumerate(((-1, (1, 2)), (1, (1,)), (-2, (2,)))):
+        x, gamma = (
+            m.input((2, 5, 8)),
+            m.constant(f"gamma{at}", m.rng.normal(size=(5, 8) if axis != -1 else 8).astype(np.float32)),
+        )
+        y = m.op("LayerNormalization", [x, gamma], 3, axis=axis, epsilon=0.01)
+        for name in (y, *(f"{y}_{n}" for n in read)):
+            m.output(m.op("Neg", [name]))
+
+
+def statistics_of_norms_18(m: Qdq) -> None:
+    m.opset = 18
+    statistics_of_norms(m)
+
+
+def sums_along_a_computed_constant(m: Qdq) -> None:
+    axis = m.op("Cast", [m.op("Identity", [m.constant("axis", np.float32(1))])], to=6)
+    m.output(m.op("CumSum", [m.op("Tanh", [m.input((3, 5))]), axis]))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         integer_products_of_vectors, products_of_wide_integers, pads_that_crop, pads_of_opset_10,
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
+        largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
+        powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,
+        sums_along_a_computed_constant,
     )
 }  # fmt: skip
 
@@ -157,11 +254,17 @@ def many_products(m: Qdq) -> None:
     float_output(m, m.op("MatMul", [whole(m, (512, 256)), whole(m, (256, 512))]))
 
 
+def shift_by_what_is_computed(m: Qdq) -> None:
+    x = m.op("Cast", [m.op("Abs", [m.input((3, 5))])], to=2)
+    float_output(m, m.op("BitShift", [x, x], direction="LEFT"))
+
+
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
     "axes": (
         axes_from_the_last,
         r"axes \[-2, -1\] with keep_aspect_ratio_policy, .*count them from the first: \[2, 3\]",
     ),
+    "shift": (shift_by_what_is_computed, r"BitShift\): wanted uint8 or uint16, and constant shifts below"),
     "products": (many_products, r"MatMul\): 67108864 products of integers; at most 16777216 are supported"),
 }
 

@@ -67,6 +67,8 @@ def _writers() -> dict[tuple[str, str], Write]:
     """Returns the functions of all pages, by domain and type of the operator they replace."""
     writers: dict[tuple[str, str], Write] = {}
     for page in load_pages(FOLDER, ("REPLACED",)):
+        if twice := writers.keys() & page.REPLACED.keys():
+            raise ImportError(f"{page.__name__}: another page replaces {sorted(twice)[0][1]}, too; wanted one")
         writers |= page.REPLACED
     return writers
 

@@ -190,6 +190,13 @@ def sums_along_a_computed_constant(m: Qdq) -> None:
     m.output(m.op("CumSum", [m.op("Tanh", [m.input((3, 5))]), axis]))
 
 
+def casts_like(m: Qdq) -> None:
+    """To the type of a constant, and to that of a tensor."""
+    x = m.op("Neg", [m.input((3, 5))])
+    float_output(m, m.op("CastLike", [x, m.constant("one", np.array([1], np.int32))]))
+    m.output(m.op("CastLike", [whole(m, (3, 5)), x]))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
@@ -197,7 +204,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
         largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
         powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,
-        sums_along_a_computed_constant,
+        sums_along_a_computed_constant, casts_like,
     )
 }  # fmt: skip
 

@@ -33,7 +33,9 @@ def hardmax(r: Rewriter, node: onnx.NodeProto) -> None:
 def reverse_sequence(r: Rewriter, node: onnx.NodeProto) -> None:
     """Gathers element length - 1 - t of each row for t below the row's length, element t behind it."""
     x, dims = node.input[0], r.dims(node.input[0])
-    time, batch = (attribute(node, name, at) % len(dims) for name, at in (("time_axis", 0), ("batch_axis", 1)))
+    time, batch = attribute(node, "time_axis", 0), attribute(node, "batch_axis", 1)
+    if {time, batch} != {0, 1}:
+        raise r.refusal(f"time_axis={time} and batch_axis={batch}; wanted 0 and 1, in either order")
     along_time = [dims[time] if a == time else 1 for a in range(len(dims))]
     along_batch = [dims[batch] if a == batch else 1 for a in range(len(dims))]
     steps = r.constant("steps", np.arange(dims[time]).reshape(along_time))

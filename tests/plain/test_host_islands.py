@@ -251,7 +251,7 @@ def test_a_dropout_that_drops_is_not_computed_on_the_host():
     def build(m: Qdq) -> None:
         ratio, training = m.constant("ratio", np.float32(0.5)), m.constant("training", np.bool_(True))
         x = m.op("Transpose", [conv(m, m.input(SHAPE), 3, 3)], perm=[0, 1, 3, 2])
-        m.output(conv(m, m.quantize(m.op("Inverse", [m.op("Dropout", [x, ratio, training])], domain=MICROSOFT)), 3, 2))
+        m.output(conv(m, m.quantize(grid_sample(m, m.op("Dropout", [x, ratio, training]))), 3, 2))
 
     assert "(Dropout): training_mode is not false" in refusal(build)
 

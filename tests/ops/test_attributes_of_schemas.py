@@ -23,6 +23,7 @@ from tests.graphs.made import random_graph
 from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
 from tests.plain.test_decompositions import GOOD
+from tests.plain.test_decompositions_of_forms import GOOD as FORMS
 from tests.plain.test_decompositions_of_functions import CASES as FUNCTIONS
 
 OUTSIDE = re.compile("not a valid ONNX model|the shape of .* is not known")  # the latter: a tensor without elements
@@ -59,7 +60,7 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
 TWINS = ("QLinearConv", "Pad", "Trilu", "QuantizeLinear", "DequantizeLinear")
 NOT_GIVEN = {  # refused by name (past, lengths, masks), not read (roi), or in tests of their own
     *(f"Attention {n}" for n in ("nonpad_kv_seqlen", "past_sequence_length")),
-    *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx", "Pad axes"),
+    *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),
     *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "key_padding_mask", "past_key", "past_sequence_length")),
     *("MultiHeadAttention past_value", "QAttention mask_index", "QAttention past", "Resize roi", "Squeeze axes"),
@@ -95,7 +96,7 @@ def models() -> list[tuple[onnx.ModelProto, Feed]]:
                 made.append((m.model(), m.feed))
             except (onnx.shape_inference.InferenceError, BadFileError, KeyError):
                 continue  # written for another opset
-    for name, build in GOOD.items():
+    for name, build in {**GOOD, **FORMS}.items():
         m = Qdq(seed=sum(name.encode()))
         build(m)
         made.append((m.model(), m.feed))

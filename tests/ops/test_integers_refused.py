@@ -17,10 +17,6 @@ def c(m: Qdq, *values: np.ndarray) -> list[str]:
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
-    "top_k_in_any_order": (
-        lambda m: m.op("TopK", [m.input((3, 5)), *c(m, np.array([2]))], 2, sorted=0),
-        r"TopK\): sorted=0 is not supported",
-    ),
     "one_hot_of_floats": (
         lambda m: m.op("OneHot", [m.input((5,)), *c(m, np.array(3), np.float32([0, 1]))]),
         r"OneHot\): its indices are float32, wanted int32 or int64",
@@ -40,10 +36,6 @@ REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
     "the_largest_of_three": (
         lambda m: m.op("Max", [m.integers((2,)), m.integers((2,)), m.integers((2,))]),
         r"Max\): 3 inputs of integers; wanted 2",
-    ),
-    "infinity_of_one_sign": (
-        lambda m: m.op("IsInf", [m.input((2,))], detect_negative=0),
-        r"IsInf\): detect_negative=0 is not supported",
     ),
     "running_along_an_axis_that_is_computed": (
         lambda m: m.op("CumSum", [m.input((2, 3)), m.integers(())]),

@@ -29,7 +29,7 @@ from qverify.session.triage.float_stages import network_values
 
 from tests.ops.qdq import Qdq
 
-SHAPE = (1, 3, 6, 6)
+SHAPE, MICROSOFT = (1, 3, 6, 6), "com.microsoft"
 LABEL = "1 node computed on the host, not verified"
 
 
@@ -87,7 +87,9 @@ def rounds(m: Qdq) -> None:
     """Host, board, host: the second island reads both."""
     first = grid_sample(m, conv(m, m.input(SHAPE), 3, 3))
     second = conv(m, m.quantize(first), 3, 3)
-    m.output(conv(m, m.quantize(m.op("Hardmax", [m.op("Add", [second, grid_sample(m, first)])], axis=1)), 3, 2))
+    m.output(
+        conv(m, m.quantize(m.op("Inverse", [m.op("Add", [second, grid_sample(m, first)])], domain=MICROSOFT)), 3, 2)
+    )
 
 
 CASES: dict[Callable[[Qdq], None], tuple[set[str], int]] = {  # operators on the host, islands
@@ -96,7 +98,7 @@ CASES: dict[Callable[[Qdq], None], tuple[set[str], int]] = {  # operators on the
     loop: ({"Loop"}, 1),
     sequence: ({"SplitToSequence", "SequenceAt"}, 1),
     tail: ({"NonZero", "Cast"}, 1),
-    rounds: ({"GridSample", "Hardmax"}, 2),
+    rounds: ({"GridSample", "Inverse"}, 2),
 }
 
 
@@ -249,7 +251,7 @@ def test_a_dropout_that_drops_is_not_computed_on_the_host():
     def build(m: Qdq) -> None:
         ratio, training = m.constant("ratio", np.float32(0.5)), m.constant("training", np.bool_(True))
         x = m.op("Transpose", [conv(m, m.input(SHAPE), 3, 3)], perm=[0, 1, 3, 2])
-        m.output(conv(m, m.quantize(m.op("Hardmax", [m.op("Dropout", [x, ratio, training])])), 3, 2))
+        m.output(conv(m, m.quantize(grid_sample(m, m.op("Dropout", [x, ratio, training]))), 3, 2))
 
     assert "(Dropout): training_mode is not false" in refusal(build)
 
@@ -267,8 +269,12 @@ def test_a_tensor_of_an_island_may_have_the_name_that_the_compiler_gives_a_const
         nodes = [helper.make_node("Neg", [x], [name]), helper.make_node("Abs", [name], ["one"])]
         graphs = [helper.make_graph(n, "g", [], [one]) for n in (nodes, [helper.make_node("Neg", [x], ["one"])])]
         high = m.op("Greater", [m.op("ReduceSum", [x], keepdims=0), m.constant("zero", np.float32(0))])
-        y = m.op("If", [high], then_branch=graphs[0], else_branch=graphs[1]) if inside else m.op("Hardmax", [x], name)
-        m.output(conv(m, m.quantize(m.op("Hardmax", [y], axis=2)), 3, 2))
+        y = (
+            m.op("If", [high], then_branch=graphs[0], else_branch=graphs[1])
+            if inside
+            else m.op("Inverse", [x], name, MICROSOFT)
+        )
+        m.output(conv(m, m.quantize(m.op("Inverse", [y], domain=MICROSOFT)), 3, 2))
         if not inside:
             m.output(name)
 
@@ -327,7 +333,7 @@ def test_wrong_numbers_are_refused_and_never_computed_on_the_host():
 
 def test_a_board_that_computes_nothing_is_not_verified():
     def build(m: Qdq) -> None:
-        m.output(m.quantize(m.op("Hardmax", [m.input(SHAPE)])))
+        m.output(m.quantize(m.op("Inverse", [m.input(SHAPE)], domain=MICROSOFT)))
 
     assert refusal(build).endswith("Computed on the host (1 node), nothing would be left to verify")
 

@@ -35,11 +35,11 @@ def refusal(kind: str, dtype: int, *shapes: tuple[int, ...], **attrs: Any) -> st
     return str(caught.value)
 
 
-INT16, INT32 = TensorProto.INT16, TensorProto.INT32
+INT32 = TensorProto.INT32
 
 
 def test_an_operator_of_floats_and_integers():
-    assert f"(Abs): 'y' is int16; {FLOAT}{INTEGERS}or {QUANTIZED}" in refusal("Abs", INT16, (2, 3))
+    assert supported_types("Abs") in f"{FLOAT}{INTEGERS}or {QUANTIZED}"
     assert supported_types("ReduceSum") in f"{FLOAT}int32, int64, or {QUANTIZED}"
 
 
@@ -48,8 +48,7 @@ def test_an_operator_of_floats():
 
 
 def test_an_operator_with_another_for_integers():
-    said = refusal("MatMul", INT32, (2, 3), (3, 4))
-    assert f"(MatMul): 'x0' is int32; {FLOAT}{QUANTIZED}, or MatMulInteger on integers of 8 bits" in said
+    assert supported_types("MatMul") in f"{FLOAT}{QUANTIZED}, or MatMulInteger on integers of 8 bits"
     assert supported_types("LSTM").endswith("or DynamicQuantizeLSTM with weights of 8 bits")
 
 

@@ -1,4 +1,4 @@
-"""float16 tensors: computed in float32, each result rounded to float16; types that no model.bin has are refused by name."""
+"""float16 and bfloat16 tensors: computed in float32, each result rounded; types that no model.bin has are refused by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from onnx import TensorProto, helper, numpy_helper
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.decompose import decompose
+from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import load
+from qverify.ops import page
 
 from tests.ops.qdq import Qdq
 from tests.plain.verified_model import verified
 
-FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
+FLOAT, FLOAT16, BFLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 
 
 def halves(m: Qdq, *shape: int) -> str:
@@ -85,7 +87,22 @@ def a_constant_that_is_quantized_twice(m: Qdq) -> None:
     m.output(m.op("Cast", [m.op("Add", [y, gamma])], to=FLOAT))
 
 
+def bfloat16_in_between(m: Qdq) -> None:
+    """Movements with a constant, casts from integers, to float16 and back, an If; what reads it computes in float32."""
+    x = m.op("Cast", [m.input((4, 6), -90, 90)], to=BFLOAT16)
+    table = m.constant("table", m.rng.normal(size=(2, 6)).astype(ml_dtypes.bfloat16))
+    y = m.op("Transpose", [m.op("Concat", [x, table], axis=0)])
+    rows, flat = m.constant("rows", np.array([5, 0, 1])), m.constant("flat", np.array([2, -1]))
+    parts = m.op("Split", [m.op("Reshape", [m.op("Gather", [y, rows]), flat])], 2)
+    m.output(m.op("Exp", [m.op("Mul", [m.op("Cast", [parts], to=FLOAT), m.constant("little", np.float32(0.01))])]))
+    m.output(m.quantize(m.op("Cast", [f"{parts}_1"], to=FLOAT)))
+    whole = m.op("Cast", [m.op("Cast", [m.input((3, 5), -900, 900)], to=TensorProto.INT32)], to=BFLOAT16)
+    m.output(m.op("Cast", [whole], to=FLOAT))
+    m.output(m.op("Cast", [m.op("Cast", [m.op("Cast", [x], to=FLOAT16)], to=BFLOAT16)], to=FLOAT))
+
+
 BUILDS = [
+    bfloat16_in_between,
     quantized_by_halves,
     mixed_types,
     a_chain,
@@ -111,6 +128,24 @@ def test_only_what_computes_is_rounded() -> None:
     kinds = {o: n.op_type for n in model.graph.node for o in n.output}
     assert sorted(kinds[n] for n in rounded) == ["Add", "Cast", "Cast", "Mul", "Sigmoid"]
     assert not [i.name for i in after.graph.initializer if i.data_type == FLOAT16]
+
+
+def test_every_value_is_rounded_to_bfloat16_as_onnxruntime_does() -> None:
+    """Ties, subnormals, the largest values, infinities, NaN."""
+    m = Qdq()
+    m.inputs.append(helper.make_tensor_value_info("x", FLOAT, (1 << 18,)))
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    m.output(m.op("Cast", [m.op("Cast", ["x"], to=BFLOAT16)], to=FLOAT))
+    graph = compile_model(m.model().SerializeToString(), "unit.onnx").graph
+    node = next(n for n in graph.nodes if n.inputs == ("x",))
+    upper = np.arange(1 << 16, dtype=np.uint32) << 16
+    x = np.concatenate([upper + low for low in (0, 0x7FFF, 0x8000, 0x8001)]).astype(np.uint32).view(np.float32)
+    mine, theirs = (
+        page(node.op).simulate(node, [x], graph, None)[0],
+        Engine(m.model().SerializeToString()).run({**m.feed, "x": x}),
+    )
+    assert np.array_equal(mine.view(np.uint32)[~np.isnan(x)], theirs[m.outputs[-1]].view(np.uint32)[~np.isnan(x)])
+    assert np.isnan(mine[np.isnan(x)]).all() and np.isnan(theirs[m.outputs[-1]][np.isnan(x)]).all()
 
 
 def foreign(zero: np.ndarray, opset: int) -> onnx.ModelProto:

@@ -83,6 +83,16 @@ static double gelu_tanh(double x) {
   return (0.5 * x) * (1.0 + qv_tanh64(inner));
 }
 
+/* Returns x rounded to the upper 16 bits (nearest, ties to even). */
+static float bfloat16(float x) {
+  if (x != x) return x;
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  bits = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
 static float one(int function, float f, float p, float q) {
   double x = (double)f, dp = (double)p, dq = (double)q;
   switch (function) {
@@ -127,6 +137,7 @@ static float one(int function, float f, float p, float q) {
     case QV_FLOAT_SIN: return (float)qv_sin64(x, 0);
     case QV_FLOAT_COS: return (float)qv_sin64(x, 1);
     case QV_FLOAT_TAN: return (float)(qv_sin64(x, 0) / qv_sin64(x, 1));
+    case QV_FLOAT_BFLOAT16: return bfloat16(f);
     default: return NAN;
   }
 }

@@ -51,7 +51,8 @@
   X(ATAN, 52, 1) \
   X(SIN, 53, 1) \
   X(COS, 54, 1) \
-  X(TAN, 55, 1)
+  X(TAN, 55, 1) \
+  X(BFLOAT16, 56, 1)
 /* clang-format on */
 
 #define QV_FLOAT_NUMBER(name, number, operands) QV_FLOAT_##name = number,

@@ -35,7 +35,7 @@ from qverify.compiler.unpack_weights import (
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
-from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
@@ -165,6 +165,7 @@ def compile_model(
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
+    notes += _notes_on_order(decomposed)
     loaded = compute_in_float32(split_integer_blocks(decomposed.model))
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
@@ -201,6 +202,15 @@ def compile_model(
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
+
+
+def _notes_on_order(decomposed: DecomposedModel) -> list[str]:
+    """Returns a note for each TopK whose order ONNX leaves open."""
+    unsorted = dict.fromkeys(r.outputs[0] for each in decomposed.rounds for r in each.replaced if r.any_order)
+    return [
+        f"{name}: TopK with sorted=0, whose order ONNX leaves open, is computed in order; onnxruntime has an order of its own"
+        for name in unsorted
+    ]
 
 
 def _check_options(options: CompilerOptions) -> None:

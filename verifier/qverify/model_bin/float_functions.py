@@ -62,6 +62,7 @@ FUNCTIONS = {
     "sin": FloatFunction(53, 1),
     "cos": FloatFunction(54, 1),
     "tan": FloatFunction(55, 1),
+    "bfloat16": FloatFunction(56, 1),
 }
 NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 

@@ -14,15 +14,16 @@ from onnx import helper
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array
-from qverify.onnx_model.float16_ends import FLOAT, FLOAT16, float16_ends, restore_ends, set_ends
+from qverify.onnx_model.float16_ends import FLOAT, check_ends, float16_ends, restore_ends, set_ends
 from qverify.onnx_model.fold_constants import FLOAT8
 from qverify.onnx_model.node_order import outer_reads, sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
-from qverify.onnx_model.rewriter import Rewriter
+from qverify.onnx_model.rewriter import Rewriter, attribute
 from qverify.onnx_model.widen_constants import PER_BYTE
-from qverify.onnx_model.widen_float16 import has_float16, widen, widen_constants_of_float16
+from qverify.onnx_model.widen_float16 import NARROW, has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages
 
+BFLOAT16 = onnx.TensorProto.BFLOAT16
 FOLDER = "qverify.onnx_model.decompositions"
 Write = Callable[[Rewriter, onnx.NodeProto], bool | None]
 MAX_ROUNDS = 4  # a replacement may contain operators that are replaced in turn
@@ -32,12 +33,13 @@ MAX_ROUNDS = 4  # a replacement may contain operators that are replaced in turn
 class ReplacedNode:
     """One node that was replaced, together with the activation after it if that was absorbed.
 
-    nodes: the nodes that replace them."""
+    nodes: the nodes that replace them. any_order: whether ONNX leaves the order of the outputs open."""
 
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: list[onnx.NodeProto]
+    any_order: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ def _writers() -> dict[tuple[str, str], Write]:
     """Returns the functions of all pages, by domain and type of the operator they replace."""
     writers: dict[tuple[str, str], Write] = {}
     for page in load_pages(FOLDER, ("REPLACED",)):
+        if twice := writers.keys() & page.REPLACED.keys():
+            raise ImportError(f"{page.__name__}: another page replaces {sorted(twice)[0][1]}, too; wanted one")
         writers |= page.REPLACED
     return writers
 
@@ -72,9 +76,11 @@ def _writers() -> dict[tuple[str, str], Write]:
 def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> DecomposedModel:
     """Returns the model with these operators replaced, or the model itself if it has none of them.
 
-    model: a model returned by `load`. shapes: dims of dynamic inputs."""
+    model: a model returned by `load`. shapes: dims of dynamic inputs. Raises UnsupportedError for an input or output of
+    bfloat16."""
     done = DecomposedModel(model, [], [])
     refused: list[tuple[onnx.NodeProto, UnsupportedError]] = []
+    check_ends(model, name)
     if has_float16(model):
         if _rewrite(done, name, shapes, widen) and (ends := float16_ends(model)):
             done.model = restore_ends(done.model, ends)
@@ -139,8 +145,10 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
 def _replaced_node(node: onnx.NodeProto, rewriter: Rewriter) -> ReplacedNode:
     activations = rewriter.absorbed
     inputs = [*sorted(outer_reads(node)), *(i for act in activations for i in act.input[1:])]
-    outputs = activations[-1].output if activations else node.output
-    return ReplacedNode(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
+    outputs = [*(activations[-1].output if activations else node.output)]
+    any_order = node.op_type == "TopK" and not attribute(node, "sorted", 1)
+    inputs, outputs = [*filter(None, inputs)], [*filter(None, outputs)]
+    return ReplacedNode(node.op_type, tuple(inputs), tuple(outputs), rewriter.nodes, any_order)
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:
@@ -152,7 +160,7 @@ CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12
 # onnxruntime's float32 kernels of these are off by about length * 2^-21 where the length is not a power of two
 IN_FLOAT64 = ("DFT", "STFT")
-NO_ARRAYS = (*FLOAT8, *PER_BYTE)  # types of which onnxruntime takes no arrays
+NO_ARRAYS = (*FLOAT8, *PER_BYTE, BFLOAT16)  # types of which onnxruntime takes no arrays
 
 
 def check_same_values(done: DecomposedModel) -> None:
@@ -168,18 +176,42 @@ def _check_round(each: DecompositionRound) -> None:
     names -= {i.name for i in each.before.graph.input}
     random = np.random.Generator(np.random.PCG64(0))
     feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
-    values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
+    values = feed | _run(each.before, names, feed)
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
         if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
             continue  # such a node is left to the host
         inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
         mine = open_exposed(fragment, []).run(inputs, outputs)
-        wrong = [name for name in outputs if not is_close(mine[name], values[name])]
+        theirs = values
+        if replaced.any_order:
+            mine, theirs = _sorted(replaced, mine), _sorted(replaced, values)
+        wrong = [name for name in outputs if not is_close(mine[name], theirs[name])]
         alone = _computed_alone(each, replaced, values) if wrong else {}
         for name in wrong:
             if not is_close(mine[name], alone[name]):
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
+
+
+def _run(model: onnx.ModelProto, names: set[str], feed: dict[str, Array]) -> dict[str, Array]:
+    """Returns these tensors of a run; those of bfloat16, of which onnxruntime returns no arrays, as float32."""
+    infos = [*model.graph.value_info, *model.graph.output]
+    narrow = {v.name for v in infos if v.name in names and v.type.tensor_type.elem_type == BFLOAT16}
+    wide = {name: f"{name}/as float32" for name in narrow}
+    if narrow:
+        casts = [helper.make_node("Cast", [name], [wide[name]], to=FLOAT) for name in sorted(narrow)]
+        source, model = model, onnx.ModelProto()
+        model.CopyFrom(source)
+        model.graph.node.extend(casts)
+    fetched = {wide.get(name, name): name for name in sorted(names)}
+    results = open_exposed(model, list(fetched)).run(feed, list(fetched))
+    return {fetched[name]: value for name, value in results.items()}
+
+
+def _sorted(replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:
+    """Returns the outputs of a TopK whose order ONNX leaves open, each line sorted."""
+    axis = attribute(replaced.nodes[-1], "axis", -1)
+    return {name: np.sort(values[name], axis) for name in replaced.outputs if name in values}
 
 
 def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:
@@ -236,8 +268,8 @@ def is_close(mine: Array, theirs: Array) -> bool:
 
 
 def _widened(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    """Returns the declaration of a float16 tensor as float32, any other as it is."""
-    if value.type.tensor_type.elem_type != FLOAT16:
+    """Returns the declaration of a float16 or bfloat16 tensor as float32, any other as it is."""
+    if value.type.tensor_type.elem_type not in NARROW:
         return value
     wide = onnx.ValueInfoProto.FromString(value.SerializeToString())
     wide.type.tensor_type.elem_type = FLOAT

@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from qverify.errors import UnsupportedError
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -19,6 +20,17 @@ FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 def float16_ends(model: onnx.ModelProto) -> set[str]:
     """Returns the names of the graph's inputs and outputs that are float16."""
     return {v.name for v in [*model.graph.input, *model.graph.output] if v.type.tensor_type.elem_type == FLOAT16}
+
+
+def check_ends(model: onnx.ModelProto, name: str) -> None:
+    """Raises UnsupportedError for an input or output of the graph that is bfloat16: onnxruntime takes no such
+    arrays."""
+    for word, values, cast in (("input", model.graph.input, "to"), ("output", model.graph.output, "from")):
+        for value in values:
+            if value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
+                raise UnsupportedError(
+                    f"{name}: the graph's {word} {value.name!r} is bfloat16. Make it float32, with a Cast {cast} bfloat16 inside the graph"
+                )
 
 
 def set_ends(model: onnx.ModelProto, names: set[str], kind: int) -> None:

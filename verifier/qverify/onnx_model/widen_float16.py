@@ -1,7 +1,8 @@
-"""Rewrites float16 nodes in float32, with each result rounded to float16.
+"""Rewrites nodes of float16 and bfloat16 in float32, with each result rounded to float16 or bfloat16.
 
 The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16. Inputs
-and outputs of the graph become float32, too; float16_ends.py makes them float16 again."""
+and outputs of the graph become float32, too; float16_ends.py makes them float16 again. bfloat16 is inside a graph only,
+and its operators on a CPU copy."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+NARROW = (FLOAT16, onnx.TensorProto.BFLOAT16)
 # operators that need no rounding: their results are float16 values if their inputs are
 EXACT = {
     "Abs", "Ceil", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Floor", "Gather",
@@ -25,19 +27,24 @@ EXACT = {
 
 
 def has_float16(model: onnx.ModelProto) -> bool:
-    """Returns whether a tensor of the graph is float16."""
+    """Returns whether a tensor of the graph is float16 or bfloat16."""
     graph = model.graph
     infos = [*graph.value_info, *graph.input, *graph.output]
-    return any(i.data_type == FLOAT16 for i in graph.initializer) or any(
-        v.type.tensor_type.elem_type == FLOAT16 for v in infos
+    return any(i.data_type in NARROW for i in graph.initializer) or any(
+        v.type.tensor_type.elem_type in NARROW for v in infos
     )
 
 
 def widen_constants_of_float16(model: onnx.ModelProto) -> None:
-    """Converts float16 initializers to float32, in place."""
+    """Converts float16 and bfloat16 initializers to float32, in place."""
     for tensor in model.graph.initializer:
-        if tensor.data_type == FLOAT16:
+        if tensor.data_type in NARROW:
             tensor.CopyFrom(_wide(tensor))
+
+
+def _name(kind: int) -> str:
+    """Returns the name of an ONNX element type, as in messages."""
+    return onnx.TensorProto.DataType.Name(kind).lower()
 
 
 def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
@@ -45,19 +52,19 @@ def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
-    """Writes the node in float32 with rounded results; returns False if it has no float16 tensor.
+    """Writes the node in float32 with rounded results; returns False if it has no such tensor.
 
     r: the Rewriter of the model before widening. A node with subgraphs stays as it is, between casts. Raises
     UnsupportedError for a node with a tensor of unknown type."""
     kinds = {n: _kind(r, node, n) for n in (*sorted(outer_reads(node)), *node.output) if n}
-    if FLOAT16 not in kinds.values():
+    if not {*NARROW} & {*kinds.values()}:
         return False
     if graphs_of(node):
         _keep(r, node, kinds)
         return True
     if unknown := next((n for n, kind in kinds.items() if not kind), ""):
-        raise r.refusal(f"the type of {unknown!r} beside float16 is only known when the model runs")
-    narrow = [o for o in node.output if o and r.kind(o) == FLOAT16]
+        raise r.refusal(f"the type of {unknown!r} beside float16 or bfloat16 is only known when the model runs")
+    narrow = [o for o in node.output if o and r.kind(o) in NARROW]
     if node.op_type in ("Cast", "CastLike"):
         _cast(r, node, bool(narrow))
         return True
@@ -89,25 +96,25 @@ def _kind(r: Rewriter, node: onnx.NodeProto, name: str) -> int:
 def _keep(r: Rewriter, node: onnx.NodeProto, kinds: dict[str, int]) -> None:
     """Writes the node itself between casts of the tensors outside of it that are float16."""
     kept = onnx.NodeProto.FromString(node.SerializeToString())
-    halves = {n: r.fresh_of(n, "float16") for n, kind in kinds.items() if kind == FLOAT16}
+    halves = {n: r.fresh_of(n, _name(kind)) for n, kind in kinds.items() if kind in NARROW}
     computed = [o for o in node.output if o in halves]
     kept.output[:] = [halves.get(o, o) for o in kept.output]
     for inner in inner_nodes(kept):
         inner.input[:] = [halves.get(n, n) for n in inner.input]
-    casts = {n: helper.make_node("Cast", [n], [half], f"{half}/Cast", to=FLOAT16) for n, half in halves.items()}
+    casts = {n: helper.make_node("Cast", [n], [half], f"{half}/Cast", to=kinds[n]) for n, half in halves.items()}
     for n in computed:
         casts[n] = helper.make_node("Cast", [halves[n]], [n], f"{halves[n]}/Cast", to=FLOAT)
     r.nodes += [*(cast for n, cast in casts.items() if n not in computed), kept, *(casts[n] for n in computed)]
 
 
 def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:
-    """Writes a Cast. narrow: whether its result is float16."""
+    """Writes a Cast. narrow: whether its result is float16 or bfloat16."""
     source, to = node.input[0], node.output[0]
     if not narrow:
         r.nodes.append(helper.make_node("Cast", [source], [to], node.name, to=r.kind(to)))
-    elif r.kind(source) == FLOAT16:
+    elif r.kind(source) == r.kind(to):
         r.node("Identity", [source], to)
-    elif r.kind(source) == FLOAT:
+    elif r.kind(source) in (FLOAT, *NARROW):
         _round(r, source, to)
     else:
         wide = r.fresh("unrounded")
@@ -116,21 +123,22 @@ def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:
 
 
 def _round(r: Rewriter, source: str, to: str) -> None:
-    """Writes nodes that round float32 `source` to float16 values, as float32 `to`."""
-    half = r.fresh_of(to, "float16")
-    r.nodes.append(helper.make_node("Cast", [source], [half], f"{half}/Cast", to=FLOAT16))
+    """Writes nodes that round float32 `source` to values of the type of `to` in the model, as float32 `to`."""
+    half = r.fresh_of(to, _name(r.kind(to)))
+    r.nodes.append(helper.make_node("Cast", [source], [half], f"{half}/Cast", to=r.kind(to)))
     r.nodes.append(helper.make_node("Cast", [half], [to], f"{to}/Cast", to=FLOAT))
 
 
 def _wide_attributes(r: Rewriter, node: onnx.NodeProto) -> list[Any]:
-    """Returns the node's attributes with float16 tensors widened. Raises UnsupportedError if one selects float16."""
+    """Returns the node's attributes with tensors of these types widened. Raises UnsupportedError if one selects such a
+    type."""
     kept = []
     for attribute in node.attribute:
-        if attribute.name == "output_dtype" and attribute.i == FLOAT16 and node.op_type == "DequantizeLinear":
+        if attribute.name == "output_dtype" and attribute.i in NARROW and node.op_type == "DequantizeLinear":
             continue
-        if attribute.name in ("dtype", "to", "output_dtype") and attribute.i == FLOAT16:
-            raise r.refusal(f"{attribute.name}=float16 is not supported")
-        if attribute.HasField("t") and attribute.t.data_type == FLOAT16:
+        if attribute.name in ("dtype", "to", "output_dtype") and attribute.i in NARROW:
+            raise r.refusal(f"{attribute.name}={_name(attribute.i)} is not supported")
+        if attribute.HasField("t") and attribute.t.data_type in NARROW:
             attribute = helper.make_attribute(attribute.name, _wide(attribute.t))
         kept.append(attribute)
     return kept

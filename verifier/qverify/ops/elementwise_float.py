@@ -63,6 +63,12 @@ def _gelu_tanh(x: Array, p: float, q: float) -> Array:
     return (0.5 * x) * (1.0 + tanh64(0.7978845608028654 * (x + 0.044715 * ((x * x) * x))))
 
 
+def _bfloat16(x: Array, p: float, q: float) -> Array:
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, rounded.view(np.float32))
+
+
 TWO: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -113,7 +119,11 @@ ONE: dict[str, Callable[[Array, float, float], Array]] = {
     "cos": lambda x, p, q: sin64(x, 1),
     "tan": lambda x, p, q: sin64(x) / sin64(x, 1),
 }
-IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {"pow": _power, "hard_sigmoid": _hard_sigmoid}
+IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {
+    "pow": _power,
+    "hard_sigmoid": _hard_sigmoid,
+    "bfloat16": _bfloat16,
+}
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:

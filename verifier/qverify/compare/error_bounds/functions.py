@@ -69,6 +69,14 @@ def _shrink(x: Reals, p: float, q: float) -> Reals:
     return np.where(x < -p, x + q, np.where(x > p, x - q, 0.0 * x))
 
 
+def _bfloat16(x: Reals, p: float, q: float) -> Reals:
+    """Returns the nearest multiples of the step of 8 significant bits, which is 2^-133 at least."""
+    with np.errstate(over="ignore"):
+        exponent = np.maximum(np.frexp(x)[1], -125)
+        y = np.ldexp(np.rint(np.ldexp(x, 8 - exponent)), exponent - 8)
+        return np.where(np.isfinite(x), np.where(np.abs(y) < 2.0**128, y, np.copysign(np.inf, x)), x)
+
+
 def _power(x: Reals, exponent: float, q: float) -> Reals:
     return np.power(x, exponent)
 
@@ -115,6 +123,7 @@ FUNCTIONS = {
     "ceil": Function(lambda x, p, q: np.ceil(x), None),
     "round": Function(lambda x, p, q: np.rint(x), None),
     "sign": Function(lambda x, p, q: np.sign(x), None),
+    "bfloat16": Function(_bfloat16, None),
     "sinh": Function(lambda x, p, q: np.sinh(x), _relative(5)),
     "cosh": Function(lambda x, p, q: np.cosh(x), _relative(4)),
     "asinh": Function(lambda x, p, q: np.arcsinh(x), _relative(4)),

@@ -37,7 +37,7 @@ def nearest_index(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple
     }
     parts = []
     for size, out_size, scale in zip(shape, out, scales(view, node, shape, out), strict=True):
-        if size == out_size:
+        if size == out_size and scale == 1:
             parts.append(np.arange(size))
         else:
             parts.append(np.clip(rounders[rule](positions(view, node, size, out_size, scale)), 0, size - 1))

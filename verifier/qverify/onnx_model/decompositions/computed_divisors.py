@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from qverify.onnx_model.decompositions.narrow_integers import in_int32
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
 WIDE: dict[int, type] = {
@@ -16,7 +17,9 @@ CHECKED = "/divisors"
 
 
 def division(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Divides by 1 where the divisor is -1, and negates the result of Div there; Mod is 0 for both divisors."""
+    """Divides integers of 16 bits as int32. Divides by 1 where the divisor is -1, and negates the result of Div there; Mod is 0 for both divisors."""
+    if in_int32(r, node) is not False:
+        return None
     a, b = node.input
     value = r.value(b)
     safe = CHECKED in b if value is None else not (value == -1).any()

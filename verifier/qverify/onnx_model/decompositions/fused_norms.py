@@ -49,7 +49,35 @@ def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
     )
 
 
+def layer_norm_with_statistics(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Writes the mean and 1 / sqrt(variance + epsilon), where they are read, beside a LayerNormalization without
+    them."""
+    if not (r.is_read(1) or r.is_read(2)):
+        return False
+    rank = len(r.dims(node.input[0]))
+    first = attribute(node, "axis", -1) % rank
+    epsilon = r.constant("epsilon", np.array(attribute(node, "epsilon", 1e-5), np.float32))
+    mean = _mean(r, node.input[0], list(range(first, rank)), node.output[1] if r.is_read(1) else r.fresh("mean"))
+    if r.is_read(2):
+        apart = r.step("Sub", [node.input[0], mean], "apart")
+        variance = _mean(r, r.step("Mul", [apart, apart], "square"), list(range(first, rank)), r.fresh("variance"))
+        deviation = r.step("Sqrt", [r.step("Add", [variance, epsilon], "raised")], "deviation")
+        r.node("Reciprocal", [deviation], node.output[2])
+    alone = onnx.NodeProto.FromString(node.SerializeToString())
+    del alone.output[1:]
+    r.nodes.append(alone)
+    return None
+
+
+def _mean(r: Rewriter, x: str, axes: list[int], to: str) -> str:
+    """Writes the mean along these axes, which are kept, and returns its name."""
+    if r.opset < 18:
+        return r.node("ReduceMean", [x], to, axes=axes, keepdims=1)
+    return r.node("ReduceMean", [x, r.ints("mean_axes", axes)], to, keepdims=1)
+
+
 REPLACED = {
+    ("", "LayerNormalization"): layer_norm_with_statistics,
     (MICROSOFT, "SkipLayerNormalization"): skip_layer_norm,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): skip_layer_norm,
     (MICROSOFT, "EmbedLayerNormalization"): embed_layer_norm,

@@ -3,6 +3,7 @@ two steps."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -21,6 +22,14 @@ KEPT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The sizes of two axes that a Resize states, and its keep_aspect_ratio_policy."""
+
+    sizes: list[int]
+    policy: bytes
+
+
 def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Resizes the dims that change, the last two first. Integers, which onnxruntime truncates after every step, must
     need at most one step."""
@@ -28,6 +37,8 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     if mode not in (b"linear", b"cubic") or r.opset < 11:
         return False
     shape, out = r.dims(node.input[0]), r.dims(node.output[0])
+    if attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        return _with_ratio(r, node, shape, out)
     scales = _scales(r, node, shape)
     changed = [a for a in range(len(shape)) if shape[a] != out[a] or (scales is not None and scales[a] != 1)]
     if len(shape) == 4 and (not changed or changed[0] >= 2):
@@ -35,10 +46,7 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     if shape == out:  # onnxruntime copies, whatever the scales are
         r.node("Identity", [node.input[0]], node.output[0])
         return None
-    if (
-        len(changed) > (2 if smooth or mode == b"cubic" else 3)
-        or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
-    ):
+    if len(changed) > (2 if smooth or mode == b"cubic" else 3):
         raise r.refusal(
             f"{mode.decode(errors='replace')} over {list(shape)} -> {list(out)} is not supported; resize fewer dims"
         )
@@ -52,6 +60,24 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     between = tuple(o if a in changed[1:] else s for a, (s, o) in enumerate(zip(shape, out, strict=True)))
     half = _step(r, node, (node.input[0], shape), changed[1:], between, scales, r.fresh("resized"))
     _step(r, node, (half, between), changed[:1], out, scales, node.output[0])
+    return None
+
+
+def _with_ratio(r: Rewriter, node: onnx.NodeProto, shape: Dims, out: Dims) -> bool | None:
+    """Resizes the stated axes with the aspect ratio that the node keeps; all of them have one scale."""
+    axes = [int(a) for a in attribute(node, "axes", range(len(shape)))]
+    if len(shape) == 4 and min(axes) in (2, 3, *range(-4, 0)):
+        return False
+    if shape == out:
+        r.node("Identity", [node.input[0]], node.output[0])
+        return None
+    sizes = r.value(input_name(node, 3))
+    if sizes is None or len(axes) != 2 or min(axes) < 0 or r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
+        raise r.refusal(
+            f"keep_aspect_ratio_policy over {list(shape)} -> {list(out)} is not supported; state two axes, counted from the first"
+        )
+    ratio = Ratio([int(sizes[axes.index(a)]) for a in sorted(axes)], attribute(node, "keep_aspect_ratio_policy", b""))
+    _step(r, node, (node.input[0], shape), sorted(axes), out, ratio, node.output[0])
     return None
 
 
@@ -71,7 +97,13 @@ def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
 
 
 def _step(
-    r: Rewriter, node: onnx.NodeProto, x: tuple[str, Dims], axes: list[int], out: Dims, scales: Array | None, to: str
+    r: Rewriter,
+    node: onnx.NodeProto,
+    x: tuple[str, Dims],
+    axes: list[int],
+    out: Dims,
+    scales: Array | Ratio | None,
+    to: str,
 ) -> str:
     """Writes the Resize of one or two dims of x (its name and dims) between movements of these dims to the end and
     back, and returns `to`."""
@@ -82,12 +114,15 @@ def _step(
     inner = [1] * (2 - len(axes)) + [shape[a] for a in axes]
     source = r.step("Reshape", [source, r.ints("planes_dims", [1, prod(shape) // prod(inner), *inner])], "planes")
     resized = [1] * (2 - len(axes)) + [out[a] for a in axes]
-    if scales is not None:
+    kept = {n: attribute(node, n, None) for n in KEPT}
+    if isinstance(scales, Ratio):
+        sizes = ["", "", r.ints("sizes", scales.sizes)]
+        kept |= {"axes": [2, 3], "keep_aspect_ratio_policy": scales.policy}
+    elif scales is not None:
         ends = [1.0] * (4 - len(axes)) + [float(scales[a]) for a in axes]
         sizes = ["", r.constant("scales", np.array(ends, np.float32))]
     else:
         sizes = ["", "", r.ints("sizes", [1, prod(shape) // prod(inner), *resized])]
-    kept = {n: attribute(node, n, None) for n in KEPT}
     planes = r.step("Resize", [source, *sizes], "resized_planes", **{k: v for k, v in kept.items() if v is not None})
     moved = to if order == sorted(order) else r.fresh("resized_dims")
     r.node("Reshape", [planes, r.ints("dims", [out[a] for a in order])], moved)

@@ -16,17 +16,12 @@ def _zero_points_of_rows(m: Qdq) -> None:
     m.output(m.op("MatMulInteger", [dynamic(m, (5, 13)), integers(m, (13, 7), "uint8"), zeros]))
 
 
-def _vector(m: Qdq) -> None:
-    m.output(m.op("MatMulInteger", [dynamic(m, (5, 13)), integers(m, (13,), "uint8")]))
-
-
 def _cast_to_float64(m: Qdq) -> None:
     m.output(m.op("Cast", [m.op("Cast", [m.input((2, 3))], to=11)], to=1))
 
 
 REFUSED = {
     "rows": (_zero_points_of_rows, r"MatMulInteger\): zero points 'za' of shape \[5\]"),
-    "vector": (_vector, r"MatMulInteger\): an operand of rank 1"),
     "cast": (_cast_to_float64, "is double; a tensor may be float32, "),
 }
 

@@ -33,17 +33,11 @@ def padded(m: Qdq, pads: str) -> str:
 
 SAID: dict[str, tuple[Callable[[Qdq], str], str]] = {
     "double": (cast_of(TensorProto.DOUBLE), r"is double; .* Export it as float32, or cut .* \(2 tensors in all\)"),
-    "bfloat16": (cast_of(TensorProto.BFLOAT16), r"is bfloat16; .* Export it as float32, or cut"),
     "uint32": (cast_of(TensorProto.UINT32), r"is uint32; .* Export it as int32 or int64, or cut"),
     "cum sum": (lambda m: m.op("CumSum", [m.input((2, 3)), m.integers(())]), "one constant number; make it a constant"),
-    "pads that crop": (lambda m: padded(m, m.constant("p", np.array([0, -1, 0, 0]))), "are negative; write a Slice"),
     "pads at run time": (lambda m: padded(m, m.integers((4,))), "computed at run time; make them a constant"),
     "diagonal": (lambda m: m.op("Einsum", [m.input((3, 3))], equation="ii->i"), "a diagonal.*, or cut the model"),
     "second output": (second_output, "only the first can be compiled. Remove what reads it, or cut"),
-    "product of integers": (
-        lambda m: m.op("Cast", [m.op("MatMul", [m.integers((2, 2), dtype="int32")] * 2)], to=TensorProto.FLOAT),
-        "is int32; wanted .* Cast it to float32 before, or cut",
-    ),
     "tile": (lambda m: m.op("Tile", [m.input((2, 3)), m.integers((2,))]), "values of input 'in2'. Make that input a const"),
     "slice": (
         lambda m: m.op("Slice", [m.input((5,)), m.integers((1,)), m.integers((1,))]),

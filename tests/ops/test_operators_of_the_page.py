@@ -38,7 +38,7 @@ def swish(m: Qdq) -> None:
 
 
 def constants(m: Qdq) -> None:
-    """What they read is constant, or a shape."""
+    """Adds operators whose inputs are constants or shapes, so that each becomes a constant."""
     x = m.op("Neg", [m.input((4, 6))])
     size = m.constant("six", np.array(6, np.int64))
     for kind in ("BlackmanWindow", "HammingWindow", "HannWindow"):

@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from qverify.compiler.compile_model import compile_model
-from qverify.errors import InternalError, UnsupportedError
+from qverify.errors import InternalError
 from qverify.onnx_model.decompose import check_same_values, decompose, is_close
 from qverify.onnx_model.load import load
 
 from tests.ops.qdq import Qdq
-from tests.plain.verified_model import verified
+from tests.plain.verified_model import refused, verified
 
 MICROSOFT = "com.microsoft"
 
@@ -256,11 +256,7 @@ REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_name(name: str) -> None:
-    m = Qdq()
-    build, said = REFUSED[name]
-    build(m)
-    with pytest.raises(UnsupportedError, match=said):
-        compile_model(m.model().SerializeToString(), "unit.onnx")
+    refused(*REFUSED[name])
 
 
 def test_a_wrong_decomposition_is_a_bug() -> None:

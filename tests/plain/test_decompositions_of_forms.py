@@ -10,7 +10,7 @@ import onnx
 import pytest
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
-from qverify.errors import InternalError, UnsupportedError
+from qverify.errors import InternalError
 from qverify.onnx_model.decompose import check_same_values, decompose
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import load
@@ -19,7 +19,7 @@ from qverify.session.request import Request
 
 from tests.ops.cases.matmul_integer import dynamic, integers
 from tests.ops.qdq import Qdq
-from tests.plain.verified_model import verified
+from tests.plain.verified_model import refused, verified
 
 
 def ints(m: Qdq, *values: int) -> str:
@@ -278,8 +278,4 @@ REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_name(name: str) -> None:
-    m = Qdq()
-    build, said = REFUSED[name]
-    build(m)
-    with pytest.raises(UnsupportedError, match=said):
-        compile_model(m.model().SerializeToString(), "unit.onnx")
+    refused(*REFUSED[name])

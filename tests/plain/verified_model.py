@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import numpy_helper
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
+from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.session.job import verify
 from qverify.session.request import Request
@@ -47,6 +50,14 @@ def verified(model: onnx.ModelProto, tmp_path: Path) -> Graph:
     apart = [o["max_abs"] for o in report.plain_onnxruntime["outputs"]]
     assert all(a is not None and a < 0.05 for a in apart)
     return graph
+
+
+def refused(build: Callable[[Qdq], None], pattern: str) -> None:
+    """Asserts that the compiler refuses the model that build() makes, with a text that this pattern finds."""
+    m = Qdq()
+    build(m)
+    with pytest.raises(UnsupportedError, match=pattern):
+        compile_model(m.model().SerializeToString(), "unit.onnx")
 
 
 def small(seed: int = 3) -> onnx.ModelProto:

@@ -89,7 +89,7 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         last = threading.Timer(GRACE_S, os._exit, (0,))
         last.daemon = True
         last.start()
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # os._exit would leave them out; the main thread may be in native code and never end
         os._exit(0)
 
     threading.Thread(target=listen, name="requests", daemon=True).start()

@@ -14,6 +14,7 @@ MAX_TERMS = 1 << 24  # products of one MatMul, a tensor of their own
 
 
 def product_of_a_vector(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Reshapes a vector to a matrix of one row or column, and the product to its own dims."""
     a, b = node.input[:2]
     rows, columns = r.dims(a), r.dims(b)
     if min(len(rows), len(columns)) != 1:

@@ -8,6 +8,7 @@ from qverify.onnx_model.rewriter import Rewriter, attribute
 
 
 def unsorted_top_k(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Sets sorted=1: the same elements in every line, in a stated order."""
     if attribute(node, "sorted", 1):
         return False
     ordered = onnx.NodeProto.FromString(node.SerializeToString())

@@ -124,6 +124,18 @@ def test_verified_as_onnxruntime_computes_it(build: Callable[[Model], None], tmp
         np.testing.assert_allclose(report.tensor("board", name), theirs[name], rtol=1e-6, atol=1e-6)
 
 
+def test_a_wrong_copy_is_found(tmp_path: Path) -> None:
+    m = Model("uint8")
+    conv(m)
+    path = tmp_path / "q.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    graph = compile_model(path.read_bytes(), "q.onnx").graph
+    copy = next(node.name for node in graph.nodes if "reinterpreted" in node.name)
+    report = qverify.verify(str(path), board=f"faulty:local?fault=bitflip@{copy}")
+    assert report.verdict == "FAILED" and report.blame is not None
+    assert (report.blame.side, report.blame.node) == ("board", copy)
+
+
 @pytest.mark.parametrize("act", ["int16", "uint16"])
 def test_of_16_bits(act: str) -> None:
     m = Model(act)

@@ -43,6 +43,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("worker",),
         ("inventory", "host_lock", "deploy", "ssh"),
         ("links", "boards"),
+        ("resolve_address",),
         ("connect",),
         ("link_estimates", "power", "command_board"),
     ),

@@ -124,7 +124,7 @@ VALUES = {
 
 
 def check_option_values(where: str, options: Mapping[str, str]) -> None:
-    """Raises BadAddress for the first wrong value. Ignores unknown options, which connect.py refuses."""
+    """Raises BadAddress for the first wrong value. Ignores unknown options, which resolve_address.py refuses."""
     for name, text in options.items():
         requirement = VALUES.get(name)
         if requirement is not None and not requirement.fits(text):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify_agents.address import parse
-from qverify_agents.connect import DEPLOY_OPTIONS, LINK_FAULT_OPTIONS, connect
+from qverify_agents.connect import connect
 from qverify_agents.errors import BadAddress
 from qverify_agents.option_values import VALUES
+from qverify_agents.resolve_address import DEPLOY_OPTIONS, LINK_FAULT_OPTIONS
 from qverify_agents.schemes import BOARDS, LINKS
 
 WRONG = {

@@ -312,8 +312,8 @@ def test_a_folders_own_inventory_runs_no_commands(tmp_path, monkeypatch):
 
 
 def test_the_command_line_wins_over_the_inventory(inventory):
-    from qverify_agents.connect import resolve_address
     from qverify_agents.deadline import Deadline
+    from qverify_agents.resolve_address import resolve_address
 
     address, _, _ = resolve_address(resolve("two?cache=/mine")[0], {"user": "you", "wait": "3"}, Deadline(5))
     assert (address.rest, address.options["cache"], address.options["user"]) == ("you@10.0.0.5", "/mine", "you")

@@ -11,8 +11,8 @@ import pytest
 from qverify.cli.main import main
 from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.models import open_models
-from qverify_agents.connect import find_runtime
 from qverify_agents.errors import BadAddress
+from qverify_agents.resolve_address import find_runtime
 
 from tests.unsigned_weights import write_unsigned_example
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qverify.closest_names import closest_names
-from qverify_agents.connect import check_address
 from qverify_agents.errors import BadAddress
+from qverify_agents.resolve_address import check_address
 from qverify_agents.schemes import BOARDS, LINKS
 
 from qverify_farm.scheduling.board_filter import BoardFilter, is_tags, tags_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qverify_agents.connect import find_option, find_runtime
+from qverify_agents.resolve_address import find_option, find_runtime
 
 from qverify.errors import UsageError
 from qverify.session.models import Models

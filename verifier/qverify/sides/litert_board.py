@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from qverify_agents.connect import find_option
 from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.resolve_address import find_option
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node

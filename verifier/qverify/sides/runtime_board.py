@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from qverify_agents.connect import find_option
 from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.resolve_address import find_option
 
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph

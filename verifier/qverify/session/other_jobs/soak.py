@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from io import FileIO
 from typing import Any
 
-from qverify_agents.connect import find_runtime
 from qverify_agents.errors import LinkError
+from qverify_agents.resolve_address import find_runtime
 
 from qverify.compare.options import Options
 from qverify.errors import UsageError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qverify_agents.command_board import CommandBoard, CommandLine
-from qverify_agents.connect import find_runtime
+from qverify_agents.resolve_address import find_runtime
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs

@@ -31,6 +31,12 @@ def global_average_of_floats(m: Qdq) -> None:
     m.output(m.op("GlobalAveragePool", [m.op("Exp", [m.input((2, 3, 17))])]))
 
 
+@reference(integer=False)
+def reduce_mean_of_one_number(m: Qdq) -> None:
+    m.output(m.quantize(m.op("ReduceMean", [m.input(())], keepdims=1)))
+    m.output(m.quantize(m.op("ReduceMean", [m.input((7, 9)), *_axes(m, [1])], **_axes_attr(m, [1]))))
+
+
 def random_nodes(r: RandomNodes) -> None:
     x = r.input(r.type(), (2, 3, 11, 13))
     y = r.output(x.dtype, (2, 13))

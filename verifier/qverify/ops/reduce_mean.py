@@ -26,7 +26,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Requan
     count = int(np.prod([x.shape[i] for i in axes]))
     if state is not None:
         acc = x.sum(tuple(axes), dtype=np.int64, keepdims=True) - np.int64(spec.zero_point[0]) * count
-        return (state.apply(acc).reshape(y.shape),)
+        return (state.apply(np.atleast_1d(acc)).reshape(y.shape),)
     rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(
         *[n for i, n in enumerate(x.shape) if i not in axes], count
     )

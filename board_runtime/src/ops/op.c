@@ -21,22 +21,25 @@ qv_status qv_check_copy(qv_model *m, const qv_node *n) {
   return QV_OK;
 }
 
-qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int a, int b) {
-  const qv_tensor *in[2] = {qv_in(m, n, a), qv_in(m, n, b)}, *y = qv_out(m, n, 0);
-  if (!in[0] || !in[1]) return qv_fail_operands(m, n, "inputs %d and %d", a, b);
+qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int first, int last) {
+  const qv_tensor *y = qv_out(m, n, 0);
+  for (int i = first; i <= last; i++) {
+    const qv_tensor *x = qv_in(m, n, i);
+    if (!x) return qv_fail_operands(m, n, "inputs %d to %d", first, last);
+    if (x->rank > y->rank) return qv_fail_operands(m, n, "an output of rank %d or more", x->rank);
+  }
   for (int k = 0; k < y->rank; k++) {
     int32_t size = 1;
-    for (int i = 0; i < 2; i++) {
-      int at = in[i]->rank - y->rank + k;
-      if (at < 0 || in[i]->shape[at] == 1) continue;
-      if (size != 1 && size != in[i]->shape[at])
-        return qv_fail_operands(m, n, "shapes that broadcast, not %d and %d in dim %d", size, in[i]->shape[at], k);
-      size = in[i]->shape[at];
+    for (int i = first; i <= last; i++) {
+      const qv_tensor *x = qv_in(m, n, i);
+      int at = x->rank - y->rank + k;
+      if (at < 0 || x->shape[at] == 1) continue;
+      if (size != 1 && size != x->shape[at])
+        return qv_fail_operands(m, n, "shapes that broadcast, not %d and %d in dim %d", size, x->shape[at], k);
+      size = x->shape[at];
     }
     if (size != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d, broadcasting gives %d", k, y->shape[k], size);
   }
-  if (in[0]->rank > y->rank || in[1]->rank > y->rank)
-    return qv_fail_operands(m, n, "an output of rank %d or more", in[0]->rank > in[1]->rank ? in[0]->rank : in[1]->rank);
   return QV_OK;
 }
 

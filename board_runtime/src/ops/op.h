@@ -7,8 +7,8 @@
 qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int words);
 /* Checks that all outputs have the dtype and the quantization of input 0, so that elements can be copied. */
 qv_status qv_check_copy(qv_model *m, const qv_node *n);
-/* Checks that inputs `a` and `b` broadcast (as in numpy) to the shape of output 0. */
-qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int a, int b);
+/* Checks that inputs `first` to `last` broadcast (as in numpy) to the shape of output 0. */
+qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int first, int last);
 /* Computes the strides of `t`, in elements, along the dims of `out`; 0 where `t` is broadcast. */
 void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stride[QV_MAX_RANK]);
 /* qv_for_rows calls row(user, a offset, b offset, out offset, a step, b step, length) for every innermost row of `out`;

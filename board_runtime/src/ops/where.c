@@ -6,12 +6,8 @@ static qv_status where_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 3, 1, 0);
   if (status != QV_OK) return status;
   const qv_tensor *cond = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if ((status = qv_check_broadcast(m, n, 1, 2)) != QV_OK) return status;
-  if (!cond || cond->dtype != QV_BOOL || cond->rank > y->rank)
-    return qv_fail_operands(m, n, "a bool condition of rank %d or less", y->rank);
-  for (int k = 0; k < cond->rank; k++)
-    if (cond->shape[k] != 1 && cond->shape[k] != y->shape[y->rank - cond->rank + k])
-      return qv_fail(m, n, QV_E_FORMAT, "condition: dim %d is %d, wanted 1 or %d", k, cond->shape[k], y->shape[y->rank - cond->rank + k]);
+  if ((status = qv_check_broadcast(m, n, 0, 2)) != QV_OK) return status;
+  if (cond->dtype != QV_BOOL) return qv_fail_operands(m, n, "a bool condition");
   for (int i = 1; i < 3; i++) {
     const qv_tensor *x = qv_in(m, n, i);
     if (!qv_same_quantization(x, y) && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1))

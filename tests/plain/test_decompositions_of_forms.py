@@ -197,10 +197,27 @@ def casts_like(m: Qdq) -> None:
     m.output(m.op("CastLike", [whole(m, (3, 5)), x]))
 
 
+def extrema_of_integers(m: Qdq) -> None:
+    """One, three and four tensors, which broadcast; uint8, int32 and int64."""
+    for kind in (2, 6, 7):
+        x, row, one = whole(m, (3, 7), kind), whole(m, (7,), kind), whole(m, (1,), kind)
+        for name in ("Min", "Max"):
+            for inputs in ([x], [x, row, one], [one, row, x, row]):
+                float_output(m, m.op(name, inputs))
+
+
+def joined_with_nothing(m: Qdq) -> None:
+    """Quantized tensors with constants that have no elements, and one whose others have none."""
+    nothing = m.constant("nothing", np.zeros((3, 0), np.float32))
+    x, y = m.input((3, 7)), m.input((3, 2), -1, 1)
+    m.output(m.quantize(m.op("Concat", [x, nothing, y, nothing], axis=1)))
+    m.output(m.quantize(m.op("Concat", [nothing, m.op("Exp", [x])], axis=-1)))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
-        integer_products_of_vectors, products_of_wide_integers, pads_that_crop, pads_of_opset_10,
+        integer_products_of_vectors, products_of_wide_integers, extrema_of_integers, joined_with_nothing, pads_that_crop, pads_of_opset_10,
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
         largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
         powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,

@@ -80,6 +80,26 @@ def test_scales_and_zero_points_as_constant_nodes(tmp_path: Path):
     passes(model, tmp_path)
 
 
+def test_outputs_that_are_constants(tmp_path: Path):
+    """An initializer that nobody reads, quantized weights, a Constant, and the shape of a tensor."""
+    model = small()
+    constants = {i.name: i.data_type for i in model.graph.initializer}
+    weights = next(n.input[0] for n in model.graph.node if n.op_type == "DequantizeLinear" and n.input[0] in constants)
+    names = numpy_helper.from_array(np.array([3, 1, 2], np.int64), "classes")
+    model.graph.initializer.append(names)
+    model.graph.node.append(helper.make_node("Constant", [], ["threshold"], value_float=0.25))
+    model.graph.node.append(helper.make_node("Shape", [model.graph.output[0].name], ["dims"]))
+    types = {
+        "classes": TensorProto.INT64,
+        weights: constants[weights],
+        "threshold": TensorProto.FLOAT,
+        "dims": TensorProto.INT64,
+    }
+    model.graph.output.extend(helper.make_tensor_value_info(name, kind, None) for name, kind in types.items())
+    graph = passes(model, tmp_path)
+    assert list(graph.outputs)[1:] == [*types]
+
+
 def test_scales_computed_from_constants(tmp_path: Path):
     model = small()
     names = [i.name for i in model.graph.initializer if i.name.endswith("_scale")]

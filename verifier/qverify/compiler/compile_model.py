@@ -273,7 +273,6 @@ def _lower(
             if node.output[0] in view.producer:
                 blockers.add(view.producer[node.output[0]], error)
         check_attributes(view, blockers)
-        _check_outputs(view)
         matched = match(view, blockers, watch)
         try:
             graph = _with_islands(_graph(matched, options, blockers, stated), host)
@@ -303,13 +302,6 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
     model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
     check_host_runs(model, lowered.graph.islands)
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def _check_outputs(view: GraphView) -> None:
-    """Raises UnsupportedError for a graph output that is a constant."""
-    for name in view.outputs:
-        if name in view.constants:
-            raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
 def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers, stated: Stated) -> Graph:

@@ -14,6 +14,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.copy_constant_outputs import copy_constant_outputs
 from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.inline_branches import inline_branches
@@ -36,6 +37,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     far as they are known afterwards. onnxruntime computes the values, so they are the same as in the untouched model.
 
     Nodes must be in running order. known: types of tensors that inference does not find."""
+    copy_constant_outputs(model.graph)
     _constants_to_initializers(model.graph)
     bytes_left = MAX_BYTES
     for _ in range(MAX_ROUNDS):

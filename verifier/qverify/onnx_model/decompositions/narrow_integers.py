@@ -25,13 +25,11 @@ KINDS = (
     "GreaterOrEqual",
     "Less",
     "LessOrEqual",
-    "Max",
-    "Min",
     "Mul",
     "Neg",
     "Sign",
     "Sub",
-)  # fmt: skip; Div and Mod are in computed_divisors.py
+)  # fmt: skip; Div and Mod are in computed_divisors.py, Max and Min in integer_extrema.py
 BITS: dict[int, int] = {onnx.TensorProto.UINT8: 8, onnx.TensorProto.UINT16: 16}
 
 

@@ -229,11 +229,6 @@ def past_of_attention(m: Qdq) -> None:
     m.output(fused(m, "Attention", inputs, (1, 2, 8), 2, num_heads=2))
 
 
-def mask_of_lengths(m: Qdq) -> None:
-    x, ends = m.op("Tanh", [m.input((2, 5, 6))]), m.constant("ends", np.array([3, 4], np.int32))
-    m.output(fused(m, "Attention", [x, normal(m, 6, 24), normal(m, 24), ends], (2, 5, 8), num_heads=2))
-
-
 def diagonal(m: Qdq) -> None:
     m.output(m.op("Einsum", [m.op("Tanh", [m.input((3, 3))])], equation="ii->i"))
 
@@ -248,7 +243,6 @@ def means_that_are_used(m: Qdq) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
     "past": (past_of_attention, r"Attention\): the past, or a further output, is used"),
-    "lengths": (mask_of_lengths, r"Attention\): a mask of dims \[2\] is not supported; wanted \[2, 5\]"),
     "diagonal": (diagonal, r"Einsum\): equation 'ii->i': a label twice in one operand"),
     "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
 }

@@ -94,16 +94,61 @@ def _check(r: Rewriter, node: onnx.NodeProto, past: str) -> None:
 
 
 def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
-    """Returns the tensor that a mask (batch, keys) of 1 and 0 adds to the products, or "" if there is no mask."""
-    if not mask:
+    """Returns the tensor that is added to the products for the mask and for unidirectional=1, or "" if there is
+    nothing to add. Both are one tensor, as in onnxruntime: their sum could be minus infinity."""
+    added, kept = "", _kept(r, node, mask, heads) if mask else ""
+    if kept:
+        by = r.constant("mask_filter_value", np.float32(attribute(node, "mask_filter_value", -10000.0)))
+        added = r.step("Where", [kept, r.constant("zero", np.float32(0)), by], "mask_added")
+    if attribute(node, "unidirectional", 0) != 1:
+        return added
+    if heads.keys > heads.queries:
+        raise r.refusal(
+            "unidirectional with more keys than queries is not supported, since onnxruntime's result varies"
+        )
+    # mask keys after the query's own position, as onnxruntime counts it
+    later = np.triu(np.ones((heads.queries, heads.keys), np.bool_), 1)
+    if not added:
+        return r.constant("later", np.where(later, np.float32(LOWEST), np.float32(0)))
+    lowest = r.constant("lowest", np.float32(LOWEST))
+    return r.step("Where", [r.constant("later", later), lowest, added], "mask_and_later_added")
+
+
+def _kept(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
+    """Returns the tensor of booleans that states which keys a mask keeps, by batch, head, query and key, or "" if
+    onnxruntime ignores the mask.
+
+    A mask states each key (more than 0: kept), for all queries or for each, or the keys' ends and starts."""
+    dims, of_self = r.dims(mask), node.op_type != "MultiHeadAttention"
+    by_query = (heads.batch, heads.queries, heads.keys)
+    if dims in ((heads.batch, heads.keys), by_query):
+        kept = r.step("Greater", [mask, r.constant("none", np.int32(0))], "kept")
+        each = [heads.batch, 1, heads.queries if dims == by_query else 1, heads.keys]
+        return r.step("Reshape", [kept, r.ints("mask_dims", each)], "kept_by_heads")
+    if of_self and dims in ((heads.batch, 1), (1, 1)):
         return ""
-    if r.dims(mask) != (heads.batch, heads.keys):
-        raise r.refusal(f"a mask of dims {list(r.dims(mask))} is not supported; wanted [{heads.batch}, {heads.keys}]")
-    real = r.step("Cast", [mask], "mask", to=int(onnx.TensorProto.FLOAT))
-    out = r.step("Sub", [r.constant("one", np.float32(1)), real], "masked_out")
-    by = np.float32(attribute(node, "mask_filter_value", -10000.0))
-    added = r.step("Mul", [out, r.constant("mask_filter_value", by)], "mask_added")
-    return r.step("Reshape", [added, r.ints("mask_dims", [heads.batch, 1, 1, heads.keys])], "mask_of_heads")
+    if dims == (2 * heads.batch,) and of_self:
+        before = r.step("Less", [_keys(r, heads), _positions(r, mask, heads, 1)], "before_start")
+        return r.step("And", [_before_end(r, mask, heads), r.step("Not", [before], "from_start")], "kept")
+    if dims in ((heads.batch,), (3 * heads.batch + 2,)):
+        return _before_end(r, mask, heads)
+    wanted = f"[{heads.batch}, {heads.keys}], {list(by_query)} or [{heads.batch}]"
+    raise r.refusal(f"a mask of dims {list(dims)} is not supported; wanted {wanted}")
+
+
+def _keys(r: Rewriter, heads: Heads) -> str:
+    return r.constant("keys", np.arange(heads.keys, dtype=np.int32).reshape(1, 1, 1, -1))
+
+
+def _positions(r: Rewriter, mask: str, heads: Heads, at: int) -> str:
+    """Returns part `at` of a mask of positions, one for each of the batch."""
+    cuts = [r.ints("from", [at * heads.batch]), r.ints("to", [(at + 1) * heads.batch])]
+    part = r.step("Slice", [mask, *cuts], "positions")
+    return r.step("Reshape", [part, r.ints("positions_dims", [heads.batch, 1, 1, 1])], "position_of_each")
+
+
+def _before_end(r: Rewriter, mask: str, heads: Heads) -> str:
+    return r.step("Less", [_keys(r, heads), _positions(r, mask, heads, 0)], "before_end")
 
 
 def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
@@ -121,13 +166,6 @@ def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, a
     scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(heads.sizes[0] // heads.heads)
     scores = r.step("MatMul", split[:2], "products")
     scores = r.step("Mul", [scores, r.constant("scale", np.float32(scale))], "scores")
-    if attribute(node, "unidirectional", 0) == 1 and heads.keys > heads.queries:
-        raise r.refusal(
-            "unidirectional with more keys than queries is not supported, since onnxruntime's result varies"
-        )
-    if attribute(node, "unidirectional", 0) == 1:  # mask keys after the query's own position, as onnxruntime counts it
-        later = np.triu(np.full((heads.queries, heads.keys), LOWEST, np.float32), 1)
-        added = [*added, r.constant("later", later)]
     for at, more in enumerate(filter(None, added)):
         scores = r.step("Add", [scores, more], f"scores_with_{at}")
     shares = r.step("Softmax", [scores], "shares", axis=-1)

@@ -53,6 +53,7 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
     "Cast": {"round_mode"},  # from opset 24 on, and read by casts to float8 only
     "DynamicQuantizeLSTM": {"activations"},  # names, which tests/ops/test_lowering_edges.py refuses
     "EmbedLayerNormalization": {"epsilon", "mask_index_type"},  # tests/plain/test_decompositions.py
+    "QEmbedLayerNormalization": {"epsilon"},  # tests/plain/test_decompositions.py
     "Scatter": {"axis"},  # deprecated: ScatterElements
     "Swish": {"alpha"},  # from opset 24 on
 }
@@ -63,7 +64,9 @@ NOT_GIVEN = {  # refused by name (past, lengths, masks), not read (roi), or in t
     *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),
     *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "key_padding_mask", "past_key", "past_sequence_length")),
-    *("MultiHeadAttention past_value", "QAttention mask_index", "QAttention past", "Resize roi", "Squeeze axes"),
+    *(f"QEmbedLayerNormalization segment_{n}" for n in ("embedding", "embedding_scale", "embedding_zero_point", "ids")),
+    *("MultiHeadAttention past_value", "QAttention mask_index", "QAttention past", "QEmbedLayerNormalization mask"),
+    *("Resize roi", "Squeeze axes"),
 }
 OURS = re.compile("check against the original failed|bug of qverify")
 

@@ -223,6 +223,28 @@ def test_rows_of_embeddings() -> None:
     assert not done.refused and "EmbedLayerNormalization" not in {n.op_type for n in done.model.graph.node}
 
 
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_rows_of_quantized_embeddings(dtype: str, opset: int, tmp_path: Path) -> None:
+    """QEmbedLayerNormalization, a model's only quantized operator: with and without segments; mask_index counts the
+    ones of the mask, and without a mask it is 0."""
+    m = Qdq(opset=opset)
+    shapes, limits = ((20, 6), (9, 6), (3, 6), (6,), (6,)), np.iinfo(dtype)
+    tables = [m.constant(f"t{k}", m.rng.integers(limits.min, limits.max + 1, s, dtype)) for k, s in enumerate(shapes)]
+    scales = [m.constant(f"s{k}", np.float32(0.01 * (k + 1)).reshape([1] * (k % 2))) for k in range(5)]
+    zeros = [m.constant(f"z{k}", np.array(m.rng.integers(limits.min, limits.max + 1), dtype)) for k in range(5)]
+    words, segments, mask = (m.integers((2, 4), high, "int32") for high in (20, 3, 3))
+    for these, epsilon in (((segments, mask), 1e-3), (("", ""), 1e-12)):
+        given = [words, these[0], *tables, these[1], *scales, *zeros]
+        if not these[0]:
+            given[4] = given[10] = given[15] = ""
+        y = fused(m, "QEmbedLayerNormalization", given, (2, 4, 6), 2, epsilon=epsilon)
+        m.kinds[f"{y}_1"] = (2,)
+        m.output(y)
+        m.output(m.op("Cast", [f"{y}_1"], to=int(onnx.TensorProto.FLOAT)))
+    verified(m.model(), tmp_path)
+
+
 def past_of_attention(m: Qdq) -> None:
     x, past = m.op("Tanh", [m.input((1, 2, 6))]), normal(m, 2, 1, 2, 3, 4)
     inputs = [x, normal(m, 6, 24), normal(m, 24), "", past]

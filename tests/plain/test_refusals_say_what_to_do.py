@@ -60,15 +60,3 @@ def test_says_what_to_do_once(name: str) -> None:
         compile_model(m.model().SerializeToString(), "m")
     lines = str(refusal.value).splitlines()
     assert len(lines) == len(set(lines)) == 1, lines
-
-
-def test_an_embedding_of_8_bits_is_quantized() -> None:
-    m, table = Qdq(), np.ones((5, 4), np.uint8)
-    tables = [m.constant(f"t{k}", table if k < 3 else table[0]) for k in range(5)]
-    scales = [m.constant(f"s{k}", np.float32(0.01)) for k in range(5)]
-    zeros = [m.constant(f"z{k}", np.uint8(128)) for k in range(5)]
-    ids = [m.integers((1, 3), dtype="int32") for _ in range(2)]
-    given = [*ids, *tables, "", *scales, *zeros]
-    m.output(m.op("QEmbedLayerNormalization", given, 2, domain="com.microsoft"))
-    with pytest.raises(QVerifyError, match="no integer form and no float kernel"):
-        compile_model(m.model().SerializeToString(), "m")

@@ -1,5 +1,5 @@
-"""com.microsoft's sums with a normalization: SkipLayerNormalization, SkipSimplifiedLayerNormalization and
-EmbedLayerNormalization."""
+"""com.microsoft's sums with a normalization: SkipLayerNormalization, SkipSimplifiedLayerNormalization,
+EmbedLayerNormalization and QEmbedLayerNormalization."""
 
 from __future__ import annotations
 
@@ -28,25 +28,53 @@ def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes the sum of the rows for words, positions and segments (output 2), then a LayerNormalization of it."""
+    """Writes the sum of the rows for words, positions and segments (output 2), then a LayerNormalization of it.
+    Tables, scale and bias of a QEmbedLayerNormalization are quantized."""
     check_known(r, node, "epsilon", "mask_index_type")
-    if r.is_read(1):
-        raise r.refusal("its mask_index is used; only the normalized output and the sum can be compiled")
-    words, segments, word_table, position_table, segment_table, scale, bias = [input_name(node, i) for i in range(7)]
-    _, length = r.dims(words)
-    positions = input_name(node, 8) or r.ints("positions", np.arange(length)[None])
-    parts = [
-        r.step("Gather", [word_table, words], "words"),
-        r.step("Gather", [position_table, positions], "positions_of"),
-    ]
-    if segments:
-        parts.append(r.step("Gather", [segment_table, segments], "segments"))
+    quantized = node.op_type == "QEmbedLayerNormalization"
+    words, segments = input_name(node, 0), input_name(node, 1)
+    batch, length = r.dims(words)
+    positions = "" if quantized else input_name(node, 8)
+    positions = positions or r.ints("positions", np.arange(length)[None])
+    parts = []
+    for at, places, what in ((2, words, "words"), (3, positions, "positions_of"), (4, segments, "segments")):
+        if places:
+            rows = r.step("Gather", [node.input[at], places], f"{what}_integer" if quantized else what)
+            parts.append(_real(r, node, at, rows, what) if quantized else rows)
+    scale, bias = node.input[5], node.input[6]
+    if quantized:
+        scale, bias = _real(r, node, 5, scale, "scale"), _real(r, node, 6, bias, "bias")
     total, last = parts[0], node.output[2] if r.is_read(2) else r.fresh("sum")
     for at, part in enumerate(parts[1:], 1):
         total = r.node("Add", [total, part], last if at == len(parts) - 1 else r.fresh("sum_of_two"))
     r.node(
         "LayerNormalization", [total, scale, bias], node.output[0], axis=-1, epsilon=attribute(node, "epsilon", EPSILON)
     )
+    if r.is_read(1):
+        _count_ones(r, input_name(node, 7), batch, node.output[1])
+
+
+def _real(r: Rewriter, node: onnx.NodeProto, at: int, integers: str, what: str) -> str:
+    """Dequantizes integers that come from input number `at` of a QEmbedLayerNormalization. Its scale is input at + 6,
+    its zero point input at + 11."""
+    scale, zero = r.value(node.input[at + 6]), r.value(node.input[at + 11])
+    if scale is None or zero is None:
+        raise r.refusal("a scale or zero point is computed at run time; only constants can be compiled")
+    by = [r.constant(f"{what}_scale", scale.reshape(())), r.constant(f"{what}_zero_point", zero.reshape(()))]
+    return r.step("DequantizeLinear", [integers, *by], what)
+
+
+def _count_ones(r: Rewriter, mask: str, batch: int, to: str) -> None:
+    """Writes a mask_index: how many ones each row of the mask has; without a mask 0."""
+    if not mask:
+        r.node("Identity", [r.constant("no_mask", np.zeros(batch, np.int32))], to)
+        return
+    ones = r.step("Equal", [mask, r.constant("one", np.int32(1))], "is_one")
+    each = r.step("Cast", [ones], "ones", to=int(onnx.TensorProto.INT32))
+    if r.opset < 13:
+        r.node("ReduceSum", [each], to, axes=[1], keepdims=0)
+    else:
+        r.node("ReduceSum", [each, r.ints("mask_axes", [1])], to, keepdims=0)
 
 
 def layer_norm_with_statistics(r: Rewriter, node: onnx.NodeProto) -> bool | None:
@@ -81,4 +109,5 @@ REPLACED = {
     (MICROSOFT, "SkipLayerNormalization"): skip_layer_norm,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): skip_layer_norm,
     (MICROSOFT, "EmbedLayerNormalization"): embed_layer_norm,
+    (MICROSOFT, "QEmbedLayerNormalization"): embed_layer_norm,
 }

@@ -89,3 +89,34 @@ def test_names_of_the_file_add_no_lines(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(capsys.readouterr().out.splitlines()) == 5
     assert main(["compile", str(path), "--no-host", "-o", str(tmp_path / "m.bin")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def listed(m: Qdq, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    path = tmp_path / "q.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    assert main(["compile", str(path), "--list"]) == 2
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_tensor_without_elements_is_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    m = Qdq(seed=2)
+    x = m.op("Relu", [m.input((2, 5))])
+    m.output(m.quantize(x))
+    ends = [m.constant(f"c{at}", np.int64([at])) for at in (0, 0, 1)]
+    m.output(m.op("Slice", [x, ends[0], ends[1], ends[2]]))
+    said, *_ = listed(m, tmp_path, capsys)
+    assert said.endswith(
+        "'slice5' has dims [2, 0], so no elements; wanted dims of 1 or more. Export the model without it"
+    )
+
+
+def test_what_is_computed_from_float64_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    m, path = Qdq(seed=2), tmp_path / "q.onnx"
+    x = m.quantize(m.op("Relu", [m.input((2, 5))]))
+    wide = m.op("Add", [m.op("Cast", [x], to=TensorProto.DOUBLE), m.constant("half", np.float64(0.5))])
+    m.output(m.op("Cast", [m.op("Mul", [wide, wide])], to=TensorProto.FLOAT))
+    path.write_bytes(m.model().SerializeToString())
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "on the host" in line]
+    assert len(said) == 4 and not any("known when" in line for line in said), said
+    assert all(" is double" in line and "Export it as float32, or cut the model before it" in line for line in said)

@@ -67,9 +67,8 @@ class HostNodes:
                 continue
             undescribed = [n for n in self._reads[node.name] if self._by_host(n) and n not in self._view.types]
             if undescribed:
-                self.why[node.name] = (
-                    f"{node.name} ({node.op_type}): reads {undescribed[0]!r}, whose shape or type is only known when the model runs"
-                )
+                why, _, next_step = self._view.why_undescribed(undescribed[0])
+                self.why[node.name] = f"{node.name} ({node.op_type}): reads a result of the host: {why}. {next_step}"
 
     def _select_first(self, refused: Mapping[str, str]) -> dict[str, str]:
         """Returns the refusals that are due to the node itself: no page has its operator, or no node before it is

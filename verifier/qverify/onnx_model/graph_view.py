@@ -111,6 +111,7 @@ class GraphView:
         tensors: all names that are taken.
         types: tensor name to dtype and static shape, where both are known.
         foreign: tensor name to the ONNX type, for types that cannot be compiled.
+        empty: tensor name to dims, for tensors without elements.
     """
 
     def __init__(self, model: onnx.ModelProto, name: str, taken: Collection[str] = ()):
@@ -147,6 +148,7 @@ class GraphView:
         self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._zeros: dict[str, str] = {}  # quantized tensor to the constant added for its omitted zero point
         self.foreign: dict[str, str] = {}
+        self.empty: dict[str, tuple[int, ...]] = {}
         ends = {*self.inputs, *self.outputs}
         for value in [*graph.input, *graph.value_info, *graph.output]:
             kind = value.type.tensor_type
@@ -157,6 +159,8 @@ class GraphView:
                 dims = tuple(d.dim_value for d in kind.shape.dim)
                 if all(d > 0 for d in dims):
                     self.types[value.name] = (DTYPES[kind.elem_type], dims)
+                elif all(d.HasField("dim_value") and d.dim_value >= 0 for d in kind.shape.dim):
+                    self.empty[value.name] = dims
 
     def _constant(self, node: onnx.NodeProto) -> Array:
         """Returns the value of a Constant node."""
@@ -185,19 +189,25 @@ class GraphView:
         """Returns the tensor's shape. Raises UnsupportedError if it is unknown or the type is not supported."""
         if name in self.constants:
             return tuple(self.constants[name].shape)
-        if name in self.foreign:
-            raise UnsupportedError(
-                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}. {_other_type(self.foreign[name])}"
-            )
         if name not in self.types:
-            shaping = input_that_shapes(self.nodes, name, self.inputs)
-            by, ways = (
-                (f"input {shaping!r}", "Make that input a constant, or export") if shaping else ("the inputs", "Export")
-            )
-            raise UnsupportedError(
-                f"{self.file}: the shape of {name!r} is not known: it depends on the values of {by}. {ways} the model with fixed shapes"
-            )
+            why, wanted, next_step = self.why_undescribed(name)
+            raise UnsupportedError(f"{self.file}: {why}{wanted and '; '}{wanted}. {next_step}")
         return self.types[name][1]
+
+    def why_undescribed(self, name: str) -> tuple[str, str, str]:
+        """Returns why model.bin cannot describe a tensor that is not in `types`, what it could describe, "" if nothing is
+        to be said, and the next step."""
+        if name in self.foreign:
+            kind = self.foreign[name]
+            return f"{name!r} is {kind}", f"a tensor may be {', '.join(ELEMENT)}", _other_type(kind)
+        if name in self.empty:
+            why = f"{name!r} has dims {list(self.empty[name])}, so no elements"
+            return why, "wanted dims of 1 or more", "Export the model without it"
+        shaping = input_that_shapes(self.nodes, name, self.inputs)
+        why = f"the shape of {name!r} is not known: it depends on the values of "
+        if shaping:
+            return f"{why}input {shaping!r}", "", "Make that input a constant, or export the model with fixed shapes"
+        return f"{why}the inputs", "", "Export the model with fixed shapes"
 
     def dtype(self, name: str) -> str:
         """Returns the tensor's dtype. Raises UnsupportedError if it is unknown or not supported."""

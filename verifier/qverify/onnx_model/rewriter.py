@@ -56,6 +56,9 @@ class Rewriter:
         if name in self.initializers:
             return tuple(self.initializers[name].dims)
         info = self._infos.get(name)
+        if info is not None and any(d.HasField("dim_value") and d.dim_value == 0 for d in info.shape.dim):
+            dims = [d.dim_param or d.dim_value for d in info.shape.dim]
+            raise self.refusal(f"{name!r} has dims {dims}, so no elements. Export the model without it")
         if info is None or not info.HasField("shape") or any(d.dim_value < 1 for d in info.shape.dim):
             raise self.refusal(f"the shape of {name!r} is not known. Export the model with fixed shapes")
         return tuple(d.dim_value for d in info.shape.dim)

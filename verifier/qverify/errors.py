@@ -6,6 +6,7 @@ QVerifyError                 its text is one line for the user: what, where, got
  |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
  |   +- TaskError             a metric, labels or a float model from which no task numbers can be computed
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
+ |   +- OwnInputsError        onnxruntime rejects the inputs that qverify draws for a check of its own
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several such reasons, one line each
  |   +- NotOnHostError        wrong numbers, or numbers that the options cannot express; computing on the host does not
@@ -44,6 +45,10 @@ class TaskError(UsageError):
 
 
 class BadFileError(QVerifyError):
+    pass
+
+
+class OwnInputsError(BadFileError):
     pass
 
 

@@ -20,6 +20,7 @@ from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.light_model import LightModel
+from qverify.onnx_model.own_inputs import run_on_own_inputs
 from qverify.onnx_model.sliced_engine import open_long
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
@@ -44,16 +45,18 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
         "over": names of outputs beyond their limit.
         "not_checked": names of units whose tensors were not recorded, and of outputs for which onnxruntime has no
             meaningful value, or NaN where the simulator has NaN as well, which shows nothing about the arithmetic.
+        "integers_zero": True if onnxruntime rejected the random integers, so that those of 32 and 64 bits were 0; left
+            out otherwise.
         "cancelling": those of "over" that normalize values which hardly vary (_cancels); left out if there are none.
     """
-    prepared = random_inputs(graph, 0)
     produced = {o for node in original.model.graph.node for o in node.output}
     all_units = units(graph)
     read = (*graph.observable(), *graph.fed(), *(o for unit in all_units for o in unit.outputs))
     names = [n for n in dict.fromkeys(read) if n in produced]
     opening = None if watch is None else partial(watch, "opening")
-    recorded = dict(open_long(original, names, opening).run(prepared.arrays()))
-    recorded |= prepared.arrays()
+    drawn = random_inputs(graph, 0).arrays()
+    feed, recorded = run_on_own_inputs(open_long(original, names, opening), drawn, None)
+    recorded |= feed
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
@@ -77,7 +80,9 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
             for name in {*unit.inputs, *unit.outputs}:
                 if last_use[name] == done:
                     del recorded[name]
-    summary = {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
+    summary: dict[str, Any] = {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
+    if any(not np.array_equal(feed[n], drawn[n]) for n in drawn if drawn[n].dtype.kind in "iu"):
+        summary["integers_zero"] = True
     return summary | ({"cancelling": cancelling} if cancelling else {})
 
 

@@ -24,6 +24,7 @@ from qverify.errors import InternalError
 from qverify.onnx_model.complete_shapes import numpy_type
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.onnx_model.own_inputs import run_on_own_inputs
 
 COPIES = {"Identity", "Dropout"}
 MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *(EIGHT_BIT_FROM.keys() - {"Clip"})}
@@ -290,8 +291,9 @@ def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     finals = {o.name for o in before.graph.output}
     names = [name for name, kind in common if kind != makers[name] or name in finals]
     random = np.random.Generator(np.random.PCG64(0))
-    feed = {i.name: _random_value(random, i) for i in before.graph.input}
-    mine, theirs = (open_exposed(m, names).run(feed, names) for m in (after, before))
+    drawn = {i.name: _random_value(random, i) for i in before.graph.input}
+    feed, theirs = run_on_own_inputs(open_exposed(before, names), drawn, names)
+    mine = open_exposed(after, names).run(feed, names)
     for name in names:
         if mine[name].tobytes() != theirs[name].tobytes():
             raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")

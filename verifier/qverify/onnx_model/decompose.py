@@ -18,6 +18,7 @@ from qverify.onnx_model.float16_ends import FLOAT, check_ends, float16_ends, res
 from qverify.onnx_model.fold_constants import FLOAT8
 from qverify.onnx_model.node_order import outer_reads, sort_nodes
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.onnx_model.own_inputs import run_on_own_inputs
 from qverify.onnx_model.rewriter import Rewriter, attribute
 from qverify.onnx_model.widen_constants import PER_BYTE
 from qverify.onnx_model.widen_float16 import NARROW, has_float16, widen, widen_constants_of_float16
@@ -176,7 +177,7 @@ def _check_round(each: DecompositionRound) -> None:
     names -= {i.name for i in each.before.graph.input}
     random = np.random.Generator(np.random.PCG64(0))
     feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
-    values = feed | _run(each.before, names, feed)
+    values = _run(each.before, names, feed)
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
         if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
@@ -194,7 +195,8 @@ def _check_round(each: DecompositionRound) -> None:
 
 
 def _run(model: onnx.ModelProto, names: set[str], feed: dict[str, Array]) -> dict[str, Array]:
-    """Returns these tensors of a run; those of bfloat16, of which onnxruntime returns no arrays, as float32."""
+    """Returns the inputs and these tensors of a run; those of bfloat16, of which onnxruntime returns no arrays, as
+    float32."""
     infos = [*model.graph.value_info, *model.graph.output]
     narrow = {v.name for v in infos if v.name in names and v.type.tensor_type.elem_type == BFLOAT16}
     wide = {name: f"{name}/as float32" for name in narrow}
@@ -204,8 +206,8 @@ def _run(model: onnx.ModelProto, names: set[str], feed: dict[str, Array]) -> dic
         model.CopyFrom(source)
         model.graph.node.extend(casts)
     fetched = {wide.get(name, name): name for name in sorted(names)}
-    results = open_exposed(model, list(fetched)).run(feed, list(fetched))
-    return {fetched[name]: value for name, value in results.items()}
+    feed, results = run_on_own_inputs(open_exposed(model, list(fetched)), feed, list(fetched))
+    return feed | {fetched[name]: value for name, value in results.items()}
 
 
 def _sorted(replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:

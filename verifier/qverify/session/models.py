@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qverify.arithmetic.workers import submit
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
-from qverify.errors import BadFileError, UsageError
+from qverify.errors import BadFileError, OwnInputsError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
@@ -287,10 +287,11 @@ def _compile_again(
     was_checked = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     digest = quantized.digest.result()
-    compiled = compile_model(quantized.data, os.path.basename(path), options, None, quantized.take(), digest)
-    _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
+    compiled, caveats = _compile_checked(quantized, options, digest)
+    if not caveats:
+        _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
     if graph is None:
-        return compiled, []
+        return compiled, caveats
     if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
         if why := find_contradiction(graph, compiled.graph):
             raise BadFileError(
@@ -299,7 +300,7 @@ def _compile_again(
         differing = differing_parameters(graph, compiled.graph)
         compiled.adopt(graph)
         return_free_memory()
-        return compiled, [_describe_differing_parameters(differing)] if differing else []
+        return compiled, [*caveats, *([_describe_differing_parameters(differing)] if differing else [])]
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"
         raise BadFileError(
@@ -315,7 +316,7 @@ def _compile_again(
         )
     if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
         raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
-    return compiled, [message]
+    return compiled, [*caveats, message]
 
 
 def _describe_differing_parameters(names: list[str]) -> str:
@@ -325,6 +326,17 @@ def _describe_differing_parameters(names: list[str]) -> str:
         f"parameters of model.bin differ from what its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
         "these inputs use them"
     )
+
+
+def _compile_checked(quantized: _File, options: CompilerOptions, digest: str) -> tuple[CompiledModel, list[str]]:
+    """Compiles the quantized ONNX. If onnxruntime rejects the inputs that the compiler's check draws, compiles it
+    without the check and returns a caveat: the user's own inputs may be fine."""
+    name = os.path.basename(quantized.path)
+    try:
+        return compile_model(quantized.data, name, options, None, quantized.take(), digest), []
+    except OwnInputsError:
+        compiled = compile_model(quantized.data, name, replace(options, check=False), None, None, digest)
+    return compiled, [f"{name} was not checked when it was compiled: onnxruntime rejects random inputs"]
 
 
 def _check_compiled(graph: Graph, name: str) -> list[str]:

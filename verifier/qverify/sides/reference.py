@@ -38,6 +38,7 @@ VARIANT_SETTINGS = (
     ("all", 1),
     ("all", 2),
 )  # optimization level, threads
+RANDOM = ". The inputs are random; give valid ones with -i"
 
 
 class Reference:
@@ -77,7 +78,7 @@ class Reference:
         island computes another shape than the model states, or if a node after an island fails."""
         engine, start = self._engine, time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._preprocessing, prepared.arrays())
-        values, why = self._run_engine({**prepared.arrays(), **network_inputs})
+        values, why = self._run_prepared(prepared, {**prepared.arrays(), **network_inputs})
         values |= network_inputs
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
@@ -100,6 +101,15 @@ class Reference:
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
+
+    def _run_prepared(self, prepared: PreparedInputs, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+        """Returns what _run_engine() returns for these inputs. If they are random, the reason says what to do."""
+        advice = RANDOM if any(i.source == "random" for i in prepared.inputs) else ""
+        try:
+            values, why = self._run_engine(inputs)
+        except BadFileError as error:
+            raise BadFileError(f"{error}{advice}") from error
+        return values, f"{why}{advice}" if why else ""
 
     def _run_engine(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
         """Returns the tensors that onnxruntime computes, and "". If an island does not fit model.bin, the tensors that

@@ -55,13 +55,19 @@ class Rewriter:
         """Returns the tensor's dims. Raises UnsupportedError if they are unknown."""
         if name in self.initializers:
             return tuple(self.initializers[name].dims)
+        if self.is_empty(name):
+            raise self.refusal(f"{name!r} has a dim of 0, so no elements. Export the model without it")
         info = self._infos.get(name)
-        if info is not None and any(d.HasField("dim_value") and d.dim_value == 0 for d in info.shape.dim):
-            dims = [d.dim_param or d.dim_value for d in info.shape.dim]
-            raise self.refusal(f"{name!r} has dims {dims}, so no elements. Export the model without it")
         if info is None or not info.HasField("shape") or any(d.dim_value < 1 for d in info.shape.dim):
             raise self.refusal(f"the shape of {name!r} is not known. Export the model with fixed shapes")
         return tuple(d.dim_value for d in info.shape.dim)
+
+    def is_empty(self, name: str) -> bool:
+        """Returns whether the tensor is known to have no elements."""
+        if name in self.initializers:
+            return 0 in self.initializers[name].dims
+        dims = self._infos[name].shape.dim if name in self._infos else ()
+        return any(d.HasField("dim_value") and d.dim_value == 0 for d in dims)
 
     def kind(self, name: str) -> int:
         """Returns ONNX's number of the tensor's element type, 0 if it is unknown."""

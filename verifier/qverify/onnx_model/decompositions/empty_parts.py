@@ -9,7 +9,7 @@ from qverify.onnx_model.rewriter import Rewriter
 
 def concat_without_empty_parts(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Joins the other operands; a single one is copied."""
-    kept = [name for name in node.input if 0 not in r.dims(name)]
+    kept = [name for name in node.input if not r.is_empty(name)]
     if len(kept) in (0, len(node.input)):
         return False
     if len(kept) == 1:

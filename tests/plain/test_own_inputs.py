@@ -48,6 +48,20 @@ def test_the_check_is_made_with_integers_0(files: tuple[Path, Path, Path], capsy
     assert "out of range [0, 1). The inputs are random; give valid ones with -i" in capsys.readouterr().out
 
 
+def test_a_division_is_checked_with_integers_1(files: tuple[Path, Path, Path]) -> None:
+    m = Qdq(seed=4)
+    x = m.quantize(m.op("Relu", [m.input((3, 4))]))
+    count, divisor = m.integers((4,)), m.integers((4,))
+    m.output(m.op("Mul", [x, m.op("Cast", [m.op("Div", [count, divisor])], to=1)]))
+    m.feed[divisor] = np.int64([1, 2, 3, 4])
+    write(m, files)
+    shape = [
+        word for name in (count, divisor) for word in ("--shape", f"{name}=4")
+    ]  # runs the model for its shapes, too
+    assert main(["compile", str(files[0]), "-o", str(files[1]), *shape]) == 0
+    assert main(["-m", f"{files[0]},{files[1]}", "-b", "local", "-i", str(files[2])]) == 0
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 def test_without_valid_inputs_of_its_own_it_runs_those_of_the_user(
     compiled: bool, files: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
@@ -55,7 +69,7 @@ def test_without_valid_inputs_of_its_own_it_runs_those_of_the_user(
     write(two_stages(5), files)
     assert main(["compile", str(files[0]), "-o", str(files[1])]) == 2
     said = capsys.readouterr().err
-    assert "draws for its check were rejected, also with 0 for integers" in said and said.count("\n") == 1
+    assert "draws for its check were rejected, also with 0 and 1 for integers" in said and said.count("\n") == 1
     assert "Compile with --no-check, and verify with inputs of your own (-i)" in said and not files[1].exists()
     assert main(["compile", str(files[0]), "--no-check", "-o", str(files[1])]) == 0
     models = f"{files[0]},{files[1]}" if compiled else str(files[0])

@@ -45,7 +45,7 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
         "over": names of outputs beyond their limit.
         "not_checked": names of units whose tensors were not recorded, and of outputs for which onnxruntime has no
             meaningful value, or NaN where the simulator has NaN as well, which shows nothing about the arithmetic.
-        "integers_zero": True if onnxruntime rejected the random integers, so that those of 32 and 64 bits were 0; left
+        "integers": the number that all integers of 32 and 64 bits were, because onnxruntime rejected random ones; left
             out otherwise.
         "cancelling": those of "over" that normalize values which hardly vary (_cancels); left out if there are none.
     """
@@ -81,8 +81,9 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
                 if last_use[name] == done:
                     del recorded[name]
     summary: dict[str, Any] = {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
-    if any(not np.array_equal(feed[n], drawn[n]) for n in drawn if drawn[n].dtype.kind in "iu"):
-        summary["integers_zero"] = True
+    replaced = [n for n in drawn if drawn[n].dtype.kind in "iu" and not np.array_equal(feed[n], drawn[n])]
+    if replaced:
+        summary["integers"] = int(feed[replaced[0]].flat[0])
     return summary | ({"cancelling": cancelling} if cancelling else {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.bound_suppression import bound_suppression
+from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
 from qverify.onnx_model.open_exposed import open_exposed
@@ -52,12 +54,12 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
 def _find_types_by_run(
     model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes, feed: Mapping[str, np.ndarray] | None = None
 ) -> Types:
-    """Runs the model once and returns the types of the unknown tensors; sequences are left out. feed: None for
-    zeros."""
+    """Runs the model and returns the types of the unknown tensors; sequences are left out. feed: None for zeros."""
     names = unknown or [o.name for o in model.graph.output]
     try:
         engine = open_exposed(model, unknown)
-        values = engine.run(_zeros(model) if feed is None else feed, [n for n in names if n in engine.tensors])
+        fetched = [n for n in names if n in engine.tensors]
+        values = _run_on_zeros(engine, _zeros(model), fetched) if feed is None else engine.run(feed, fetched)
     except BadFileError as error:
         if shaped := _describe_shaping_input(model, unknown):
             raise BadFileError(f"{name}: {shaped}. With zeros, {error}") from error
@@ -66,6 +68,18 @@ def _find_types_by_run(
         options = " ".join(f"--shape {n}={','.join(map(str, dims))}" for n, dims in shapes.items())
         raise BadFileError(f"{name} does not run with {options}: {error}") from error
     return {n: (onnx.helper.np_dtype_to_tensor_dtype(v.dtype), tuple(v.shape)) for n, v in values.items()}
+
+
+def _run_on_zeros(engine: Engine, zeros: dict[str, np.ndarray], names: list[str]) -> dict[str, np.ndarray]:
+    """Returns the named outputs for these inputs, or, if onnxruntime rejects them, for inputs whose integers are 1, as
+    lengths and divisors may have to be."""
+    try:
+        return engine.run(zeros, names)
+    except BadFileError:
+        ones = {n: np.ones_like(v) if v.dtype.kind in "iu" else v for n, v in zeros.items()}
+        with suppress(BadFileError):
+            return engine.run(ones, names)
+        raise
 
 
 def _describe_shaping_input(model: onnx.ModelProto, unknown: list[str]) -> str:

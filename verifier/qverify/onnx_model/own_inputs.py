@@ -4,6 +4,7 @@ lengths."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -24,20 +25,21 @@ def run_on_own_inputs(
     engine: Runs, drawn: Mapping[str, Array], names: Sequence[str] | None
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Runs the engine on inputs that were drawn for a check. If onnxruntime rejects them, runs it with 0 for all integers
-    of 32 and 64 bits, which is valid for most indices and lengths. Returns the inputs of the run that succeeded, and
-    the named outputs, all by default. Raises OwnInputsError if onnxruntime rejects both."""
+    of 32 and 64 bits, which is valid for most indices, then with 1, which is valid for most lengths and divisors.
+    Returns the inputs of the run that succeeded, and the named outputs, all by default. Raises OwnInputsError if
+    onnxruntime rejects all of them."""
     try:
         return dict(drawn), engine.run(drawn, names)
     except BadFileError as error:
         first = error
-    zeros = {n: np.zeros_like(v) if _may_be_index(v) else v for n, v in drawn.items()}
-    try:
-        return zeros, engine.run(zeros, names)
-    except BadFileError:
-        raise OwnInputsError(
-            f"the random inputs that qverify draws for its check were rejected, also with 0 for integers: {first}. "
-            "Compile with --no-check, and verify with inputs of your own (-i)"
-        ) from first
+    for number in (0, 1):
+        feed = {n: np.full_like(v, number) if _may_be_index(v) else v for n, v in drawn.items()}
+        with suppress(BadFileError):
+            return feed, engine.run(feed, names)
+    raise OwnInputsError(
+        f"the random inputs that qverify draws for its check were rejected, also with 0 and 1 for integers: {first}. "
+        "Compile with --no-check, and verify with inputs of your own (-i)"
+    ) from first
 
 
 def _may_be_index(value: Array) -> bool:

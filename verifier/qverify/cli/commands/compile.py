@@ -168,8 +168,9 @@ def say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
     if (result := graph.meta.get("check")) is not None:
         worst, skipped = result["worst_lsb"], len(result["not_checked"])
         checked = count(result["units"], "node")
-        zeros = ", on integers 0, since onnxruntime rejects random ones" if result.get("integers_zero") else ""
-        click.echo(f"check against the original: {checked}, worst {worst:g} LSB, not checked {skipped}{zeros}")
+        number = result.get("integers")
+        how = "" if number is None else f", on integers {number}, since onnxruntime rejects random ones"
+        click.echo(f"check against the original: {checked}, worst {worst:g} LSB, not checked {skipped}{how}")
 
 
 def _merge(file: dict[str, dict[str, Any]], options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

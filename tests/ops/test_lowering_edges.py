@@ -280,10 +280,10 @@ def test_a_node_that_nothing_needs_is_not_asked_for_its_attributes(tmp_path: Pat
 
 
 def test_a_further_output_that_is_used_is_refused() -> None:
-    model = chain("Dropout", (1, 2, 5, 6), {})
-    model.graph.node[2].output.append("mask")
-    model.graph.output.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, (1, 2, 5, 6)))
-    with pytest.raises(UnsupportedError, match=r"op .*further output 'mask'"):
+    model = chain("MaxPool", (1, 2, 5, 6), {}, kernel_shape=[2, 2])
+    model.graph.node[2].output.append("places")
+    model.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, (1, 2, 4, 5)))
+    with pytest.raises(UnsupportedError, match=r"op .*further output 'places'"):
         compile_model(model.SerializeToString(), "edge")
 
 

@@ -214,10 +214,39 @@ def joined_with_nothing(m: Qdq) -> None:
     m.output(m.quantize(m.op("Concat", [nothing, m.op("Exp", [x])], axis=-1)))
 
 
+def limits_that_are_computed(m: Qdq) -> None:
+    """A lower, an upper, both, behind a Conv between quantized tensors and alone; constants of one element."""
+    x = m.input((1, 3, 7, 5))
+    low, high = m.op("ReduceMean", [x], keepdims=0), m.op("Neg", [m.op("ReduceMin", [x], keepdims=0)])
+    w = m.weight((3, 3, 3, 3), axis=0)
+    first, last = (m.constant(n, np.float32([v])) for n, v in (("first", -0.1), ("last", 0.5)))
+    for limits in ([low], ["", high], [low, high], [high, low], [first, last]):
+        conv = m.op("Conv", [x, w, m.bias(x, w, 3)])
+        m.output(m.quantize(m.op("Clip", [conv, *limits])))
+    m.output(m.op("Clip", [m.op("Exp", [x]), low, high]))
+
+
+def products_with_a_computed_bias(m: Qdq) -> None:
+    """Biases that are added whole and scaled, and a constant one."""
+    x = m.input((3, 7))
+    for more in ({}, {"beta": 0.5}, {"alpha": 2.0, "transB": 1}):
+        w = m.weight((5, 7) if "transB" in more else (7, 5))
+        m.output(m.quantize(m.op("Gemm", [x, w, m.input((3, 5), -1, 1)], **more)))
+    w = m.weight((7, 5))
+    m.output(m.quantize(m.op("Gemm", [x, w, m.bias(x, w, 5)])))
+
+
+def masks_of_dropout(m: Qdq) -> None:
+    y = m.op("Dropout", [m.input((3, 7))], 2)
+    m.output(m.quantize(y))
+    float_output(m, f"{y}_1")
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
-        integer_products_of_vectors, products_of_wide_integers, extrema_of_integers, joined_with_nothing, pads_that_crop, pads_of_opset_10,
+        integer_products_of_vectors, products_of_wide_integers, extrema_of_integers, joined_with_nothing, limits_that_are_computed,
+        products_with_a_computed_bias, masks_of_dropout, pads_that_crop, pads_of_opset_10,
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
         largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
         powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,

@@ -234,6 +234,22 @@ def test_what_no_output_needs_is_not_computed_on_the_host(tmp_path: Path, capsys
     assert "on the host" not in capsys.readouterr().out
 
 
+def test_names_of_classes_are_compared_with_those_of_the_untouched_file(tmp_path: Path):
+    m = Qdq()
+    m.output(conv(m, m.input(SHAPE), 3, 3))
+    best = m.op("ArgMax", [m.outputs[0]], axis=1, keepdims=0)
+    names = {"keys_int64s": [0, 1, 2], "values_strings": ["cat", "dog", "bird"]}
+    m.output(best)
+    model = m.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    model.graph.node.append(helper.make_node("LabelEncoder", [best], ["label"], domain="ai.onnx.ml", **names))
+    model.graph.output[1].CopyFrom(helper.make_tensor_value_info("label", TensorProto.STRING, None))
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    report = run(path)
+    assert report.verdict == "PASSED" and [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True, True]
+
+
 def refusal(build: Callable[[Qdq], None]) -> str:
     with pytest.raises(UnsupportedError) as caught:
         compiled(build)

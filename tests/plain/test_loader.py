@@ -80,6 +80,20 @@ def test_scales_and_zero_points_as_constant_nodes(tmp_path: Path):
     passes(model, tmp_path)
 
 
+def test_scales_that_are_rows_of_one_element(tmp_path: Path):
+    """tf2onnx writes them; onnxruntime's integer Mul and LeakyRelu take scalars only."""
+    m = Qdq(seed=7)
+    x = m.input((1, 3, 7, 5))
+    y = m.quantize(m.op("LeakyRelu", [m.quantize(m.op("Mul", [x, m.input((1, 3, 7, 5))]))]))
+    w = m.weight((3, 3, 3, 3))
+    m.output(m.quantize(m.op("Conv", [y, w, m.bias(y, w, 3)])))
+    model = m.model()
+    for initializer in model.graph.initializer:
+        if not initializer.dims:
+            initializer.dims.append(1)
+    passes(model, tmp_path)
+
+
 def test_outputs_that_are_constants(tmp_path: Path):
     """An initializer that nobody reads, quantized weights, a Constant, and the shape of a tensor."""
     model = small()

@@ -71,7 +71,7 @@ def _match_unit(view: GraphView, quantize: Any, blockers: Blockers) -> LoweredUn
         return None
     pages, act = lowerings(), whole_range(y.dtype)
     core, names = producer, tuple([producer.name])
-    if producer.op_type in ("Relu", "Clip") and producer.input[0] in view.producer:
+    if _has_constant_limits(view, producer) and producer.input[0] in view.producer:
         before = view.producer[producer.input[0]]
         if before.op_type in pages.match and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
             core, names, act = before, (before.name, producer.name), _activation(view, producer, y)
@@ -103,14 +103,22 @@ def lower_node(stream: FloatStream, node: Any) -> None:
         raise stream.no_kernel(node)
 
 
+def _has_constant_limits(view: GraphView, node: Any) -> bool:
+    """Returns whether the node is a Relu, or a Clip whose limits are constants."""
+    limits = [name for name in node.input[1:] if name]
+    return node.op_type == "Relu" or (
+        node.op_type == "Clip" and all(view.float_constant(name) is not None for name in limits)
+    )
+
+
 def _activation(view: GraphView, node: Any, y: QuantizedTensor) -> Activation:
     """Returns the limits of a Relu or Clip in units of y."""
     low, high = 0.0, np.inf
     if node.op_type == "Clip":
         attrs = attributes(node)
         bounds = [view.float_constant(n) if n else None for n in [*node.input[1:], "", ""][:2]]
-        low = float(bounds[0]) if bounds[0] is not None else float(attrs.get("min", -np.inf))
-        high = float(bounds[1]) if bounds[1] is not None else float(attrs.get("max", np.inf))
+        low = float(bounds[0].reshape(())) if bounds[0] is not None else float(attrs.get("min", -np.inf))
+        high = float(bounds[1].reshape(())) if bounds[1] is not None else float(attrs.get("max", np.inf))
     first, last = quantized_limits(y, min(low, high), high)  # if the limits cross, Clip returns the maximum
     return Activation(first, last, (node.name,), node.input[0])
 

@@ -22,6 +22,7 @@ from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
 from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
+from qverify.onnx_model.scalar_parameters import make_parameters_scalar
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
@@ -42,6 +43,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     bytes_left = MAX_BYTES
     for _ in range(MAX_ROUNDS):
         widen_constants(model.graph)
+        make_parameters_scalar(model.graph)
         types = infer_types(model, known)
         casts_to_identity(model.graph, types)
         shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, bytes_left)

@@ -41,6 +41,7 @@ class Rewriter:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self._node = onnx.NodeProto()
+        self._makers = {name: node for node in graph.node for name in node.output}
         self._ends, self._readers = {o.name for o in graph.output}, dict[str, list[onnx.NodeProto]]()
         for node in graph.node:
             for name in set(node.input):
@@ -78,6 +79,15 @@ class Rewriter:
     def value(self, name: str) -> Array | None:
         """Returns the value of an initializer, None for other tensors."""
         return numpy_helper.to_array(self.initializers[name]) if name in self.initializers else None
+
+    def is_constant(self, name: str) -> bool:
+        """Returns whether the tensor is an initializer, or a DequantizeLinear of initializers computes it."""
+        maker = self._makers.get(name)
+        return name in self.initializers or (
+            maker is not None
+            and maker.op_type == "DequantizeLinear"
+            and self.initializers.keys() >= set(filter(None, maker.input))
+        )
 
     def is_read(self, at: int) -> bool:
         """Returns whether output number `at` of the current node is used."""

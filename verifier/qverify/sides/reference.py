@@ -39,6 +39,7 @@ VARIANT_SETTINGS = (
     ("all", 2),
 )  # optimization level, threads
 RANDOM = ". The inputs are random; give valid ones with -i"
+STRINGS = "OSU"  # kinds of numpy's dtypes
 
 
 class Reference:
@@ -225,7 +226,9 @@ class Reference:
 
 def _distance(a: Array, b: Array) -> float:
     """Returns the largest distance of two arrays of one shape: 0 where both have the same infinity, NaN where one has a
-    NaN."""
+    NaN. Different strings are infinitely far from each other."""
+    if a.dtype.kind in STRINGS or b.dtype.kind in STRINGS:
+        return 0.0 if np.array_equal(a, b) else float("inf")
     with np.errstate(invalid="ignore"):
         apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
     return float(np.where(a == b, 0.0, apart).max(initial=0.0))

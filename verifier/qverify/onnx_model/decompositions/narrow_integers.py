@@ -19,7 +19,6 @@ KINDS = (
     "BitwiseNot",
     "BitwiseOr",
     "BitwiseXor",
-    "Clip",
     "Equal",
     "Greater",
     "GreaterOrEqual",
@@ -29,7 +28,7 @@ KINDS = (
     "Neg",
     "Sign",
     "Sub",
-)  # fmt: skip; Div and Mod are in computed_divisors.py, Max and Min in integer_extrema.py
+)  # fmt: skip; Div and Mod are in computed_divisors.py, Max and Min in integer_extrema.py, Clip in computed_limits.py
 BITS: dict[int, int] = {onnx.TensorProto.UINT8: 8, onnx.TensorProto.UINT16: 16}
 
 

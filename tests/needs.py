@@ -20,7 +20,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
         r"|documents_shown|report_pages?(_clicked)?|dump_files|inputs_diff(_of_files)?|ci_recipes|one_row|probe_models"
         r"|reference_(python|engine(_of_commands)?|spread)|onnxruntime_board|captures(_of_other_\w+|_altered|_extracted)?"
         r"|triage_(captures|by_builds|of_boards|of_float_models)|experiments_(on_boards|and_records)|detection_\w+|reduce|linear"
-        r"|forensics(_of_(ops|memory|order|bits))?|one_cause|faults_(are_blamed|of_depthwise)|hypotheses_of_inputs"
+        r"|forensics(_of_(ops|memory|order|bits))?|recorded_hypotheses|one_cause|faults_(are_blamed|of_depthwise)|hypotheses_of_inputs"
         r"|kernel_hypotheses_of_\w+|attributes_of_schemas|onnx_node_cases|guarded_divisions|hostile_words|instruction_sets"
         r"|runtime_equals_simulator|units_equal_onnxruntime|error_bounds(_of_recurrences)?|random_graphs|verdict_properties"
         r"|profiles_(axera|sigmastar|stm32)|wheel|labgrid|custom_operators"

@@ -172,7 +172,7 @@ class Case:
 
 def element_bits(values: Array) -> Array:
     """Returns the elements as flat unsigned integers, so that -0.0 differs from 0.0 and a NaN is equal to itself."""
-    return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
+    return np.asanyarray(values, order="C").reshape(-1).view(f"u{values.dtype.itemsize}")
 
 
 def limits(spec: TensorSpec) -> tuple[int, int]:

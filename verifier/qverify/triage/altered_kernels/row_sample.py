@@ -126,7 +126,7 @@ def _channels(rows: Array, groups: int, channels: int) -> Array:
 
 
 def _rows(values: Array, rows: Array, depth: int, shape: tuple[int, ...]) -> Array:
-    return np.ascontiguousarray(values.reshape(-1, depth)[rows]).reshape(shape)
+    return np.asanyarray(values.reshape(-1, depth)[rows], order="C").reshape(shape)
 
 
 def _shortened(node: Node, count: int) -> Node:

@@ -1,0 +1,21 @@
+"""Every page of hypotheses computes at the units of every op what it did when tests/ops/hypotheses_of_ops.txt was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.case_files import FILES
+from tests.ops.recorded_hypotheses import changed, recorded
+
+
+@pytest.mark.parametrize("stem", FILES)
+def test_every_page_computes_what_was_recorded(stem: str):
+    names = changed(stem)
+    assert not names, (
+        f"of {stem}, {len(names)} differ from tests/ops/hypotheses_of_ops.txt (case.unit, way, page): {', '.join(names[:20])}. If"
+        " this is wanted, `python -m tests.ops.recorded_hypotheses` records them anew; say in the commit which pages changed."
+    )
+
+
+def test_no_other_op_is_recorded():
+    assert [*recorded()] == [*FILES]

@@ -33,10 +33,6 @@ REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
         lambda m: m.op("Mod", [m.integers((2,)), *c(m, np.array([3]))], fmod=1),
         r"Mod\): fmod=1 is not supported",
     ),
-    "the_largest_of_three": (
-        lambda m: m.op("Max", [m.integers((2,)), m.integers((2,)), m.integers((2,))]),
-        r"Max\): 3 inputs of integers; wanted 2",
-    ),
     "running_along_an_axis_that_is_computed": (
         lambda m: m.op("CumSum", [m.input((2, 3)), m.integers(())]),
         r"CumSum\): its axis is not one constant number",

@@ -1,6 +1,6 @@
 """What every page of verifier/qverify/triage/hypotheses computes at the units of tests/ops/cases, as checksums.
 
-`python -m tests.ops.recorded_hypotheses` records them in hypotheses_of_ops.txt (2 minutes; with names of ops, only
+`python -m tests.ops.recorded_hypotheses` records them in hypotheses_of_ops.txt (3 minutes; with names of ops, only
 these); run it after a wanted change of a page, and read which lines of the file it changed.
 
 Most pages examine far more faults than they yield. So the recorded output is an array that notes what it is compared

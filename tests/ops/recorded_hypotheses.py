@@ -1,4 +1,4 @@
-"""What every page of verifier/qverify/triage/hypotheses computes at the units of tests/ops/cases, as checksums.
+"""Computes checksums of what every page of verifier/qverify/triage/hypotheses computes at the units of tests/ops/cases.
 
 `python -m tests.ops.recorded_hypotheses` records them in hypotheses_of_ops.txt (3 minutes; with names of ops, only
 these); run it after a wanted change of a page, and read which lines of the file it changed.
@@ -50,15 +50,17 @@ class Item:
 
 @dataclass
 class Line:
-    """What a page did at a case. texts: checksum of the sentences, bits, shapes."""
+    """The record of one page at one case. texts: checksum of the sentences, bits, shapes. items: the arrays it computed."""
 
     texts: int = 0
     items: list[Item] = field(default_factory=list)
 
     def note(self, text: str) -> None:
+        """Adds a text to the checksum of texts."""
         self.texts = zlib.crc32(text.encode(), self.texts)
 
     def add(self, values: Array) -> None:
+        """Adds an array, of which at most MAX_NOTED elements count. All NaN count as the same number."""
         values = np.asarray(values)
         self.note(f"{values.dtype} {values.shape}")
         flat = values.reshape(-1)

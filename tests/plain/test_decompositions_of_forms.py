@@ -236,6 +236,17 @@ def products_with_a_computed_bias(m: Qdq) -> None:
     m.output(m.quantize(m.op("Gemm", [x, w, m.bias(x, w, 5)])))
 
 
+def products_with_a_computed_bias_10(m: Qdq) -> None:
+    """A Gemm of this opset must have a bias."""
+    m.opset = 10
+    products_with_a_computed_bias(m)
+
+
+def masks_of_dropout_11(m: Qdq) -> None:
+    m.opset = 11
+    masks_of_dropout(m)
+
+
 def masks_of_dropout(m: Qdq) -> None:
     y = m.op("Dropout", [m.input((3, 7))], 2)
     m.output(m.quantize(y))
@@ -246,7 +257,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         integer_products_of_vectors, products_of_wide_integers, extrema_of_integers, joined_with_nothing, limits_that_are_computed,
-        products_with_a_computed_bias, masks_of_dropout, pads_that_crop, pads_of_opset_10,
+        products_with_a_computed_bias, masks_of_dropout, products_with_a_computed_bias_10, masks_of_dropout_11, pads_that_crop, pads_of_opset_10,
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
         largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
         powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,

@@ -80,7 +80,8 @@ def test_scales_and_zero_points_as_constant_nodes(tmp_path: Path):
     passes(model, tmp_path)
 
 
-def test_scales_that_are_rows_of_one_element(tmp_path: Path):
+@pytest.mark.parametrize("shared", [False, True])
+def test_scales_that_are_rows_of_one_element(shared: bool, tmp_path: Path):
     """tf2onnx writes them; onnxruntime's integer Mul and LeakyRelu take scalars only."""
     m = Qdq(seed=7)
     x = m.input((1, 3, 7, 5))
@@ -91,6 +92,16 @@ def test_scales_that_are_rows_of_one_element(tmp_path: Path):
     for initializer in model.graph.initializer:
         if not initializer.dims:
             initializer.dims.append(1)
+    if shared:  # another node reads a zero point as a row
+        zero = next(i.name for i in model.graph.initializer if i.name.endswith("_zp"))
+        model.graph.input.append(helper.make_tensor_value_info("chosen", TensorProto.BOOL, (1,)))
+        nodes = [
+            helper.make_node("Where", ["chosen", zero, zero], [f"{zero}/scalar"]),
+            helper.make_node("Cast", [f"{zero}/scalar"], ["row"], to=TensorProto.FLOAT),
+            helper.make_node("Add", [model.graph.output[0].name, "row"], ["sum"]),
+        ]
+        model.graph.node.extend(nodes)
+        model.graph.output.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, None))
     passes(model, tmp_path)
 
 

@@ -9,6 +9,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import OwnInputsError
+from qverify.model_bin.records import encode
 from qverify.onnx_model.own_inputs import run_on_own_inputs
 
 from tests.ops.qdq import Qdq
@@ -90,3 +91,15 @@ def test_accepted_inputs_stay_as_they_are() -> None:
 def test_the_error_is_of_its_own_kind() -> None:
     with pytest.raises(OwnInputsError):
         compile_model(two_stages(5).model().SerializeToString(), "q.onnx", CompilerOptions(host=True))
+
+
+def test_a_failed_check_in_model_bin_counts_also_if_no_other_check_can_be_made(
+    files: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(two_stages(5), files)
+    data = files[0].read_bytes()
+    graph = compile_model(data, "q.onnx", CompilerOptions(check=False, host=True)).graph
+    graph.meta["check"] = {"seed": 0, "units": 3, "worst_lsb": 9.0, "over": ["gemm"], "not_checked": []}
+    files[1].write_bytes(encode(graph))
+    assert main(["-m", f"{files[0]},{files[1]}", "-b", "local", "-i", str(files[2])]) == 2
+    assert "the compiler's check against the original failed (beyond 1 LSB: gemm)" in capsys.readouterr().err

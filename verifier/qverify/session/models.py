@@ -288,8 +288,7 @@ def _compile_again(
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     digest = quantized.digest.result()
     compiled, caveats = _compile_checked(quantized, options, digest)
-    if not caveats:
-        _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
+    _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
     if graph is None:
         return compiled, caveats
     if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from qverify.model_bin.units import units
 from qverify.tensors.digest import tensor_digest
-from qverify.triage.case import Case
+from qverify.triage.case import SMALL_INTEGERS, Case
 from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, ExperimentSeries, NoOtherModel, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant
@@ -91,6 +91,10 @@ class FaultyUnit:
 
 
 def random_like(values: Array, rng: np.random.Generator) -> Array:
+    if values.dtype.kind == "f":
+        return rng.normal(0, 1, values.shape).astype(values.dtype)
+    if values.dtype.name in SMALL_INTEGERS:
+        return rng.permutation(values.reshape(-1)).reshape(values.shape)
     info = np.iinfo(values.dtype)
     return rng.integers(info.min, info.max, values.shape, values.dtype, endpoint=True)
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from qverify.plural import count
+from qverify.plural import count, inflect_after_numbers
 from qverify.triage.difference_description import Axis, DifferenceDescription
 from qverify.triage.experiment_inputs import KINDS
 from qverify.triage.fault_search import Partial
@@ -27,7 +27,7 @@ def verdict(explanation: FaultExplanation) -> str:
     if not explanation.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
     if explanation.exact:
-        return (
+        return inflect_after_numbers(
             f"EXPLAINED: {_describe_confirmed(explanation)}"
             if explanation.confirmed
             else f"CANDIDATE: {_describe_candidate(explanation)}"
@@ -122,7 +122,7 @@ def details(explanation: FaultExplanation, every: bool = True) -> list[str]:
     not_tried = explanation.not_tried[:MAX_LISTED] + [
         f"... and {n} more" for n in [len(explanation.not_tried) - MAX_LISTED] if n > 0
     ]
-    return lines + [f"not tried: {cause}" for cause in not_tried]
+    return [inflect_after_numbers(line) for line in lines] + [f"not tried: {cause}" for cause in not_tried]
 
 
 def _list_experiments(explanation: FaultExplanation) -> list[str]:
@@ -203,6 +203,11 @@ def _choose_shade(share: float) -> str:
 
 def to_json(explanation: FaultExplanation) -> dict[str, Any]:
     """Returns plain values for json.dumps(allow_nan=False)."""
-    document = asdict(explanation)
+    document = asdict(explanation, dict_factory=_inflect)
     document["description"]["steps"] = {str(k): v for k, v in explanation.description.steps.items()}
     return {"schema": SCHEMA, "verdict": verdict(explanation).partition(":")[0], **document}
+
+
+def _inflect(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the fields of a class by name, sentences about faults inflected after numbers."""
+    return {name: inflect_after_numbers(value) if name == "said" else value for name, value in fields}

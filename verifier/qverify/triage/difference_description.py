@@ -70,9 +70,8 @@ def describe_difference(computed: Array, recorded: Array, spec: TensorSpec) -> D
     ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (computed, recorded))
     steps: dict[int, int] = {}
     if computed.dtype.kind in "iu":
-        lsb = theirs - ours
-        counts = Counter(lsb.astype(np.int64).tolist())
-        steps = dict(counts.most_common(MAX_STEPS))
+        counts = Counter((theirs - ours).tolist())
+        steps = {int(step): number for step, number in counts.most_common(MAX_STEPS)}
     with np.errstate(all="ignore"):
         distance = np.abs(theirs - ours)
     finite = distance[np.isfinite(distance)]

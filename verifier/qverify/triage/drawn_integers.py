@@ -49,6 +49,7 @@ INDEXED: dict[
     "gather_nd": lambda x, words, indices: x[words[0] : words[0] + indices[-1]],
     "scatter_nd": lambda x, words, indices: x[: indices[-1]],
 }
+TUPLES = ("gather_nd", "scatter_nd")  # whose indices are tuples along the last dim
 MAX_MOVED = 1000  # largest absolute value of elements that are moved
 
 
@@ -64,7 +65,8 @@ def draw_integers(graph: Graph, unit: Unit, name: str, values: Array, kind: str,
     if draw is None:
         return values
     if kind == "shuffled":
-        return rng.permutation(values.reshape(-1)).reshape(values.shape)
+        is_tuple = work[0].op in TUPLES and name == work[0].inputs[1]  # whose parts stay at their places
+        return rng.permutation(values.reshape(-1, values.shape[-1] if is_tuple else 1)).reshape(values.shape)
     drawn = np.asarray(draw(rng)).astype(values.dtype)
     return np.where(rng.random(values.shape) < CHANGED_SHARE, drawn, values) if kind == "nearby" else drawn
 

@@ -57,7 +57,8 @@ def _level(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator
     drawn = _uniform(values, spec, case, rng)
     if values.dtype.kind == "f":
         low, high = _range(values)
-        return np.asarray(low + rng.random() * (high - low) * 0.9 + (drawn - low) * 0.1, values.dtype)
+        share = (drawn.astype(np.float64) - low) * 0.1  # in float64, because the range may be larger than a float32
+        return np.asarray(low + rng.random() * (high - low) * 0.9 + share, values.dtype)
     info = np.iinfo(values.dtype)
     width = (int(info.max) - int(info.min)) // 10
     start = (info.min, info.max - width, int(rng.integers(info.min, info.max - width)))[rng.integers(3)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from qverify.triage.hypotheses import FaultVariant
 
 DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
+MARGIN_BITS = 10.0  # by which a cause may be less specific than the best one and still be named beside it
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,11 @@ from qverify.triage.experiments import (
     lacking_evidence,
     run_experiments,
 )
-from qverify.triage.fault import Candidate, Fault
+from qverify.triage.fault import MARGIN_BITS, Candidate, Fault
 from qverify.triage.fault_search import FaultSearch, Partial, Watch, complete_partial, search_faults
 from qverify.triage.probes import run_probes
 
 MAX_GROUPS = 60  # groups of causes that are tried on the board
-MARGIN_BITS = 10.0  # by which a cause may be less specific than the best one and still be named beside it
 MAX_TRIED_OF_GROUP = 16  # causes of one group, which give equal bytes for random inputs but perhaps not for others
 NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 

@@ -18,6 +18,8 @@ POOLS = ("average_pool", "max_pool", "average_pool_float")
 TRANSPOSED = ("conv_transpose", "conv_transpose_float")
 WINDOWED = ("conv", "conv_float", "conv_integer", *TRANSPOSED, *POOLS)
 PRODUCTS = ("fully_connected", "matmul", "matmul_float", "matmul_integer", "matmul_integer_scaled")
+ROWS = ("softmax", "softmax_float", "log_softmax", "lp_norm")  # whose words are the sizes before, of and after a row
+LAYER_NORMS = ("layer_norm", "rms_norm")
 OPERANDS = {  # number of inputs with the output's dims, aligned at the last one
     "add": 2,
     "mul": 2,
@@ -30,10 +32,18 @@ OPERANDS = {  # number of inputs with the output's dims, aligned at the last one
     "lrn": 1,
     "softmax": 1,
     "softmax_float": 1,
+    "log_softmax": 1,
+    "lp_norm": 1,
     "layer_norm": 1,
+    "rms_norm": 1,
     "batch_norm": 1,
     "normalize": 1,
     "variadic_float": 64,
+    "elementwise_integer": 2,
+    "cast": 1,
+    "half_float": 1,
+    "cum_sum": 1,
+    "trilu": 1,
 }
 
 
@@ -71,7 +81,7 @@ def _elementwise(axes: Axes, node: Node) -> None:
                 axes.join((name, 0), (y, 1))
             else:
                 axes.fixed.add((y, 1))
-    if node.op == "layer_norm":
+    if node.op in LAYER_NORMS:
         for name in node.inputs[1:]:
             parameter = axes.shape(name) if name is not None else ()
             for back in range(1, len(parameter) + 1):
@@ -105,6 +115,7 @@ def _window(axes: Axes, node: Node) -> None:
 def _weights(axes: Axes, node: Node, group: int) -> None:
     x, y, w = node.inputs[0] or "", node.outputs[0], node.inputs[1] or ""
     shape, out = axes.shape(w), axes.shape(y)[1]
+    axes.fixed |= {(w, i) for i in range(2, len(shape))}  # weights may be computed
     out_axis, in_axis = (1, 0) if node.op in TRANSPOSED else (0, 1)
     depthwise = node.op not in TRANSPOSED and group == shape[0] == axes.shape(x)[1] and shape[1] == 1
     if group == 1:
@@ -161,10 +172,10 @@ def _mean(axes: Axes, node: Node) -> None:
     x, y = node.inputs[0] or "", node.outputs[0]
     rank, out = len(axes.shape(x)), axes.shape(y)
     reduced = range(2, rank) if node.op == "global_average_pool" else []
-    if node.op in ("reduce_mean", "reduce_float"):
-        mask = node.words[-1] if node.op == "reduce_float" else node.words[0]
+    if node.op in ("reduce_mean", "reduce_float", "reduce_integer"):
+        mask = node.words[0] if node.op == "reduce_mean" else node.words[-1]
         reduced = [i for i in range(rank) if mask >> i & 1]
-    elif node.op == "arg_max":
+    elif node.op in ("arg_max", "arg_min"):
         reduced = [node.words[0] % rank]
     kept = [i for i in range(rank) if i not in reduced]
     if len(out) == rank:
@@ -192,7 +203,9 @@ RULES: dict[str, Callable[[Axes, Node], None]] = {
     "reduce_float": _mean,
     "global_average_pool": _mean,
     "reduce_mean": _mean,
+    "reduce_integer": _mean,
     "arg_max": _mean,
+    "arg_min": _mean,
     **COPIES,
 }
 
@@ -203,11 +216,11 @@ def words_for(node: Node, old: Graph, sizes: Sizes) -> tuple[int, ...]:
     x = node.inputs[0] or ""
     before = old.spec(x).shape
     after = tuple(sizes[x, i] for i in range(len(before)))
-    if node.op in ("softmax", "softmax_float"):
+    if node.op in ROWS:
         outer, depth = words["outer"], words["depth"]
         a, b = _row_axes(before, outer, depth)
         words |= {"outer": prod(after[:a]), "depth": prod(after[a:b]), "inner": prod(after[b:])}
-    elif node.op == "layer_norm":
+    elif node.op in LAYER_NORMS:
         a, _ = _row_axes(before, prod(before) // words["depth"], words["depth"])
         words["depth"] = prod(after[a:])
     elif node.op in ("conv", "conv_float", "conv_integer") and words["group"] > 1 and words["group"] == before[1]:

@@ -60,6 +60,12 @@ def _pad(axes: Axes, node: Node) -> None:
             axes.derive((y, i), lambda s, i=i, more=out - n: s[x, i] + more)  # type: ignore[misc]
 
 
+def _tile(axes: Axes, node: Node) -> None:
+    x, y = node.inputs[0] or "", node.outputs[0]
+    for i, (n, out) in enumerate(zip(axes.shape(x), axes.shape(y), strict=True)):
+        axes.derive((y, i), lambda s, i=i, times=out // n: s[x, i] * times)  # type: ignore[misc]
+
+
 def _gather(axes: Axes, node: Node) -> None:
     x, index, y = node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]
     rank, many = len(axes.shape(x)), len(axes.shape(index))
@@ -125,6 +131,7 @@ COPIES: dict[str, Callable[[Axes, Node], None]] = {
     "split": _split,
     "slice": _slice,
     "pad": _pad,
+    "tile": _tile,
     "gather": _gather,
     "depth_to_space": _depth_to_space,
     "resize_linear": _resize,

@@ -16,7 +16,7 @@ from qverify.triage.case import Case, element_bits
 from qverify.triage.cause_kind import NUMBER, Kind, describe_kind, variants_of
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
-from qverify.triage.fault import Candidate, Fault
+from qverify.triage.fault import MARGIN_BITS, Candidate, Fault
 from qverify.triage.fault_search import fit_family
 from qverify.triage.packed_output import pack_output
 from qverify.triage.probe_models import ProbeModel, probe_models
@@ -269,7 +269,7 @@ class _ProbeTrial:
 
     def conclude(self) -> ProbeSeries:
         """Returns the result without causes that no probe decided on if a probe decided for another, and without rules
-        of places for which no probe decided."""
+        of places for which no probe decided; nor with causes that are much less specific than such a rule."""
         result = self.result
         if result.why and result.standing:
             more = "all " if result.ran else ""
@@ -279,7 +279,12 @@ class _ProbeTrial:
         elif result.standing and any(c.cause.family in PLACES for c in result.standing):
             differed = any(run.board != run.simulator for run in result.ran)
             agreed = set[int]() if differed else self.agreed
-            standing = [c for c in result.standing if c.cause.family not in PLACES or id(c) in agreed]
+            least = min(c.cause.bits for c in result.standing)
+            standing = [
+                c
+                for c in result.standing
+                if id(c) in agreed or (c.cause.family not in PLACES and c.cause.bits <= least + MARGIN_BITS)
+            ]
             if not standing:
                 result.why = _describe_undecided(result)
             result.standing = standing

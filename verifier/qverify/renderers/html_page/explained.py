@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from qverify.plural import count
+from qverify.plural import count, inflect_after_numbers
 from qverify.renderers import fault_explanation
 from qverify.renderers.html_page.elements import code, element, listed, number, table, text
 from qverify.triage.experiment_inputs import KINDS
@@ -70,7 +70,7 @@ def _candidates(result: FaultExplanation) -> str:
 
 
 def _cause(fault: Fault, state: str) -> list[str]:
-    return [text(fault.said), text(fault.family), f"{fault.bits:.1f}", state]
+    return [text(inflect_after_numbers(fault.said)), text(fault.family), f"{fault.bits:.1f}", state]
 
 
 def _experiments(runs: Iterable[Experiment]) -> str:

@@ -83,6 +83,13 @@ def axis_names(rank: int) -> tuple[str, ...]:
     return names.get(rank) or tuple(f"dimension {k}" for k in range(rank))
 
 
+def plural_of_axis(name: str) -> str:
+    """Returns the plural of an axis name in texts: what lies along the axis."""
+    if name.startswith("dimension"):
+        return f"places of {name}"
+    return {"batch": "batch items", "index": "indices"}.get(name, f"{name}s")
+
+
 def copy_of(case: Case) -> SeparableCopy | None:
     """Returns the copy that the unit's inner node makes, or None if it does more than move elements."""
     inner = inner_case(case)

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
+from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides, plural_of_axis
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
 from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
@@ -96,11 +96,11 @@ def _ways(inner: Case, name: str) -> Iterator[tuple[float, str, Way]]:
                 and count > 1
             ):
                 for end, phrase in ((0, "wrapping at its end"), (1, "staying at its last element")):
-                    text = f"is not held along the {name_k}s: it moves on by one element with every {name_k}, {phrase}"
+                    text = f"is not held along the {plural_of_axis(name_k)}: it moves on by one element with every {name_k}, {phrase}"
                     yield 2.0, text, ("moving", k, end)
             yield 2.5, f"is one {name_k} too far", ("rolled", k, -1)
             yield 2.5, f"is one {name_k} too early", ("rolled", k, 1)
-            yield 2.5, f"is read backward along the {name_k}s", ("backward", k, 0)
+            yield 2.5, f"is read backward along the {plural_of_axis(name_k)}", ("backward", k, 0)
     for kind, text in _WALKS.items():
         yield 2.0, text, (kind, 0, 0)
     for lanes in (2, 4, 8, 16, 32, 64):

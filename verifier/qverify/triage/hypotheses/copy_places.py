@@ -15,6 +15,7 @@ from qverify.triage.altered_kernels.separable_copies import (
     copy_variant,
     mover,
     needed_copy,
+    plural_of_axis,
 )
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -74,7 +75,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copy = needed_copy(case)
     for axis, count in enumerate(copy.shape):
         for phrase, way in WAYS.items() if count > 1 else ():
-            text = f"copy: the {copy.names[axis]}s read {phrase}"
+            text = f"copy: the {plural_of_axis(copy.names[axis])} read {phrase}"
             yield from copy_variant(case, text, partial(_changed, axis=axis, way=way), 7.0)
 
 

@@ -17,6 +17,7 @@ from qverify.triage.altered_kernels.separable_copies import (
     dense_strides,
     mover,
     needed_copy,
+    plural_of_axis,
 )
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
@@ -37,7 +38,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from copy_variant(case, _describe(copy, k, phrase), partial(_changed, strides={k: stride}), 3.0)
     inner = [k for k in axes[1:-1] if np.ptp(copy.places[k]) == copy.shape[k] - 1]
     for group in [inner, *([k] for k in inner if len(inner) > 1)] if inner else []:
-        who = " and ".join(_plural(copy.names[k]) for k in group)
+        who = " and ".join(f"the {plural_of_axis(copy.names[k])}" for k in group)
         for left, phrase in (
             (0, "is not taken back"),
             (1, "is taken back one step too little"),
@@ -55,12 +56,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 )
 
 
-def _plural(name: str) -> str:
-    return {"batch": "the batch items", "index": "the indices"}.get(name, f"the {name}s")
-
-
 def _describe(copy: SeparableCopy, axis: int, text: str) -> str:
-    return f"copy: {_plural(copy.names[axis])} are read from the input with {text}"
+    return f"copy: the {plural_of_axis(copy.names[axis])} are read from the input with {text}"
 
 
 def _strides(case: Case, copy: SeparableCopy, axis: int) -> dict[int, str]:
@@ -71,7 +68,9 @@ def _strides(case: Case, copy: SeparableCopy, axis: int) -> dict[int, str]:
     texts = {0: f"stride 0: every {name} repeats the first one"}
     for other_axis, stride in enumerate(copy.strides):
         if other_axis != axis and copy.shape[other_axis] > 1:
-            texts.setdefault(stride, f"stride {stride}, that of {_plural(copy.names[other_axis])}, instead of {own}")
+            texts.setdefault(
+                stride, f"stride {stride}, that of the {plural_of_axis(copy.names[other_axis])}, instead of {own}"
+            )
     if len(y) == len(copy.shape):
         texts.setdefault(
             dense_strides(y)[axis], f"stride {dense_strides(y)[axis]}, that of the output, instead of {own}"

@@ -53,7 +53,8 @@ def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
 def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
     names = NAMES.get(case.recorded.ndim, ())
     name = names[axis] if names else f"axis {axis}, place"
-    return f"{name} {span[0]}" if span[1] - span[0] == 1 else f"{name}s {span[0]} to {span[1] - 1}"
+    places = "batches" if name == "batch" else f"{name}s"
+    return f"{name} {span[0]}" if span[1] - span[0] == 1 else f"{places} {span[0]} to {span[1] - 1}"
 
 
 def _filled(case: Case, box: Box, value: Any) -> Array:

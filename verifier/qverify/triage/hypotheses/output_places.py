@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.separable_copies import axis_names
+from qverify.triage.altered_kernels.separable_copies import axis_names, plural_of_axis
 from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.copy_places import BLOCKS, ORDERS
@@ -39,7 +39,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             where = list(np.unravel_index(chosen, shape))
             where[axis] = order[where[axis]]
             if (healthy[tuple(where)] == recorded).all():
-                text = f"the {names[axis]}s of the output {phrase}"
+                text = f"the {plural_of_axis(names[axis])} of the output {phrase}"
                 yield FaultVariant(text, partial(_taken, axis=axis, order=order), 6.0, copied=True)
 
 

@@ -17,6 +17,7 @@ from qverify.triage.altered_kernels.separable_copies import (
     copy_variant,
     mover,
     needed_copy,
+    plural_of_axis,
 )
 from qverify.triage.case import Array, Case, element_bits, limits
 from qverify.triage.hypotheses import FaultVariant
@@ -62,7 +63,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     padded = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
     for name, phrase in MODES.items():
         for axes in [padded, *(list(g) for n in (1, 2) if n < len(padded) for g in combinations(padded, n))]:
-            of_axes = f" of the {' and '.join(f'{copy.names[k]}s' for k in axes)}"
+            of_axes = f" of the {' and '.join(plural_of_axis(copy.names[k]) for k in axes)}"
             text = f"pad: the padding{'' if axes == padded else of_axes} is {phrase}"
             cost = 1.0 + (", " in name) + (len(axes) == 2)
             yield from copy_variant(case, text, partial(_mode, mode=name, axes=axes), cost)
@@ -87,14 +88,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for other in padded:
             if other != k:
                 sides[
-                    f"the padding before the {copy.names[k]}s is as large as that before the {copy.names[other]}s"
+                    f"the padding before the {plural_of_axis(copy.names[k])} is as large as that before the {plural_of_axis(copy.names[other])}"
                 ] = [begin[other] if j == k else b for j, b in enumerate(begin)]
     for first, second in combinations(padded, 2):
         exchanged = list(begin)
         exchanged[first], exchanged[second] = begin[second], begin[first]
-        sides[f"the padding before the {copy.names[first]}s and before the {copy.names[second]}s is exchanged"] = (
-            exchanged
-        )
+        sides[
+            f"the padding before the {plural_of_axis(copy.names[first])} and before the {plural_of_axis(copy.names[second])} is exchanged"
+        ] = exchanged
     sides["the padding before each dimension is taken in reverse order of the dimensions"] = list(begin[::-1])
     for phrase, begins in sides.items():
         yield from copy_variant(case, f"pad: {phrase}", partial(_begins, begins=begins, mode=own), 2.0)

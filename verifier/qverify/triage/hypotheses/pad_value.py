@@ -30,9 +30,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     spec = case.graph.spec(source)
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
     if case.last.op == "conv" and sums is not None:
-        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - sums.acc
-        multipliers = find_multiples(case, sums, step, np.arange(low - high, high - low + 1))
-        values = [spec.zero_point[0] + k for k in multipliers]
+        with_zeros = accumulator(case, _padded(case, 0))
+        step = accumulator(case, _padded(case, 1)) - with_zeros
+        most = high - low
+        candidates = np.arange(min(spec.zero_point) - most, max(spec.zero_point) + most + 1)
+        values = find_multiples(case, replace(sums, acc=with_zeros), step, candidates)
     elif case.last.op in ("max_pool", "average_pool"):
         values = [*range(low, high + 1)] if spec.numpy_dtype.itemsize == 1 else [*dict.fromkeys((0, low, high))]
     else:

@@ -9,7 +9,14 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.narrow_steps import bfloat16, float16
-from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, tables_of
+from qverify.triage.altered_kernels.separable_copies import (
+    SeparableCopy,
+    copy_variant,
+    mover,
+    needed_copy,
+    plural_of_axis,
+    tables_of,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -88,7 +95,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     resized = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
     groups = [resized, *([k] for k in resized if len(resized) > 1)]
     for axes in groups:
-        where = " and ".join(f"{copy.names[k]}s" for k in axes)
+        where = " and ".join(plural_of_axis(copy.names[k]) for k in axes)
         for rare, (phrase, table) in enumerate(TABLES.items()):
             text = f"resize: {phrase} ({where})"
             yield from copy_variant(case, text, partial(_computed, axes=axes, table=table), 1.0 + 0.05 * rare)
@@ -102,10 +109,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for other in range(len(copy.shape)):
             if other == k:
                 continue
-            others = f"{copy.names[other]}s"
-            text = f"resize: {copy.names[k]}s take their source index from the table of the {others}"
+            others = plural_of_axis(copy.names[other])
+            text = f"resize: {plural_of_axis(copy.names[k])} take their source index from the table of the {others}"
             yield from copy_variant(case, text, partial(_of_table, axis=k, other=other), 1.0, beyond="clamped")
-            text = f"resize: {copy.names[k]}s are scaled like the {others}"
+            text = f"resize: {plural_of_axis(copy.names[k])} are scaled like the {others}"
             yield from copy_variant(case, text, partial(_of_scale, axis=k, other=other), 2.0, beyond="clamped")
 
 

@@ -8,7 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy
+from qverify.triage.altered_kernels.separable_copies import (
+    SeparableCopy,
+    copy_variant,
+    mover,
+    needed_copy,
+    plural_of_axis,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -31,12 +37,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for other in range(rank):
             for start, step in ((True, False), (False, True), (True, True)) if other != k else ():
                 what = " and ".join(w for w, on in (("start", start), ("step", step)) if on)
-                phrase = f"slice: the {copy.names[k]}s are taken with the {what} of the {copy.names[other]}s"
+                phrase = f"slice: the {plural_of_axis(copy.names[k])} are taken with the {what} of the {plural_of_axis(copy.names[other])}"
                 yield from copy_variant(
                     case, phrase, partial(_of_other, axis=k, other=other, start=start, step=step), 3.0
                 )
         for by in (-2, -1, 1, 2):
-            phrase = f"slice: the start of the {copy.names[k]}s is {abs(by)} too {'far' if by > 0 else 'early'}"
+            phrase = f"slice: the start of the {plural_of_axis(copy.names[k])} is {abs(by)} too {'far' if by > 0 else 'early'}"
             yield from copy_variant(case, phrase, partial(_off, axis=k, by=by), 4.0)
 
 

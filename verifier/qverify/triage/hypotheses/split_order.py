@@ -8,7 +8,14 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
-from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
+from qverify.triage.altered_kernels.separable_copies import (
+    SeparableCopy,
+    copy_variant,
+    mover,
+    needed_copy,
+    plural_of_axis,
+    split_start,
+)
 from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -33,7 +40,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from copy_variant(case, f"split: {phrase}", partial(_start, axis=axis, start=start), cost)
     for other in range(len(copy.shape)):
         if other != axis and copy.sizes[other] > 1:
-            phrase = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
+            phrase = f"split: the offset of an output is counted in {plural_of_axis(copy.names[other])} instead of {plural_of_axis(copy.names[axis])}"
             yield from copy_variant(case, phrase, partial(_along, axis=axis, other=other), 3.0)
     ways = {inner.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
     for stride, phrase in ways.items():

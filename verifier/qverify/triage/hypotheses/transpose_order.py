@@ -68,7 +68,9 @@ def _partly(case: Case, inner: Case) -> Iterator[FaultVariant]:
         if own[: k + 1] != tuple(range(k + 1)):
             return
         blocks = int(np.prod(shape[: k + 1]))
-        name = "batch" if k == 0 else f"block of dimensions 0 to {k}"
+        name, names = (
+            ("batch", "batches") if k == 0 else (f"block of dimensions 0 to {k}", f"blocks of dimensions 0 to {k}")
+        )
         parts = {
             f"only the first {name} is permuted, the others are copied without permutation": np.arange(blocks) == 0,
             f"the first {name} is copied without permutation": np.arange(blocks) > 0,
@@ -76,7 +78,7 @@ def _partly(case: Case, inner: Case) -> Iterator[FaultVariant]:
             f"only the last {name} is permuted, the others are copied without permutation": np.arange(blocks)
             == blocks - 1,
             f"every second {name} is copied without permutation": np.arange(blocks) % 2 == 0,
-            f"only the first half of the {name}es is permuted": np.arange(blocks) < blocks // 2,
+            f"only the first half of the {names} is permuted": np.arange(blocks) < blocks // 2,
         }
         for text, moved in parts.items() if blocks > 1 else ():
             yield from copy_variant(

@@ -339,3 +339,25 @@ def test_a_model_that_computes_nothing_is_no_pass(tmp_path: Path) -> None:
     )
     with pytest.raises(QVerifyError, match="no node could be checked"):
         verify(Request([str(path)], "local"))
+
+
+def test_a_requantization_scale_that_underflows(tmp_path: Path):
+    """A dead branch: the scales of both operands are so small that onnxruntime's float32 product of them is 0."""
+    model = chain("MatMul", (2, 8), {"w": np.zeros((8, 4), np.float32)})
+    small = np.float32(1e-30)
+    for name, value in (("sx", small), ("sy", np.float32(1))):
+        old = next((t for t in model.graph.initializer if t.name == name), None)
+        if old is not None:
+            model.graph.initializer.remove(old)
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    weights = RNG.integers(-127, 128, (8, 4)).astype(np.int8)
+    parameters = {"wq": weights, "sw": np.float32(1e-20), "zw": np.int8(0)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in parameters.items())
+    model.graph.node.insert(0, helper.make_node("DequantizeLinear", ["wq", "sw", "zw"], ["w2"], name="w_n"))
+    nodes = {node.name: node for node in model.graph.node}
+    nodes["op"].input[1] = "w2"
+    for name in ("mq_n", "y_n"):
+        nodes[name].input[1] = "sy"
+    passes(model, tmp_path)
+    graph = compile_model(model.SerializeToString(), "edge").graph
+    assert np.finfo(np.float32).tiny in [v.reshape(-1)[0] for n, v in graph.constants.items() if n.endswith("/rq")]

@@ -18,6 +18,11 @@ def matmul_two_activations(m: Qdq) -> None:
     m.output(m.quantize(m.op("MatMul", [m.input((2, 3, 5, 13)), m.input((3, 13, 7), -1, 1)])))
 
 
+@reference()
+def matmul_constant_matrices_per_column(m: Qdq) -> None:
+    m.output(m.quantize(m.op("MatMul", [m.input((2, 3, 5, 13)), m.weight((3, 13, 7), axis=2)])))
+
+
 @reference(integer=False)
 def matmul_to_float_per_column(m: Qdq) -> None:
     made = m.op("MatMul", [m.input((2, 5, 13)), m.weight((13, 7), axis=1)])

@@ -66,6 +66,11 @@ def _reason_to_refuse(node: onnx.NodeProto) -> str:
     """Returns why the node cannot be run, as the end of a sentence, or "" if it can."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     is_known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
+    if domain == "com.microsoft.nchwc":
+        return (
+            "is of onnxruntime's layout for this processor; give the file from before it was optimized,"
+            " or save it with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL"
+        )
     if not is_known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
         kind = f"{domain}::{node.op_type}" if domain else node.op_type
         return f"is of the unknown operator {kind}; replace it with ONNX operators, cut the model before it, or name what runs it (--reference-engine)"

@@ -166,23 +166,21 @@ def _computable(graph: onnx.GraphProto, types: Types, bytes_left: int) -> tuple[
     bytes_left: the most bytes that the outputs may have."""
     values = {i.name: i for i in graph.initializer}
     constants = set(values)
-    available = set(constants)  # constants and the results of DequantizeLinear on constants
+    available = set(constants)  # also what DequantizeLinear makes of constants, and where it is only moved
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
         if reason_it_draws(node, values) or not depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
-        if _stays(node):
+        if _stays(node) or (node.op_type in MOVEMENTS and node.input[0] not in constants):
             available.update(node.output)
         elif size is None or size > bytes_left or finals.intersection(node.output):
             continue
-        elif node.op_type not in MOVEMENTS or node.input[0] in constants:
+        else:
             bytes_left -= size
             constants.update(node.output)
             available.update(node.output)
             folded.update(node.output)
-        else:
-            continue
         nodes.append(node)
     read = {i for node in graph.node if not folded.intersection(node.output) for i in reads(node)}
     wanted = [o for node in nodes for o in node.output if o in folded and o in read]

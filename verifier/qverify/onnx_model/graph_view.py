@@ -238,7 +238,10 @@ class GraphView:
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
         if not (np.isfinite(scale) & (scale > 0)).all():
-            raise NotOnHostError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
+            raise NotOnHostError(
+                f"{node.name} ({node.op_type}): a scale is not finite and positive; quantize again with finite values "
+                "there (a mask of -inf makes such a scale), or leave the operator before it out of the quantization"
+            )
         if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use integers of 8 or 16 bits"
@@ -273,8 +276,10 @@ class GraphView:
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def float_constant(self, name: str) -> Array | None:
-        """Returns the value of a constant: an initializer, or a dequantized constant (fl32(fl32(q-z)*s)). Returns None
-        for tensors that are computed."""
+        """Returns the value of a constant: an initializer, or a dequantized constant (fl32(fl32(q-z)*s)), also behind
+        Identity. Returns None for tensors that are computed."""
+        while (node := self.producer.get(name)) is not None and node.op_type == "Identity":
+            name = node.input[0]
         if name in self.constants:
             return self.constants[name]
         quantized = self._dequantized(name)

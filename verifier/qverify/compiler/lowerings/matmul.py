@@ -35,11 +35,22 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     kernel = integer_kernel(a, y, b)
     unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, act, kernel))
     if kernel:
-        unit.onnx = [
-            standard("QLinearMatMul", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
-        ]
+        weights = _weight_operands(view, unit, b)
+        unit.onnx = [standard("QLinearMatMul", [*qlinear_operands(a), *weights, y.scale_name, y.zero_name], [y.name])]
         with_activation(unit, y, act)
     return unit
+
+
+def _weight_operands(view: GraphView, unit: LoweredUnit, b: QuantizedTensor) -> list[str]:
+    """Returns the names of the weights, their scales and their zero points. Those of the columns of a batch of matrices
+    are repeated for each matrix, as onnxruntime's kernel wants them."""
+    shape = view.shape(b.name)
+    if len(b.scale) == 1 or len(shape) == 2 or b.axis != len(shape) - 1:
+        return qlinear_operands(b)
+    names = [f"{unit.output}/weight_scales", f"{unit.output}/weight_zero_points"]
+    for name, values in zip(names, (b.scale, b.zero_point), strict=True):
+        unit.constants[name] = np.broadcast_to(values, (*shape[:-2], 1, shape[-1])).copy()
+    return [b.name, *names]
 
 
 def match_float(view: GraphView, node: Any) -> LoweredUnit | None:

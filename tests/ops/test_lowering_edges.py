@@ -16,6 +16,8 @@ from qverify.errors import QVerifyError, UnsupportedError
 from qverify.session.job import verify
 from qverify.session.request import Request
 
+from tests.ops.qdq import Qdq
+
 RNG = np.random.default_rng(3)
 
 
@@ -361,3 +363,16 @@ def test_a_requantization_scale_that_underflows(tmp_path: Path):
     passes(model, tmp_path)
     graph = compile_model(model.SerializeToString(), "edge").graph
     assert np.finfo(np.float32).tiny in [v.reshape(-1)[0] for n, v in graph.constants.items() if n.endswith("/rq")]
+
+
+def test_a_mask_that_dequantizes_to_minus_infinity(tmp_path: Path):
+    """The lowest float32 is -32767 steps of a scale that float32 rounds up, so that onnxruntime adds minus infinity."""
+    m = Qdq("int16", opset=21)
+    parameters = [m.constant("mask_scale", np.float32(1.0384911e34)), m.constant("mask_zp", np.int16(0))]
+    limits = [m.constant("none", np.float32(0)), m.constant("lowest", np.float32(-3.4028235e38))]
+    mask = m.op("Where", [m.op("Greater", [m.input((2, 5, 7)), m.input((5, 7), -9, 9)]), *limits])
+    mask = m.op("DequantizeLinear", [m.op("QuantizeLinear", [mask, *parameters]), *parameters])
+    total = m.op("QuantizeLinear", [m.op("Add", [m.input((2, 5, 7)), mask]), *parameters])
+    finite = [m.constant("least", np.float32(-3)), m.constant("most", np.float32(3))]
+    m.output(m.quantize(m.op("Clip", [m.op("DequantizeLinear", [total, *parameters]), *finite])))
+    passes(m.model(), tmp_path)

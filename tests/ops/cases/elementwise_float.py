@@ -36,6 +36,15 @@ def gelus_by_tanh_and_by_sigmoid(m: Qdq) -> None:
 
 
 @reference(integer=False)
+def sum_with_a_quantized_bias(m: Qdq) -> None:
+    """A bias of int32 with a scale of its own, of a MatMul that was left out of the quantization."""
+    x, w = m.input((2, 5, 7)), m.weight((7, 3))
+    bias = m.bias(x, w, 3)
+    product = m.quantize(m.op("MatMul", [x, m.constant("float_w", m.rng.normal(0, 1, (7, 3)).astype(np.float32))]))
+    m.output(m.quantize(m.op("Add", [bias, product])))
+
+
+@reference(integer=False)
 def steps_and_waves(m: Qdq) -> None:
     x = m.op("Mul", [m.input((3, 5, 7)), m.input((3, 5, 7), -9, 9)])
     for kind in ("Floor", "Ceil", "Round", "Sign", "Sin"):

@@ -27,7 +27,7 @@ def integer_bias(
     if not name:
         return None, "", {}
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
-    stored = view.dequantized(name)
+    stored = view.dequantized_bias(name)
     if stored is not None and stored.value is not None and stored.dtype == "int32" and not stored.zero_point.any():
         rtol, atol = (1e-3, 1e-8) if kernel else (2.0**-20, 0.0)
         if np.allclose(stored.scale, steps, rtol=rtol, atol=atol):
@@ -57,7 +57,7 @@ def bias_overflows(view: GraphView, name: str, x: QuantizedTensor, w: QuantizedT
     happens if a quantizer saw only zeros and gave x a tiny scale. Returns False if the number of scales does not fit
     the bias."""
     real = view.float_constant(name) if name else None
-    stored = view.dequantized(name) if name else None
+    stored = view.dequantized_bias(name) if name else None
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
     if wide or real is None or stored is not None or w.value is None or steps.size not in (1, real.size):
         return False

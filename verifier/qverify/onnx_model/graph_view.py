@@ -266,12 +266,14 @@ class GraphView:
 
     def dequantized(self, name: str) -> QuantizedTensor | None:
         """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`. Returns None if
-        another operator computes it, and for a constant that dequantizes to infinity (a mask), which is treated as a
-        float."""
-        quantized = self._dequantized(name)
-        return None if quantized is not None and _overflows(quantized) else quantized
+        another operator computes it, for int32 (dequantized_bias returns these), and for a tensor that dequantizes to
+        infinity (a mask of the lowest float32); these are treated as floats."""
+        quantized = self.dequantized_bias(name)
+        return quantized if quantized is not None and quantized.dtype != "int32" and not _overflows(quantized) else None
 
-    def _dequantized(self, name: str) -> QuantizedTensor | None:
+    def dequantized_bias(self, name: str) -> QuantizedTensor | None:
+        """Returns the integer tensor, also int32, from which a DequantizeLinear computes the float tensor `name`, or None
+        if another operator computes it."""
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
@@ -282,7 +284,7 @@ class GraphView:
             name = node.input[0]
         if name in self.constants:
             return self.constants[name]
-        quantized = self._dequantized(name)
+        quantized = self.dequantized_bias(name)
         return None if quantized is None or quantized.value is None else _floats(quantized.value, quantized)
 
     def sole_consumer(self, name: str) -> onnx.NodeProto | None:
@@ -308,7 +310,13 @@ def _floats(value: Array, quantized: QuantizedTensor) -> Array:
 
 
 def _overflows(quantized: QuantizedTensor) -> bool:
-    """Returns whether a dequantized value of a constant exceeds float32."""
-    if quantized.value is None or quantized.scale.max(initial=0.0) < MIN_OVERFLOWING_SCALE:
+    """Returns whether a dequantized value exceeds float32: of a constant, one of its values; of another tensor, one
+    that its type can have."""
+    if quantized.scale.max(initial=0.0) < MIN_OVERFLOWING_SCALE:
         return False
-    return bool(np.isinf(_floats(quantized.value, quantized)).any())
+    if quantized.value is not None:
+        return bool(np.isinf(_floats(quantized.value, quantized)).any())
+    limits = np.iinfo(quantized.dtype)
+    ends = np.array([[limits.min], [limits.max]]) - quantized.zero_point.astype(np.int64)
+    with np.errstate(over="ignore"):
+        return bool(np.isinf(ends.astype(np.float32) * quantized.scale).any())

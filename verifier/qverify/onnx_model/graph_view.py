@@ -310,12 +310,14 @@ def _floats(value: Array, quantized: QuantizedTensor) -> Array:
 
 
 def _overflows(quantized: QuantizedTensor) -> bool:
-    """Returns whether a dequantized value exceeds float32: of a constant, one of its values; of another tensor, one
-    that its type can have."""
+    """Returns whether a dequantized value exceeds float32: of a constant, one of its values; of another tensor of 16
+    bits, one that its type can have. Those of 8 bits are read by integer kernels, which do not compute such values."""
     if quantized.scale.max(initial=0.0) < MIN_OVERFLOWING_SCALE:
         return False
     if quantized.value is not None:
         return bool(np.isinf(_floats(quantized.value, quantized)).any())
+    if not quantized.sixteen_bit:
+        return False
     limits = np.iinfo(quantized.dtype)
     ends = np.array([[limits.min], [limits.max]]) - quantized.zero_point.astype(np.int64)
     with np.errstate(over="ignore"):

@@ -157,6 +157,19 @@ def attention_of_integers(m: Qdq) -> None:
     m.output(fused(m, "QAttention", inputs, (2, 5, 8), num_heads=2))
 
 
+def scales_at_run_time(m: Qdq) -> None:
+    """A tensor that is quantized dynamically and moved before it is dequantized, and the scale of each token."""
+    x = m.input((1, 6, 8))
+    quantized = m.op("DynamicQuantizeLinear", [x], 3)
+    moved = m.op("Transpose", [quantized], perm=[0, 2, 1])
+    m.output(m.op("DequantizeLinear", [moved, f"{quantized}_1", f"{quantized}_2"]))
+    largest = m.op("ReduceMax", [m.op("Abs", [x])], axes=[0, 2], keepdims=0)
+    scales = m.op("Div", [largest, m.constant("steps", np.float32(127))])
+    zeros = m.constant("zeros", np.arange(-3, 3, dtype=np.int8))
+    integers = m.op("QuantizeLinear", [x, scales, zeros], axis=1)
+    m.output(m.op("DequantizeLinear", [integers, scales, zeros], axis=1))
+
+
 def rows_of_a_table_in_blocks(m: Qdq) -> None:
     """Packed uint8, without and with zero points; test_gather_block_quantized.py has the other types."""
     rows, scales = m.constant("rows", np.array([3, 0, 10])), m.rng.uniform(0.01, 0.1, (11, 2)).astype(np.float32)
@@ -173,7 +186,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
         einsums, einsum_of_integers, attentions, attention_of_integers, smooth_resizes, squares_to_channels,
-        rows_of_a_table_in_blocks,
+        rows_of_a_table_in_blocks, scales_at_run_time,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.islands import HostIsland, HostNode, from_meta, in_order
+from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode, from_meta, in_order, list_reasons
 from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
 from qverify.report.document import Forced
@@ -29,6 +29,20 @@ def test_islands_are_read_as_they_were_written():
     again = decode(encode(graph))
     assert (again.islands, again.inputs, again.fed()) == (graph.islands, graph.inputs, graph.fed())
     assert encode(again) == encode(graph)
+
+
+def test_reasons_are_listed_causes_first_and_the_rest_counted():
+    whys = ["a (Loop): not supported", *(f"b{k} (Add): {READS_RESULT}: x" for k in range(4)), "c (If): not supported"]
+    islands = [HostIsland((), (), (), (), (HostNode("a", "Loop", whys[0]),))]
+    islands += [HostIsland((), (), (), (), tuple(HostNode("b", "Add", why) for why in whys[1:]))]
+    prefix = "computed on the host, not verified: "
+    lines = list_reasons(islands, 3)
+    assert lines[:3] == [prefix + whys[0], prefix + whys[5], prefix + whys[1]]
+    assert lines[3:] == [
+        f"{prefix}3 more nodes, 3 of which {READS_RESULT.replace('reads a result', 'read results')} (qverify inspect MODEL.bin lists all)"
+    ]
+    assert list_reasons(islands, 6) == [prefix + why for why in (whys[0], whys[5], *whys[1:5])]
+    assert list_reasons(islands[:1], 0) == [f"{prefix}1 more node (qverify inspect MODEL.bin lists all)"]
 
 
 @pytest.mark.parametrize(

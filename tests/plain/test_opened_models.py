@@ -13,11 +13,11 @@ import pytest
 from qverify.cli.main import main
 from qverify.compiler import compile_model as compiling
 from qverify.compiler.compile_model import compile_model
-from qverify.errors import BadFileError
+from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.records import decode, encode
 from qverify.session import models as opening
 from qverify.session.model_claims import differing_parameters
-from qverify.session.models import open_models
+from qverify.session.models import open_models, parse_shapes
 from qverify.session.other_jobs.demo import write_example
 
 from tests.plain.test_light_model import products
@@ -98,3 +98,10 @@ def test_words_and_constants_that_differ_are_found() -> None:
     assert differing_parameters(changed, known) == [name, node.name]
     del changed.constants[name]
     assert differing_parameters(changed, known) == [name, node.name]
+
+
+def test_dims_are_parsed_with_commas_or_crosses():
+    assert parse_shapes(("a=1,3,224,224", "b=1x3", "c:0=7")) == {"a": (1, 3, 224, 224), "b": (1, 3), "c:0": (7,)}
+    for bad in ("a=1xx3", "a=x", "=1", "a=0x3", "1,3"):
+        with pytest.raises(UsageError, match="wanted NAME=1,3,224,224"):
+            parse_shapes((bad,))

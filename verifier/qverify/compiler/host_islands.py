@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from qverify.compiler.lowerings import lowerings
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.islands import HostIsland, HostNode
+from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.graph_view import ELEMENT, GraphView
@@ -68,7 +68,7 @@ class HostNodes:
             undescribed = [n for n in self._reads[node.name] if self._by_host(n) and n not in self._view.types]
             if undescribed:
                 why, _, next_step = self._view.why_undescribed(undescribed[0])
-                self.why[node.name] = f"{node.name} ({node.op_type}): reads a result of the host: {why}. {next_step}"
+                self.why[node.name] = f"{node.name} ({node.op_type}): {READS_RESULT}: {why}. {next_step}"
 
     def _select_first(self, refused: Mapping[str, str]) -> dict[str, str]:
         """Returns the refusals that are due to the node itself: no page has its operator, or no node before it is

@@ -12,6 +12,7 @@ from qverify.errors import BadFileError
 from qverify.plural import count
 
 MAX_ISLANDS, MAX_NAMES = 4096, 65536  # MAX_NAMES: in each list of one island
+READS_RESULT = "reads a result of the host"  # in the reason of a node behind another one of the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,21 @@ def describe_islands(islands: Sequence[HostIsland]) -> str:
     finals = [name for island in islands for name in island.finals]
     ends = f", with {count(len(finals), 'final output')} among them ({', '.join(finals[:3])})" if finals else ""
     return f"{count(nodes, 'node')} computed on the host, not verified{ends}"
+
+
+def list_reasons(islands: Sequence[HostIsland], most: int) -> list[str]:
+    """Returns why the nodes are computed on the host, of at most `most` nodes, first of those that do not only read
+    results of others; the last line counts the remaining nodes."""
+    nodes = [node for island in islands for node in island.nodes]
+    ranked = sorted(nodes, key=lambda node: READS_RESULT in node.why)
+    lines = [f"computed on the host, not verified: {node.why}" for node in ranked[:most]]
+    if rest := ranked[most:]:
+        readers = sum(READS_RESULT in node.why for node in rest)
+        of_them = f", {readers} of which read results of the host" if readers else ""
+        lines.append(
+            f"computed on the host, not verified: {count(len(rest), 'more node')}{of_them} (qverify inspect MODEL.bin lists all)"
+        )
+    return lines
 
 
 def to_meta(islands: Sequence[HostIsland]) -> list[dict[str, Any]]:

@@ -75,13 +75,13 @@ class Models:
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """Parses NAME=1,3,224,224 options. Returns the shapes by input name. Raises UsageError for any other form, and for
+    """Parses NAME=1,3,224,224 (or 1x3x224x224) options. Returns the shapes by input name. Raises UsageError for any other form, and for
     two shapes of one input."""
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
         try:
-            shape = tuple(int(d) for d in dims.split(","))
+            shape = tuple(int(d) for d in dims.replace("x", ",").split(","))
         except ValueError:
             name, shape = "", ()
         if not name or any(not 1 <= d <= MAX_DIM for d in shape):

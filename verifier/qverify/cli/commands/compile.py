@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from qverify.model_bin.graph import Graph
 
 
+MAX_REASONS = 8  # nodes computed on the host that are printed with the reason
+
+
 @click.command(help=__doc__)
 @click.argument("model", type=click.Path(dir_okay=False))
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="model.bin to write")
@@ -156,12 +159,13 @@ def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> 
 
 def say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
     """Prints a summary of the model.bin, the nodes that the host computes, and the result of the check."""
+    from qverify.model_bin.islands import list_reasons
     from qverify.plural import count
 
     without = [n for n in graph.nodes if not n.integer_reference]
     say(f"{output}: {size_bytes} bytes, {count(len(graph.nodes), 'node')}, rounding {graph.rounding}")
-    for node in (n for island in graph.islands for n in island.nodes):
-        say(f"computed on the host, not verified: {node.why}")
+    for line in list_reasons(graph.islands, MAX_REASONS):
+        say(line)
     if without:
         ops = ", ".join(sorted({n.op for n in without}))
         say(f"{count(len(without), 'node', 'has', 'have')} no integer reference: {ops}")

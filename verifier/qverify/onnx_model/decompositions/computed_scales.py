@@ -9,17 +9,17 @@ import onnx
 from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 FLOAT = onnx.TensorProto.FLOAT
-NARROW = {  # types whose differences float32 holds exactly
-    onnx.TensorProto.UINT8: np.uint8,
-    onnx.TensorProto.INT8: np.int8,
-    onnx.TensorProto.UINT16: np.uint16,
-    onnx.TensorProto.INT16: np.int16,
+LIMITS = {  # of the types whose differences float32 holds exactly
+    int(onnx.TensorProto.UINT8): np.iinfo(np.uint8),
+    int(onnx.TensorProto.INT8): np.iinfo(np.int8),
+    int(onnx.TensorProto.UINT16): np.iinfo(np.uint16),
+    int(onnx.TensorProto.INT16): np.iinfo(np.int16),
 }
 
 
 def dequantize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Writes fl32((q - z) s)."""
-    if not _is_computed(r, node) or r.kind(node.input[0]) not in NARROW:
+    if not _is_computed(r, node) or r.kind(node.input[0]) not in LIMITS:
         return False
     scale, zero = _parameters(r, node)
     values = r.step("Cast", [node.input[0]], "float", to=FLOAT)
@@ -33,14 +33,13 @@ def quantize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Writes the nearest integer (ties to even) of fl32(x / s), plus z, within the limits of the type."""
     zero_name = input_name(node, 2)
     kind = r.kind(zero_name) if zero_name else attribute(node, "output_dtype", 0) or onnx.TensorProto.UINT8
-    if not _is_computed(r, node) or kind not in NARROW or r.kind(node.input[0]) != FLOAT:
+    if not _is_computed(r, node) or kind not in LIMITS or r.kind(node.input[0]) != FLOAT:
         return False
     scale, zero = _parameters(r, node)
     values = r.step("Round", [r.step("Div", [node.input[0], scale], "scaled")], "rounded")
     if zero:
         values = r.step("Add", [values, zero], "moved")
-    limits = np.iinfo(NARROW[kind])
-    ends = [r.constant(what, np.float32(v)) for what, v in (("low", limits.min), ("high", limits.max))]
+    ends = [r.constant(what, np.float32(getattr(LIMITS[kind], what))) for what in ("min", "max")]
     r.node("Cast", [r.step("Clip", [values, *ends], "clipped")], node.output[0], to=kind)
     return None
 

@@ -12,7 +12,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode, from_meta, in_order, list_reasons
+from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode, from_meta, in_order, list_reasons, sort_nodes
 from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
 from qverify.report.document import Forced
@@ -120,3 +120,13 @@ def test_islands_run_as_soon_as_they_can():
     steps = [SimpleNamespace(outputs=("b",)), SimpleNamespace(outputs=("f",))]
     made = ["".join(step.outputs) for step in in_order(islands, steps, "a")]
     assert made == ["c", "b", "d", "e", "f"]  # without the one that waits for ever
+
+
+def test_nodes_come_after_the_islands_that_they_read():
+    def node(name: str, *inputs: str | None) -> Node:
+        return Node(name, "add", inputs, (name,), ())
+
+    islands = [HostIsland(("b", "x"), (), ("i",), (), ()), HostIsland(("c",), (), ("j",), (), ())]
+    nodes = [node("a", "x"), node("c", "i", None), node("b", "a"), node("d", "j", "k"), node("e", "never")]
+    assert [n.name for n in sort_nodes(nodes, islands, ["x", "k"])] == ["a", "b", "c", "d", "e"]
+    assert sort_nodes(nodes[:1], [], ["x"]) == nodes[:1]

@@ -118,14 +118,16 @@ class Builder:
             raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
 
     def carry_scales_back(self) -> None:
-        """Gives the input of a movement that has no scale the scale of the movement's result. An example is an integer
-        table that Gather reads, with the DequantizeLinear after the Gather."""
+        """Gives inputs of a movement that have no scale the scale of the movement's result. Examples are an integer
+        table that Gather reads, with the DequantizeLinear after the Gather, and an integer cache before a Concat."""
         for node in reversed(self.nodes):
-            if node.op not in MOVEMENTS or node.inputs[0] is None:
+            if node.op not in (*MOVEMENTS, "concat"):
                 continue
-            x, y = self.tensors[node.inputs[0]], self.tensors[node.outputs[0]]
-            if len(y.scale) == 1 and not x.scale and x.dtype == y.dtype:
-                self.tensors[x.name] = replace(x, scale=y.scale, zero_point=y.zero_point)
+            y = self.tensors[node.outputs[0]]
+            for name in filter(None, node.inputs if node.op == "concat" else node.inputs[:1]):
+                x = self.tensors[name]
+                if len(y.scale) == 1 and not x.scale and x.dtype == y.dtype:
+                    self.tensors[x.name] = replace(x, scale=y.scale, zero_point=y.zero_point)
 
     def graph(self, inputs: list[str], outputs: list[str], meta: dict[str, Any]) -> Graph:
         """Returns the collected graph, without tensors and constants that no node uses."""

@@ -35,6 +35,7 @@ from qverify.compiler.unpack_weights import (
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
+from qverify.model_bin.islands import sort_nodes
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
@@ -289,7 +290,9 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
     """Returns the graph with the host islands added, if there are any."""
     if host is None:
         return graph
-    graph = replace(graph, inputs=host.inputs(), islands=host.islands())
+    islands = host.islands()
+    nodes = sort_nodes(graph.nodes, islands, [*host.inputs(), *graph.constants])
+    graph = replace(graph, nodes=nodes, inputs=host.inputs(), islands=islands)
     check_something_is_left(graph)
     return graph
 

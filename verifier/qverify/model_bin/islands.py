@@ -3,6 +3,7 @@ of model.bin, and they are not verified (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -53,7 +54,13 @@ class _Step(Protocol):
     def outputs(self) -> tuple[str, ...]: ...
 
 
+class _ReadingStep(_Step, Protocol):
+    @property
+    def inputs(self) -> tuple[str | None, ...]: ...
+
+
 Step = TypeVar("Step", bound=_Step)
+ReadingStep = TypeVar("ReadingStep", bound=_ReadingStep)
 
 
 def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
@@ -65,6 +72,28 @@ def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterab
         yield step
         waiting.add_computed(step.outputs)
         yield from waiting.pop_ready()
+
+
+def sort_nodes(nodes: Sequence[ReadingStep], islands: Sequence[HostIsland], known: Iterable[str]) -> list[ReadingStep]:
+    """Returns the nodes in their order, except that a node comes after the islands that it reads and what these read.
+    Nodes that read what is never computed come last. known: names of graph inputs and constants."""
+    steps, available = [*islands, *nodes], set(known)
+    lacking = [{n for n in step.inputs if n is not None} - available for step in steps]
+    readers: dict[str, list[int]] = {}
+    for at, names in enumerate(lacking):
+        for name in names:
+            readers.setdefault(name, []).append(at)
+    ready, done = [at for at, names in enumerate(lacking) if not names], list[int]()  # in ascending order: a heap
+    while ready:
+        done.append(heapq.heappop(ready))
+        step = steps[done[-1]]
+        for name in step.made if isinstance(step, HostIsland) else step.outputs:
+            for reader in readers.pop(name, ()):
+                lacking[reader].discard(name)
+                if not lacking[reader]:
+                    heapq.heappush(ready, reader)
+    order = [*done, *sorted({*range(len(steps))}.difference(done))]
+    return [nodes[at - len(islands)] for at in order if at >= len(islands)]
 
 
 class _WaitingIslands:

@@ -376,3 +376,32 @@ def test_a_mask_that_dequantizes_to_minus_infinity(tmp_path: Path):
     finite = [m.constant("least", np.float32(-3)), m.constant("most", np.float32(3))]
     m.output(m.quantize(m.op("Clip", [m.op("DequantizeLinear", [total, *parameters]), *finite])))
     passes(m.model(), tmp_path)
+
+
+def test_weights_with_a_scale_for_each_matrix(tmp_path: Path):
+    """onnxruntime has no integer kernel for scales along the batch dim: the float32 product of the dequantized weights."""
+    m = Qdq()
+    m.output(m.quantize(m.op("MatMul", [m.input((1, 3, 5, 8)), m.weight((1, 3, 8, 6), axis=1)])))
+    path = tmp_path / "q.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    assert {"matmul_float"} <= {node.op for node in compile_model(path.read_bytes(), "q").graph.nodes}
+    assert verify(Request([str(path)], "local", options=Options(dump_all=True))).report.verdict == "PASSED"
+
+
+def test_an_addition_whose_ratio_of_scales_underflows(tmp_path: Path):
+    """A QLinearAdd of scores and a mask of the lowest float32: float32 has no ratio of their scales but 0."""
+    names = ["sa", "za", "bq", "sb", "zb", "sy", "zy"]
+    held = dict.fromkeys(("za", "zb", "zy"), np.uint8(120)) | {
+        "sa": np.float32(1e-9), "sb": np.float32(1e37), "sy": np.float32(1e37),
+        "bq": RNG.integers(100, 140, (2, 8)).astype(np.uint8),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sa", "za"], ["aq"], name="q"),
+        helper.make_node("QLinearAdd", ["aq", *names], ["yq"], name="op", domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["yq", "sa", "zy"], ["y"], name="d"),
+    ]
+    model = chain("Relu", (2, 8), {})
+    del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in held.items())
+    passes(model, tmp_path)

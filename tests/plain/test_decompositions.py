@@ -157,6 +157,14 @@ def attention_of_integers(m: Qdq) -> None:
     m.output(fused(m, "QAttention", inputs, (2, 5, 8), num_heads=2))
 
 
+def products_of_moved_batches(m: Qdq) -> None:
+    """The rows of an operand come first, its batch dims behind them."""
+    a, b = m.input((4, 2, 3, 5)), m.input((5, 2, 3, 7), -1, 1)
+    m.output(m.quantize(fused(m, "FusedMatMul", [a, b], (2, 3, 4, 7), transBatchA=1, transBatchB=1)))
+    flipped = m.input((7, 2, 3, 5))
+    m.output(fused(m, "FusedMatMul", [a, flipped], (2, 3, 4, 7), transBatchA=1, transBatchB=1, transB=1, alpha=0.5))
+
+
 def scales_at_run_time(m: Qdq) -> None:
     """A tensor that is quantized dynamically and moved before it is dequantized, and the scale of each token."""
     x = m.input((1, 6, 8))
@@ -186,7 +194,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
         einsums, einsum_of_integers, attentions, attention_of_integers, smooth_resizes, squares_to_channels,
-        rows_of_a_table_in_blocks, scales_at_run_time,
+        rows_of_a_table_in_blocks, products_of_moved_batches, scales_at_run_time,
     )
 }  # fmt: skip
 

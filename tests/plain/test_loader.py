@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError, UnsupportedError
+from qverify.onnx_model.value_shaped import find_value_shaped
 
 from tests.ops.qdq import Qdq
 from tests.plain.verified_model import array, passes, put_first, small, take
@@ -313,3 +314,16 @@ def test_tables_of_16_bits_in_the_domain_of_onnxruntime(tmp_path: Path):
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     graph = passes(model, tmp_path)
     assert "lookup" in {n.op for n in graph.nodes}
+
+
+def test_the_shape_of_a_branch_that_reads_found_places_depends_on_values():
+    value = helper.make_tensor_value_info
+    branch = helper.make_graph([helper.make_node("Identity", ["found"], ["b"])], "branch", [], [value("b", 7, None)])
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["found"]),
+        helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    inputs = [value("x", TensorProto.FLOAT, (2, 3)), value("condition", TensorProto.BOOL, ())]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.INT64, None)])
+    types = {"x": (TensorProto.FLOAT, (2, 3)), "condition": (TensorProto.BOOL, ())}
+    assert find_value_shaped(graph, types, graphs=False) == {"found", "y"}

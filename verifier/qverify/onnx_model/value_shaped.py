@@ -8,6 +8,7 @@ import onnx
 
 from qverify.onnx_model.fold_constants import depends_on
 from qverify.onnx_model.infer_types import Types
+from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.random_operators import reason_it_draws
 
 # operators to the numbers of the inputs whose values determine the output's shape
@@ -37,7 +38,7 @@ def find_value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True)
         shaping = [node.input[at] for at in SHAPED_BY.get(node.op_type, ()) if at < len(node.input)]
         by_values = any(n and n not in settled for n in shaping)
         inner = graphs and any(a.HasField("g") or a.graphs for a in node.attribute)
-        if by_values or inner or varying.intersection(node.input):
+        if by_values or inner or varying.intersection(reads(node)):
             varying.update(o for o in node.output if o not in types)
         elif graphs and _is_settled(node, settled, varying) and not reason_it_draws(node, constants):
             settled.update(node.output)

@@ -23,6 +23,7 @@ from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 ONNX_TYPES: dict[str, Any] = {"Add": {}, "Sub": {}}
 OPERATORS: dict[str, Any] = {"QLinearAdd": {}}
+FLOAT32 = np.finfo(np.float32)
 
 
 def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
@@ -50,8 +51,8 @@ def _ratios(a: QuantizedTensor, b: QuantizedTensor, y: QuantizedTensor) -> tuple
 def _has_ratios(a: QuantizedTensor, b: QuantizedTensor, y: QuantizedTensor) -> bool:
     """Returns whether the ratios of the scales are positive float32 numbers, as an integer sum needs them. A sum with an
     attention mask of the lowest float32 has a scale so large that they may not be."""
-    limits = np.finfo(np.float32)
-    return all(float(limits.smallest_subnormal) <= ratio <= float(limits.max) for ratio in _ratios(a, b, y))
+    least, most = float(FLOAT32.smallest_subnormal), float(FLOAT32.max)
+    return all(least <= ratio <= most for ratio in _ratios(a, b, y))
 
 
 def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -81,7 +82,7 @@ def lower(
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
     ratio_a, ratio_b = _ratios(a, b, y)
-    if not _has_ratios(a, b, y):
+    if not (_has_ratios(a, b, y) or (kernel and max(ratio_a, ratio_b) <= float(FLOAT32.max))):
         raise NotOnHostError(f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32")
     if kind == "Sub":
         ratio_b = -ratio_b
@@ -92,6 +93,7 @@ def lower(
     else:
         first, second = (b, a) if swap else (a, b)
         r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
+        r1, r2 = max(r1, FLOAT32.tiny), max(r2, FLOAT32.tiny)  # one that underflows to 0 adds nothing, either
         z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
         rq = builder.new_constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))

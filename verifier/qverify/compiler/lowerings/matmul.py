@@ -32,6 +32,8 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
         return None
     if min(len(view.shape(a.name)), len(view.shape(b.name))) < 2:
         return None
+    if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
+        return None  # scales of each matrix or row: left to the float MatMul
     kernel = integer_kernel(a, y, b)
     unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, act, kernel))
     if kernel:

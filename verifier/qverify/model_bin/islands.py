@@ -77,7 +77,8 @@ def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterab
 def sort_nodes(nodes: Sequence[ReadingStep], islands: Sequence[HostIsland], known: Iterable[str]) -> list[ReadingStep]:
     """Returns the nodes in their order, except that a node comes after the islands that it reads and what these read.
     Nodes that read what is never computed come last. known: names of graph inputs and constants."""
-    steps, available = [*islands, *nodes], set(known)
+    steps: list[HostIsland | ReadingStep] = [*islands, *nodes]
+    available = set(known)
     lacking = [{n for n in step.inputs if n is not None} - available for step in steps]
     readers: dict[str, list[int]] = {}
     for at, names in enumerate(lacking):

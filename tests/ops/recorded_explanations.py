@@ -1,7 +1,7 @@
-"""Plants one fault of every page of hypotheses on a board within this process, and notes what triage says of it.
+"""Plants some faults of every page of hypotheses on a board within this process, and notes what triage says of it.
 
 `python -m tests.ops.recorded_explanations` records it in explanations_of_faults.txt (with names of pages, only these);
-run it after a wanted change, and read which lines of the file it changed. Of each page: the unit, the planted fault,
+run it after a wanted change, and read which lines of the file it changed. Of each fault: the page, the op, the unit, the planted fault,
 then the verdict, the experiments and the probes, and the other causes."""
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ Array = Any
 FILE = Path(__file__).parent / "explanations_of_faults.txt"
 MIN_ELEMENTS, MAX_ELEMENTS = 30, 1500  # of the output of a unit at which a fault is planted
 MIN_DIFFERING, MIN_VALUES = 5, 3  # elements that a planted fault changes, and values that it gives there
+PLANTS = 3  # of a page
 VARIANTS = 6  # of a page, of which one is planted
 
 
@@ -122,18 +123,22 @@ class Plant:
 
 
 def plants(names: Collection[str]) -> Iterator[Plant]:
-    """Yields one fault of each page of these names that has any. The checksum of the page's name chooses the unit among those
-    of all ops, and the fault among the first of that unit."""
+    """Yields PLANTS faults of each page of these names that has so many. Checksums of the page's name choose the units among
+    those of all ops, and the faults among the first of a unit."""
     everywhere = [(stem, unit, case) for stem in FILES for unit, case in cases_of(stem) if _is_suitable(case)]
     for page in (page for page in pages() if page.NAME in names and page.NAME not in INEXACT):
         places = [place for place in everywhere if page in pages_of(place[2])]
-        number = zlib.crc32(page.NAME.encode())
-        first = number % max(1, len(places))
-        for stem, unit, case in (*places[first:], *places[:first]):
-            faults = [*islice(faults_of(page, case), VARIANTS)]
-            if faults:
-                yield Plant(page.NAME, stem, unit, faults[number % len(faults)].text)
-                break
+        yield from dict.fromkeys(filter(None, (_plant(page, places, number) for number in range(PLANTS))))
+
+
+def _plant(page: HypothesisPage, places: list[tuple[str, str, Case]], number: int) -> Plant | None:
+    checksum = zlib.crc32(f"{page.NAME} {number}".encode())
+    first = checksum % max(1, len(places))
+    for stem, unit, case in (*places[first:], *places[:first]):
+        faults = [*islice(faults_of(page, case), VARIANTS)]
+        if faults:
+            return Plant(page.NAME, stem, unit, faults[checksum % len(faults)].text)
+    return None
 
 
 def _is_suitable(case: Case) -> bool:

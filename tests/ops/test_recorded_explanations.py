@@ -1,4 +1,4 @@
-"""What triage says of one planted fault of every page of hypotheses is what tests/ops/explanations_of_faults.txt says."""
+"""What triage says of planted faults of every page of hypotheses is what tests/ops/explanations_of_faults.txt says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.ops.recorded_explanations import Plant, recorded
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", recorded(), ids=lambda plant: plant.page)
+@pytest.mark.parametrize("plant", recorded(), ids=lambda plant: f"{plant.page}-{plant.unit.replace(' ', '-')}")
 def test_a_planted_fault_is_explained_as_recorded(plant: Plant):
     assert plant.explain() == recorded()[plant], (
         "if this is wanted, `python -m tests.ops.recorded_explanations PAGE ...` records it anew; say in the commit what changed"

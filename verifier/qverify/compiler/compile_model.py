@@ -156,7 +156,9 @@ def compile_model(
     parsed = parse(source, name) if parsed is None else parsed
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
+    inputs = {i.name for i in parsed.graph.input}
     model = load(parsed, name, options.folder, options.shapes)
+    empty = {i.name: [i.data_type, *i.dims] for i in model.graph.initializer if 0 in i.dims and i.name in inputs}
     if not is_quantized(model) and not (quantized and (in_blocks or has_float16(model))):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
@@ -166,7 +168,7 @@ def compile_model(
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
-    notes += _notes_on_order(decomposed)
+    notes += [f"input {n}: it has no elements and is not read" for n in empty] + _notes_on_order(decomposed)
     loaded = compute_in_float32(split_integer_blocks(decomposed.model))
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
@@ -191,6 +193,7 @@ def compile_model(
         "integer_sha256": "",
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
+        **({"empty_inputs": empty} if empty else {}),
     }
     if original is not None:  # the check is always of ref-exact: other rounding modes differ by the user's choice
         exact = replace(options, rounding="ref-exact")

@@ -6,8 +6,10 @@ import math
 import os
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import numpy_helper
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
@@ -108,7 +110,8 @@ def load(
     split_dynamic_matmul(model)
     name_recurrent_outputs(model)
     make_negative_dims_dynamic(model.graph)
-    fix_shapes(model, name, shapes or {})
+    fix_shapes(model, name, shapes or {}, allow_empty=True)
+    make_empty_inputs_constant(model.graph)
     check_constants(model, name)
     check_valid(model, name)
     complete_shapes(model, name, shapes or {})
@@ -140,9 +143,11 @@ def is_quantized(model: onnx.ModelProto) -> bool:
     return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 
-def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Sets the dims of dynamic inputs, in place. Raises BadFileError if an input's shape stays dynamic, has a size of
-    0, or contradicts `shapes`."""
+def fix_shapes(
+    model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]], allow_empty: bool = False
+) -> None:
+    """Sets the dims of dynamic inputs, in place. Raises BadFileError if an input's shape stays dynamic, contradicts
+    `shapes`, or has a size of 0. allow_empty: accept sizes of 0, unless every input has one."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     unknown = shapes.keys() - {i.name for i in inputs}
@@ -159,7 +164,9 @@ def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, .
                 f"{name}: input {value.name!r} has no shape; give its dims, for example --shape {value.name}=1,3,224,224"
             )
         if any(d.dim_value < 1 for d in dims):
-            if any(d.HasField("dim_value") and d.dim_value == 0 for d in dims):
+            if _is_empty(value):
+                if allow_empty and not all(map(_is_empty, inputs)):
+                    continue
                 raise BadFileError(
                     f"{name}: input {value.name!r} has a dim of size 0, so there is nothing to compute; export the model with a larger dim"
                 )
@@ -173,6 +180,21 @@ def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, .
             raise BadFileError(
                 f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor may have at most {MAX_BYTES}; give smaller dims"
             )
+
+
+def make_empty_inputs_constant(graph: onnx.GraphProto) -> None:
+    """Makes graph inputs without elements (a cache before the first token) constants, in place: they have one value."""
+    empty = [i for i in graph.input if _is_empty(i)]
+    for value in empty:
+        dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        graph.initializer.append(numpy_helper.from_array(np.zeros(dims, numpy_type(value)), value.name))
+        graph.input.remove(value)
+
+
+def _is_empty(value: onnx.ValueInfoProto) -> bool:
+    """Returns whether all dims are known and one is 0."""
+    dims = value.type.tensor_type.shape.dim
+    return any(d.dim_value == 0 for d in dims) and all(d.HasField("dim_value") for d in dims)
 
 
 def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:

@@ -75,8 +75,8 @@ class Models:
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """Parses NAME=1,3,224,224 (or 1x3x224x224) options. Returns the shapes by input name. Raises UsageError for any other form, and for
-    two shapes of one input."""
+    """Parses NAME=1,3,224,224 (or 1x3x224x224) options; a dim may be 0. Returns the shapes by input name. Raises
+    UsageError for any other form, and for two shapes of one input."""
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
@@ -84,8 +84,8 @@ def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             shape = tuple(int(d) for d in dims.replace("x", ",").split(","))
         except ValueError:
             name, shape = "", ()
-        if not name or any(not 1 <= d <= MAX_DIM for d in shape):
-            raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of at least 1, at most {MAX_DIM}")
+        if not name or any(not 0 <= d <= MAX_DIM for d in shape):
+            raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of 0 to {MAX_DIM}")
         if shapes.setdefault(name, shape) != shape:
             raise UsageError(
                 f"--shape {value}: another --shape gives {name!r} the dims {_join_dims(shapes[name])}; give one"

@@ -179,7 +179,15 @@ class Reference:
     def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
         stripped = self._stripped("inputs")
         values = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._inputs}
-        return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
+        feed = {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
+        return {**self._empty_inputs(), **feed}
+
+    def _empty_inputs(self) -> dict[str, Array]:
+        """Returns the inputs of the original ONNX that have no elements; the graph does not have them."""
+        empty: dict[str, Array] = {}
+        for name, (kind, *dims) in self.graph.meta.get("empty_inputs", {}).items():
+            empty[name] = np.zeros(dims if 0 in dims else 0, onnx.helper.tensor_dtype_to_np_dtype(kind))
+        return empty
 
     def _original_outputs(self) -> dict[str, str]:
         """Returns our name for each output of the original ONNX."""

@@ -253,6 +253,30 @@ def masks_of_dropout(m: Qdq) -> None:
     float_output(m, f"{y}_1")
 
 
+def attentions_with_caches(m: Qdq) -> None:
+    """Every option at once, and a packed query; tests/plain/test_grouped_attention.py has them one by one."""
+    cos, sin = (m.constant(n, m.rng.uniform(-1, 1, (9, 8)).astype(np.float32)) for n in ("cos", "sin"))
+    last, total = m.constant("last", np.full(2, 4, np.int32)), m.constant("total", np.int32(5))
+    positions = m.constant("positions", np.full((2, 1), 4, np.int64))
+    bias = m.constant("bias", m.rng.normal(size=(1, 4, 1, 5)).astype(np.float32))
+    caches = [m.input((2, 2, 4, 16)), m.input((2, 2, 4, 16), -1, 1)]
+    own = [m.input((2, 1, 64)), m.input((2, 1, 32)), m.input((2, 1, 32))]
+    more = {"softcap": 2.5, "scale": 0.3, "local_window_size": 3, "rotary_interleaved": 1, "causal": 1}
+    more |= {"smooth_softmax": 0, "kv_cache_bit_width": 0, "qk_output": 0, "sliding_window_cache": 0}
+    for inputs, attributes in (
+        (
+            [*own, *caches, last, total, cos, sin, positions, bias],
+            {**more, "k_quant_type": "NONE", "v_quant_type": "NONE"},
+        ),
+        ([m.input((2, 1, 128)), "", "", *caches, last, total, cos, sin], {}),
+    ):
+        heads = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+        y = m.op("GroupQueryAttention", inputs, 3, "com.microsoft", **heads, **attributes)
+        m.kinds |= {y: (2, 1, 64), f"{y}_1": (2, 2, 5, 16), f"{y}_2": (2, 2, 5, 16)}
+        for name in (y, f"{y}_1", f"{y}_2"):
+            m.output(name)
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
@@ -261,7 +285,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
         resizes_that_keep_the_ratio, resize_of_integers_that_keeps_the_ratio,
         largest_as_one, largest_as_one_of_opset_11, reversed_rows, diagonals, infinities_of_one_sign,
         powers_of_integers, shifts, integers_of_16_bits, statistics_of_norms, statistics_of_norms_18,
-        sums_along_a_computed_constant, casts_like,
+        sums_along_a_computed_constant, casts_like, attentions_with_caches,
     )
 }  # fmt: skip
 

@@ -25,6 +25,8 @@ class Rewriter:
         read: names of all tensors that a node reads or the graph outputs.
         nodes, constants: what has been written for the current node.
         absorbed: activations after the current node that are replaced together with it.
+        valid: inputs of the current node that must have these values where it is compared with what replaces it, because
+            its result is not defined for all values.
     """
 
     def __init__(self, model: onnx.ModelProto):
@@ -47,10 +49,11 @@ class Rewriter:
             for name in set(node.input):
                 self._readers.setdefault(name, []).append(node)
         self.absorbed: list[onnx.NodeProto] = []
+        self.valid: dict[str, Array] = {}
 
     def begin(self, node: onnx.NodeProto) -> None:
         """Makes this the current node, which the following calls replace."""
-        self._node, self.nodes, self.constants, self.absorbed = node, [], [], []
+        self._node, self.nodes, self.constants, self.absorbed, self.valid = node, [], [], [], {}
 
     def dims(self, name: str) -> Dims:
         """Returns the tensor's dims. Raises UnsupportedError if they are unknown."""

@@ -1,0 +1,202 @@
+"""Writes com.microsoft GroupQueryAttention, the attention of decoders with a cache, as rotations, the longer cache, a
+softmax of the scaled products, and a weighted sum of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
+
+KNOWN = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "softcap")
+PLAIN = {  # attributes with the values that change nothing
+    "causal": (1,),
+    "kv_cache_bit_width": (0,),
+    "qk_output": (0,),
+    "sliding_window_cache": (0,),
+    "smooth_softmax": (0, -1),
+}
+QUANTIZED = ("k_quant_type", "v_quant_type")
+LOWEST = float(np.finfo(np.float32).min)
+MAX_INPUTS = 11  # the later ones are not supported
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Dimensions of a grouped attention.
+
+    batch: size of the batch. queries, past: number of new tokens, and of those in the cache. heads, groups: number of
+    heads of the queries, and of the keys and values. size: elements of one head."""
+
+    batch: int
+    queries: int
+    past: int
+    heads: int
+    groups: int
+    size: int
+
+    @property
+    def keys(self) -> int:
+        """The number of tokens in the longer cache."""
+        return self.past + self.queries
+
+
+def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Writes the node. Inputs: query (or query, key and value in one), key, value, past key, past value, the number of
+    the last token of each row, total length, cosines, sines, positions, and a bias of the products."""
+    dims = _dims(r, node)
+    query, key, value = _parts(r, node, dims)
+    start = _start(r, node, dims)
+    r.valid[node.input[5]] = np.full(r.dims(node.input[5]), dims.keys - 1, np.int32)
+    if attribute(node, "do_rotary", 0) == 1:
+        positions = input_name(node, 9) or _positions(r, start, dims)
+        query, key = (
+            _rotated(r, node, x, positions, heads, what)
+            for x, heads, what in ((query, dims.heads, "query"), (key, dims.groups, "key"))
+        )
+    caches = []
+    for at, (x, what) in enumerate(((key, "key"), (value, "value"))):
+        by_head = _by_head(r, x, dims, dims.groups, what)
+        caches.append(_longer_cache(r, node.input[3 + at], by_head, start, dims, what) if dims.past else by_head)
+        if len(node.output) > 1 + at and node.output[1 + at]:
+            r.node("Identity", [caches[at]], node.output[1 + at])
+    _attend(r, node, _by_head(r, query, dims, dims.heads, "query"), caches, start, dims)
+
+
+def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
+    """Returns the dimensions. Raises UnsupportedError for a form that is not supported."""
+    check_known(r, node, *KNOWN, *PLAIN, *QUANTIZED)
+    for name, plain in PLAIN.items():
+        if attribute(node, name, plain[0]) not in plain:
+            raise r.refusal(f"its attribute {name} is not supported; export without it")
+    if attribute(node, "rotary_interleaved", 0) not in (0, 1) or attribute(node, "local_window_size", -1) == 0:
+        raise r.refusal("wanted rotary_interleaved 0 or 1, and a local_window_size of at least 1, or -1")
+    if any(attribute(node, name, b"NONE") != b"NONE" for name in QUANTIZED):
+        raise r.refusal("a quantized cache is not supported; export with a cache of float32")
+    if any(node.input[MAX_INPUTS:]) or any(node.output[3:]):
+        raise r.refusal("its inputs after attention_bias, and outputs after present_value, are not supported")
+    heads, groups = attribute(node, "num_heads", 0), attribute(node, "kv_num_heads", 0)
+    if heads < 1 or groups < 1 or heads % groups:
+        raise r.refusal(f"num_heads={heads} is no multiple of kv_num_heads={groups}")
+    query = r.dims(node.input[0])
+    whole = heads if input_name(node, 1) else heads + 2 * groups
+    if len(query) != 3 or query[2] % whole:
+        raise r.refusal(f"a query of dims {list(query)} for {whole} heads; wanted (batch, length, heads * size)")
+    name = input_name(node, 3)
+    past = 0 if not name or r.is_empty(name) else r.dims(name)[2]
+    dims = Grouped(query[0], query[1], past, heads, groups, query[2] // whole)
+    present = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else dims.keys
+    if present != dims.keys:
+        raise r.refusal(
+            f"a cache of {past} tokens, {query[1]} new ones and {present} afterwards; wanted past + new, so a cache without "
+            "room for more (past_present_share_buffer off), and the total length to match"
+        )
+    return dims
+
+
+def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
+    """Returns query, key and value, each (batch, length, heads * size)."""
+    if input_name(node, 1):
+        return list(node.input[:3])
+    sizes = [dims.heads * dims.size, dims.groups * dims.size, dims.groups * dims.size]
+    parts, first, axis = list[str](), 0, r.ints("axis", [2])
+    for what, size in zip(("query", "key", "value"), sizes, strict=True):
+        cut = [r.ints(f"{what}_from", [first]), r.ints(f"{what}_to", [first + size])]
+        parts.append(r.step("Slice", [node.input[0], *cut, axis], what))
+        first += size
+    return parts
+
+
+def _start(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> str:
+    """Returns the int32 position of the first new token of each row: (batch, 1, 1, 1)."""
+    if not dims.past:
+        return r.constant("start", np.zeros((dims.batch, 1, 1, 1), np.int32))
+    last = r.step("Reshape", [node.input[5], r.ints("rows_dims", [dims.batch, 1, 1, 1])], "last")
+    return r.step("Sub", [last, r.constant("before", np.int32(dims.queries - 1))], "start")
+
+
+def _positions(r: Rewriter, start: str, dims: Grouped) -> str:
+    """Returns the positions of the new tokens: int64 (batch, queries), not below 0."""
+    first = r.step("Reshape", [start, r.ints("first_dims", [dims.batch, 1])], "first")
+    own = r.step("Add", [first, r.constant("steps", np.arange(dims.queries, dtype=np.int32))], "own_positions")
+    legal = r.step("Max", [own, r.constant("least", np.int32(0))], "legal_positions")
+    return r.step("Cast", [legal], "positions", to=onnx.TensorProto.INT64)
+
+
+def _rotated(r: Rewriter, node: onnx.NodeProto, x: str, positions: str, heads: int, what: str) -> str:
+    """Returns x with each head turned by the angles of the positions. The tables have half of the turned elements."""
+    half = r.dims(node.input[7])[-1]
+    more = {"interleaved": attribute(node, "rotary_interleaved", 0), "num_heads": heads}
+    operands = [x, positions, node.input[7], node.input[8]]
+    return r.step("RotaryEmbedding", operands, f"turned_{what}", MICROSOFT, rotary_embedding_dim=2 * half, **more)
+
+
+def _by_head(r: Rewriter, x: str, dims: Grouped, heads: int, what: str) -> str:
+    """Returns (batch, heads, length, size) of (batch, length, heads * size)."""
+    rows = r.step("Reshape", [x, r.ints(f"{what}_dims", [dims.batch, dims.queries, heads, dims.size])], f"{what}_rows")
+    return r.step("Transpose", [rows], f"{what}_by_head", perm=[0, 2, 1, 3])
+
+
+def _longer_cache(r: Rewriter, past: str, new: str, start: str, dims: Grouped, what: str) -> str:
+    """Returns the cache with the new tokens from their start on: (batch, groups, keys, size)."""
+    places = r.constant("places", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, -1, 1))
+    behind = r.step("Sub", [places, start], f"{what}_steps")
+    least, most = (r.constant(n, np.int32(v)) for n, v in (("first_step", 0), ("last_step", dims.queries - 1)))
+    step = r.step("Min", [r.step("Max", [behind, least], f"{what}_from_first"), most], f"{what}_step")
+    whole = r.ints(f"{what}_whole", [dims.batch, dims.groups, dims.keys, dims.size])
+    taken = r.step("GatherElements", [new, r.step("Expand", [step, whole], f"{what}_index")], f"{what}_new", axis=2)
+    room = r.constant(f"{what}_room", np.zeros((dims.batch, dims.groups, dims.queries, dims.size), np.float32))
+    before = r.step("Concat", [past, room], f"{what}_before", axis=2)
+    is_before = r.step("Less", [places, start], f"{what}_is_before")
+    return r.step("Where", [is_before, before, taken], f"{what}_cache")
+
+
+def _attend(r: Rewriter, node: onnx.NodeProto, query: str, caches: list[str], start: str, dims: Grouped) -> None:
+    """Writes the attention of the queries to the caches, (batch, heads, length, size)."""
+    key, value = (_for_each_head(r, x, dims, what) for x, what in zip(caches, ("key", "value"), strict=True))
+    products = r.step("MatMul", [query, r.step("Transpose", [key], "columns", perm=[0, 1, 3, 2])], "products")
+    scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(dims.size)
+    scores = r.step("Mul", [products, r.constant("scale", np.float32(scale))], "scores")
+    if cap := attribute(node, "softcap", 0.0):
+        limit = r.constant("softcap", np.float32(cap))
+        scores = r.step("Mul", [r.step("Tanh", [r.step("Div", [scores, limit], "capped")], "tanh"), limit], "soft")
+    if input_name(node, 10):
+        scores = r.step("Add", [scores, node.input[10]], "biased")
+    lowest = r.constant("lowest", np.float32(LOWEST))
+    kept = r.step("Where", [_allowed(r, node, start, dims), scores, lowest], "kept_scores")
+    shares = r.step("Softmax", [kept], "shares", axis=-1)
+    rows = r.step("Transpose", [r.step("MatMul", [shares, value], "sums")], "rows", perm=[0, 2, 1, 3])
+    out = [dims.batch, dims.queries, dims.heads * dims.size]
+    r.node("Reshape", [rows, r.ints("output_dims", out)], node.output[0])
+
+
+def _for_each_head(r: Rewriter, x: str, dims: Grouped, what: str) -> str:
+    """Returns keys or values repeated for the heads of their group."""
+    each = dims.heads // dims.groups
+    if each == 1:
+        return x
+    apart = r.ints(f"{what}_apart", [dims.batch, dims.groups, 1, dims.keys, dims.size])
+    wide = r.ints(f"{what}_wide", [dims.batch, dims.groups, each, dims.keys, dims.size])
+    joined = r.ints(f"{what}_joined", [dims.batch, dims.heads, dims.keys, dims.size])
+    repeated = r.step("Expand", [r.step("Reshape", [x, apart], f"{what}_group"), wide], f"{what}_repeated")
+    return r.step("Reshape", [repeated, joined], f"{what}_for_heads")
+
+
+def _allowed(r: Rewriter, node: onnx.NodeProto, start: str, dims: Grouped) -> str:
+    """Returns the booleans (batch, 1, queries, keys) of the keys up to each query's own position, within the window."""
+    own = r.step(
+        "Add", [start, r.constant("rows", np.arange(dims.queries, dtype=np.int32).reshape(1, 1, -1, 1))], "own"
+    )
+    keys = r.constant("keys", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, 1, -1))
+    later = r.step("Greater", [keys, own], "later")
+    window = attribute(node, "local_window_size", -1)
+    if window < 1:
+        return r.step("Not", [later], "allowed")
+    last = r.step("Sub", [own, r.constant("window", np.int32(window))], "last_outside")
+    outside = r.step("Or", [later, r.step("Not", [r.step("Greater", [keys, last], "inside")], "earlier")], "outside")
+    return r.step("Not", [outside], "allowed")
+
+
+REPLACED = {(MICROSOFT, "GroupQueryAttention"): grouped_attention}

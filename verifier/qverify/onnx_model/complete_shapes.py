@@ -20,7 +20,6 @@ from qverify.onnx_model.value_shaped import find_value_shaped, input_that_shapes
 
 Shapes = dict[str, tuple[int, ...]]
 MAX_ROUNDS = 8
-MAGNITUDES = (1.0, 3.0, 10.0)  # of the random inputs that show which shapes depend on values
 
 
 def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
@@ -95,7 +94,7 @@ def _describe_shaping_input(model: onnx.ModelProto, unknown: list[str]) -> str:
 
 def pin_shapes(model: onnx.ModelProto, name: str) -> None:
     """Sets the shapes of tensors computed by nodes with subgraphs (If, Loop, Scan), in place, as far as a run on zeros
-    and runs on random values of several magnitudes agree on them. Other values may give other shapes, so callers must check them in each
+    and a run on random values agree on them. Other values may give other shapes, so callers must check them in each
     run."""
     graph = model.graph
     types: Types = {i.name: (i.data_type, tuple(i.dims)) for i in graph.initializer}
@@ -107,12 +106,10 @@ def pin_shapes(model: onnx.ModelProto, name: str) -> None:
     unknown = [o for node in graph.node for o in node.output if o and o not in types and o not in varying]
     if unknown:
         generator = np.random.default_rng(0)
-        settled = {n: t for n, t in _find_types_by_run(model, name, unknown, {}).items() if 0 not in t[1]}
-        for most in MAGNITUDES:
-            random_feed = {n: generator.uniform(-most, most, v.shape).astype(v.dtype) for n, v in _zeros(model).items()}
-            again = _find_types_by_run(model, name, unknown, {}, random_feed)
-            settled = {n: t for n, t in settled.items() if again[n] == t}
-        _set_types(graph, types | settled)
+        random_feed = {n: generator.uniform(-1, 1, v.shape).astype(v.dtype) for n, v in _zeros(model).items()}
+        first = _find_types_by_run(model, name, unknown, {})
+        second = _find_types_by_run(model, name, unknown, {}, random_feed)
+        _set_types(graph, types | {n: t for n, t in first.items() if second[n] == t and 0 not in t[1]})
 
 
 def _set_types(graph: onnx.GraphProto, types: Types) -> None:

@@ -13,6 +13,7 @@ from qverify.compiler.compile_model import compile_model
 from qverify.errors import InternalError
 from qverify.onnx_model.decompose import check_same_values, decompose, is_close
 from qverify.onnx_model.load import load
+from qverify.onnx_model.open_exposed import open_exposed
 
 from tests.ops.qdq import Qdq
 from tests.plain.verified_model import refused, verified
@@ -331,3 +332,19 @@ def test_without_such_operators_the_model_stays() -> None:
 )
 def test_how_close_a_written_out_node_must_be(mine: Any, theirs: Any, close: bool) -> None:
     assert is_close(mine, theirs) is close
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_a_computed_scale_of_0_gives_what_onnxruntime_does(dtype: str) -> None:
+    m = Qdq(opset=21)
+    x = m.input((1, 4))
+    scale = m.op("ReduceMax", [m.op("Abs", [x])], keepdims=0)
+    zero = m.constant("zero", np.array(3, dtype))
+    m.output(m.op("DequantizeLinear", [m.op("QuantizeLinear", [x, scale, zero]), scale, zero]))
+    written = decompose(load(m.model().SerializeToString(), "q.onnx"), "q.onnx", {})
+    (round_,) = written.rounds
+    feed = {"in0": np.zeros((1, 4), np.float32)}
+    names = [o for replaced in round_.replaced if replaced.kind == "QuantizeLinear" for o in replaced.outputs]
+    assert len(names) == 1
+    before, after = (open_exposed(each, names).run(feed, names)[names[0]] for each in (round_.before, round_.after))
+    assert np.array_equal(before, after)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from qverify.compare.options import Options
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
-from qverify.inputs.sources import InputRequest
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.job import verify
 from qverify.session.models import parse_shapes
 from qverify.session.request import Request
+from qverify.sides.reference import Reference
 
 from tests.ops.qdq import Qdq
 
@@ -71,3 +73,15 @@ def test_inputs_that_all_have_no_elements_are_refused(tmp_path: Path):
     path.write_bytes(model.SerializeToString())
     with pytest.raises(BadFileError, match="has a dim of size 0, so there is nothing to compute"):
         verify(Request([str(path)], "local"))
+
+
+@pytest.mark.parametrize(
+    "stated", [[1], "ab", 3, {"past": 3}, {"past": []}, {"past": [999, 0]}, {"past": [1, -1, 0]}, {"past": [1, "a", 0]}]
+)
+def test_a_model_bin_that_states_them_wrongly_is_refused(stated: object, tmp_path: Path):
+    path = cached(tmp_path)
+    compiled = compile_model(path.read_bytes(), "decoder", CompilerOptions(shapes={"past": (1, 2, 0, 4)}))
+    compiled.graph.meta["empty_inputs"] = stated
+    reference = Reference(compiled.integer_onnx, compiled.graph, path.read_bytes())
+    with pytest.raises(BadFileError, match="its empty_inputs are not inputs without elements"):
+        reference.run_original(prepared_inputs(compiled.graph, InputRequest()))

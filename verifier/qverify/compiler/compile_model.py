@@ -156,7 +156,7 @@ def compile_model(
     parsed = parse(source, name) if parsed is None else parsed
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
-    inputs = {i.name for i in parsed.graph.input}
+    inputs = {i.name for i in parsed.graph.input} - {i.name for i in parsed.graph.initializer}
     model = load(parsed, name, options.folder, options.shapes)
     empty = {i.name: [i.data_type, *i.dims] for i in model.graph.initializer if 0 in i.dims and i.name in inputs}
     if not is_quantized(model) and not (quantized and (in_blocks or has_float16(model))):

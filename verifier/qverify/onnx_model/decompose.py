@@ -34,15 +34,15 @@ MAX_ROUNDS = 4  # a replacement may contain operators that are replaced in turn
 class ReplacedNode:
     """One node that was replaced, together with the activation after it if that was absorbed.
 
-    nodes: the nodes that replace them. any_order: whether ONNX leaves the order of the outputs open. valid: inputs that must
-    have these values in a comparison."""
+    nodes: the nodes that replace them. any_order: whether ONNX leaves the order of the outputs open. valid: values of
+    inputs, each for a comparison of its own; none for one with the values of the run."""
 
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: list[onnx.NodeProto]
     any_order: bool = False
-    valid: dict[str, Array] = field(default_factory=dict)
+    valid: list[dict[str, Array]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -184,17 +184,30 @@ def _check_round(each: DecompositionRound) -> None:
         fragment, outputs = _fragment(each, replaced)
         if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
             continue  # such a node is left to the host
-        own = values | replaced.valid
-        inputs = {i.name: own[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
-        mine = open_exposed(fragment, []).run(inputs, outputs)
-        theirs = _computed_alone(each, replaced, own) if replaced.valid else values
-        if replaced.any_order:
-            mine, theirs = _sorted(replaced, mine), _sorted(replaced, values)
-        wrong = [name for name in outputs if not is_close(mine[name], theirs[name])]
-        alone = _computed_alone(each, replaced, own) if wrong else {}
-        for name in wrong:
-            if not is_close(mine[name], alone[name]):
-                raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
+        for valid in replaced.valid or [{}]:
+            _check_replaced(each, replaced, fragment, outputs, values | valid, bool(valid))
+
+
+def _check_replaced(
+    each: DecompositionRound,
+    replaced: ReplacedNode,
+    fragment: onnx.ModelProto,
+    outputs: list[str],
+    values: dict[str, Array],
+    alone: bool,
+) -> None:
+    """Raises InternalError if the fragment computes others than these values. alone: compare with what the replaced node
+    computes by itself."""
+    inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+    mine = open_exposed(fragment, []).run(inputs, outputs)
+    theirs = _computed_alone(each, replaced, values) if alone else values
+    if replaced.any_order:
+        mine, theirs = _sorted(replaced, mine), _sorted(replaced, theirs)
+    wrong = [name for name in outputs if not is_close(mine[name], theirs[name])]
+    by_itself = _computed_alone(each, replaced, values) if wrong and not alone else theirs
+    for name in wrong:
+        if not is_close(mine[name], by_itself[name]):
+            raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
 
 
 def _run(model: onnx.ModelProto, names: set[str], feed: dict[str, Array]) -> dict[str, Array]:

@@ -165,7 +165,8 @@ def fix_shapes(
             )
         if any(d.dim_value < 1 for d in dims):
             if _is_empty(value):
-                if allow_empty and not all(map(_is_empty, inputs)):
+                others = math.prod(d.dim_value for d in dims if d.dim_value)
+                if allow_empty and not all(map(_is_empty, inputs)) and others <= MAX_BYTES:
                     continue
                 raise BadFileError(
                     f"{name}: input {value.name!r} has a dim of size 0, so there is nothing to compute; export the model with a larger dim"

@@ -25,8 +25,8 @@ class Rewriter:
         read: names of all tensors that a node reads or the graph outputs.
         nodes, constants: what has been written for the current node.
         absorbed: activations after the current node that are replaced together with it.
-        valid: inputs of the current node that must have these values where it is compared with what replaces it, because
-            its result is not defined for all values.
+        valid: values of inputs of the current node with which it is compared with what replaces it, each in a comparison
+            of its own, because its result is not defined for all values; others are not compared.
     """
 
     def __init__(self, model: onnx.ModelProto):
@@ -49,11 +49,11 @@ class Rewriter:
             for name in set(node.input):
                 self._readers.setdefault(name, []).append(node)
         self.absorbed: list[onnx.NodeProto] = []
-        self.valid: dict[str, Array] = {}
+        self.valid: list[dict[str, Array]] = []
 
     def begin(self, node: onnx.NodeProto) -> None:
         """Makes this the current node, which the following calls replace."""
-        self._node, self.nodes, self.constants, self.absorbed, self.valid = node, [], [], [], {}
+        self._node, self.nodes, self.constants, self.absorbed, self.valid = node, [], [], [], []
 
     def dims(self, name: str) -> Dims:
         """Returns the tensor's dims. Raises UnsupportedError if they are unknown."""

@@ -183,10 +183,14 @@ class Reference:
         return {**self._empty_inputs(), **feed}
 
     def _empty_inputs(self) -> dict[str, Array]:
-        """Returns the inputs of the original ONNX that have no elements; the graph does not have them."""
+        """Returns the inputs of the original ONNX that have no elements; the graph does not have them. Raises
+        BadFileError if model.bin states them wrongly."""
         empty: dict[str, Array] = {}
-        for name, (kind, *dims) in self.graph.meta.get("empty_inputs", {}).items():
-            empty[name] = np.zeros(dims if 0 in dims else 0, onnx.helper.tensor_dtype_to_np_dtype(kind))
+        try:
+            for name, (kind, *dims) in self.graph.meta.get("empty_inputs", {}).items():
+                empty[name] = np.zeros(dims if 0 in dims else 0, onnx.helper.tensor_dtype_to_np_dtype(kind))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError, MemoryError) as error:
+            raise BadFileError(f"model.bin: its empty_inputs are not inputs without elements ({error})") from error
         return empty
 
     def _original_outputs(self) -> dict[str, str]:

@@ -279,7 +279,7 @@ class _ProbeTrial:
         elif result.standing and any(c.cause.family in PLACES for c in result.standing):
             differed = any(run.board != run.simulator for run in result.ran)
             agreed = set[int]() if differed else self.agreed
-            least = min(c.cause.bits for c in result.standing)
+            least = min(c.cause.bits for c in result.standing if c.cause.family in PLACES)
             standing = [
                 c
                 for c in result.standing

@@ -96,6 +96,8 @@ def lower(
         r1, r2 = max(r1, FLOAT32.tiny), max(r2, FLOAT32.tiny)  # one that underflows to 0 adds nothing, either
         z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
+        if not np.isfinite(offset[0]):
+            raise NotOnHostError(f"{y.name}: its scales ({ratio_a:g}, {ratio_b:g} of the sum's) leave no finite offset")
         rq = builder.new_constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node(

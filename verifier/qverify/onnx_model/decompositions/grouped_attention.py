@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
+from qverify.onnx_model.rewriter import MICROSOFT, Array, Rewriter, attribute, check_known, input_name
 
 KNOWN = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "softcap")
 PLAIN = {  # attributes with the values that change nothing
@@ -20,6 +20,7 @@ PLAIN = {  # attributes with the values that change nothing
 }
 QUANTIZED = ("k_quant_type", "v_quant_type")
 LOWEST = float(np.finfo(np.float32).min)
+INTEGER_EXTREMA = 12  # the opset from which Max and Min take int32
 MAX_INPUTS = 11  # the later ones are not supported
 
 
@@ -48,8 +49,9 @@ def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
     the last token of each row, total length, cosines, sines, positions, and a bias of the products."""
     dims = _dims(r, node)
     query, key, value = _parts(r, node, dims)
-    start = _start(r, node, dims)
-    r.valid[node.input[5]] = np.full(r.dims(node.input[5]), dims.keys - 1, np.int32)
+    last = r.step("Reshape", [node.input[5], r.ints("rows_dims", [dims.batch, 1, 1, 1])], "last")
+    start = _start(r, last, dims)
+    r.valid += _valid(r, node, dims)
     if attribute(node, "do_rotary", 0) == 1:
         positions = input_name(node, 9) or _positions(r, start, dims)
         query, key = (
@@ -59,15 +61,18 @@ def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
     caches = []
     for at, (x, what) in enumerate(((key, "key"), (value, "value"))):
         by_head = _by_head(r, x, dims, dims.groups, what)
-        caches.append(_longer_cache(r, node.input[3 + at], by_head, start, dims, what) if dims.past else by_head)
+        past = node.input[3 + at]
+        caches.append(_longer_cache(r, past, by_head, (start, last), dims, what) if dims.past else by_head)
         if len(node.output) > 1 + at and node.output[1 + at]:
             r.node("Identity", [caches[at]], node.output[1 + at])
-    _attend(r, node, _by_head(r, query, dims, dims.heads, "query"), caches, start, dims)
+    _attend(r, node, _by_head(r, query, dims, dims.heads, "query"), caches, (start, last), dims)
 
 
 def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
     """Returns the dimensions. Raises UnsupportedError for a form that is not supported."""
     check_known(r, node, *KNOWN, *PLAIN, *QUANTIZED)
+    if r.opset < INTEGER_EXTREMA:
+        raise r.refusal(f"it needs opset {INTEGER_EXTREMA} here, got {r.opset}; export with that opset")
     for name, plain in PLAIN.items():
         if attribute(node, name, plain[0]) not in plain:
             raise r.refusal(f"its attribute {name} is not supported; export without it")
@@ -109,11 +114,20 @@ def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
     return parts
 
 
-def _start(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> str:
-    """Returns the int32 position of the first new token of each row: (batch, 1, 1, 1)."""
+def _valid(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[dict[str, Array]]:
+    """Returns numbers of the last tokens for which onnxruntime's result is defined: full rows and shorter ones, of which
+    every query keeps a key in its window."""
+    window = attribute(node, "local_window_size", -1)
+    most = dims.past or (min(dims.queries, window) if window > 0 else dims.queries) - 1
+    shorter = [(np.arange(dims.batch) + first) % (most + 1) for first in (0, 1, 2)]
+    shape = r.dims(node.input[5])
+    return [{node.input[5]: (dims.keys - 1 - less).astype(np.int32).reshape(shape)} for less in shorter]
+
+
+def _start(r: Rewriter, last: str, dims: Grouped) -> str:
+    """Returns the int32 position of the first new token of each row: (batch, 1, 1, 1). last: that of the last token."""
     if not dims.past:
         return r.constant("start", np.zeros((dims.batch, 1, 1, 1), np.int32))
-    last = r.step("Reshape", [node.input[5], r.ints("rows_dims", [dims.batch, 1, 1, 1])], "last")
     return r.step("Sub", [last, r.constant("before", np.int32(dims.queries - 1))], "start")
 
 
@@ -139,8 +153,10 @@ def _by_head(r: Rewriter, x: str, dims: Grouped, heads: int, what: str) -> str:
     return r.step("Transpose", [rows], f"{what}_by_head", perm=[0, 2, 1, 3])
 
 
-def _longer_cache(r: Rewriter, past: str, new: str, start: str, dims: Grouped, what: str) -> str:
-    """Returns the cache with the new tokens from their start on: (batch, groups, keys, size)."""
+def _longer_cache(r: Rewriter, past: str, new: str, ends: tuple[str, str], dims: Grouped, what: str) -> str:
+    """Returns the cache with the new tokens from their start on, and zeros behind the last: (batch, groups, keys, size).
+    ends: the positions of the first and the last new token."""
+    start, last = ends
     places = r.constant("places", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, -1, 1))
     behind = r.step("Sub", [places, start], f"{what}_steps")
     least, most = (r.constant(n, np.int32(v)) for n, v in (("first_step", 0), ("last_step", dims.queries - 1)))
@@ -150,22 +166,26 @@ def _longer_cache(r: Rewriter, past: str, new: str, start: str, dims: Grouped, w
     room = r.constant(f"{what}_room", np.zeros((dims.batch, dims.groups, dims.queries, dims.size), np.float32))
     before = r.step("Concat", [past, room], f"{what}_before", axis=2)
     is_before = r.step("Less", [places, start], f"{what}_is_before")
-    return r.step("Where", [is_before, before, taken], f"{what}_cache")
+    filled = r.step("Where", [is_before, before, taken], f"{what}_filled")
+    is_behind = r.step("Greater", [places, last], f"{what}_is_behind")
+    return r.step("Where", [is_behind, r.constant("nothing", np.float32(0)), filled], f"{what}_cache")
 
 
-def _attend(r: Rewriter, node: onnx.NodeProto, query: str, caches: list[str], start: str, dims: Grouped) -> None:
+def _attend(
+    r: Rewriter, node: onnx.NodeProto, query: str, caches: list[str], ends: tuple[str, str], dims: Grouped
+) -> None:
     """Writes the attention of the queries to the caches, (batch, heads, length, size)."""
     key, value = (_for_each_head(r, x, dims, what) for x, what in zip(caches, ("key", "value"), strict=True))
     products = r.step("MatMul", [query, r.step("Transpose", [key], "columns", perm=[0, 1, 3, 2])], "products")
     scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(dims.size)
     scores = r.step("Mul", [products, r.constant("scale", np.float32(scale))], "scores")
-    if cap := attribute(node, "softcap", 0.0):
+    if (cap := attribute(node, "softcap", 0.0)) > 0:
         limit = r.constant("softcap", np.float32(cap))
         scores = r.step("Mul", [r.step("Tanh", [r.step("Div", [scores, limit], "capped")], "tanh"), limit], "soft")
     if input_name(node, 10):
         scores = r.step("Add", [scores, node.input[10]], "biased")
     lowest = r.constant("lowest", np.float32(LOWEST))
-    kept = r.step("Where", [_allowed(r, node, start, dims), scores, lowest], "kept_scores")
+    kept = r.step("Where", [_allowed(r, node, ends, dims), scores, lowest], "kept_scores")
     shares = r.step("Softmax", [kept], "shares", axis=-1)
     rows = r.step("Transpose", [r.step("MatMul", [shares, value], "sums")], "rows", perm=[0, 2, 1, 3])
     out = [dims.batch, dims.queries, dims.heads * dims.size]
@@ -184,13 +204,13 @@ def _for_each_head(r: Rewriter, x: str, dims: Grouped, what: str) -> str:
     return r.step("Reshape", [repeated, joined], f"{what}_for_heads")
 
 
-def _allowed(r: Rewriter, node: onnx.NodeProto, start: str, dims: Grouped) -> str:
-    """Returns the booleans (batch, 1, queries, keys) of the keys up to each query's own position, within the window."""
-    own = r.step(
-        "Add", [start, r.constant("rows", np.arange(dims.queries, dtype=np.int32).reshape(1, 1, -1, 1))], "own"
-    )
+def _allowed(r: Rewriter, node: onnx.NodeProto, ends: tuple[str, str], dims: Grouped) -> str:
+    """Returns the booleans (batch, 1, queries, keys) of the keys up to each query's own position, but not behind the last
+    token of its row, within the window."""
+    rows = r.constant("rows", np.arange(dims.queries, dtype=np.int32).reshape(1, 1, -1, 1))
+    own = r.step("Add", [ends[0], rows], "own")
     keys = r.constant("keys", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, 1, -1))
-    later = r.step("Greater", [keys, own], "later")
+    later = r.step("Greater", [keys, r.step("Min", [own, ends[1]], "last_key")], "later")
     window = attribute(node, "local_window_size", -1)
     if window < 1:
         return r.step("Not", [later], "allowed")

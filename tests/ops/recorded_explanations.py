@@ -1,8 +1,8 @@
 """Plants some faults of every page of hypotheses on a board within this process, and notes what triage says of it.
 
 `python -m tests.ops.recorded_explanations` records it in explanations_of_faults.txt (with names of pages, only these);
-run it after a wanted change, and read which lines of the file it changed. Of each fault: the page, the op, the unit, the planted fault,
-then the verdict, the experiments and the probes, and the other causes."""
+run it after a wanted change, and read which lines of the file it changed. Of each fault: the page, the op, the unit,
+and the fault in words; then the verdict, the numbers of causes with a checksum of all that is said, and the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What triage says of planted faults of every page of hypotheses is what tests/ops/explanations_of_faults.txt says."""
+"""Triage explains planted faults of every page of hypotheses in the words of tests/ops/explanations_of_faults.txt."""
 
 from __future__ import annotations
 

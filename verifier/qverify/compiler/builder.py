@@ -84,8 +84,9 @@ class Builder:
         exact: the requantization scale S in float32, as onnxruntime's kernel computes it. real: S in float64.
         has_kernel: whether onnxruntime has an integer kernel for the node. wide: whether a tensor of the node has 16
         bits. Where the kernel's S is 0 because it underflows, the smallest normal float32 stands for it: the product
-        with any sum rounds to 0 as well. Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot
-        represent."""
+        with any sum rounds to 0 as well.
+
+        Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             value = np.where((value == 0) & (real > 0), np.finfo(np.float32).tiny, value).astype(value.dtype)

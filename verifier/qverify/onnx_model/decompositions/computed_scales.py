@@ -50,6 +50,8 @@ def quantize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 
 
 def _is_computed(r: Rewriter, node: onnx.NodeProto) -> bool:
+    """Returns whether the scale or the zero point is computed, in float32 and as one number or one for each place of the
+    axis."""
     names = [n for n in node.input[1:3] if n]
     if all(n in r.initializers for n in names) or r.kind(names[0]) != FLOAT:
         return False

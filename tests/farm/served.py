@@ -18,7 +18,9 @@ from qverify_farm.service.farm import Farm, open_farm
 from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
+from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import open_database
+from qverify_farm.store.states import FREE
 from qverify_farm.ui.routes import add_pages
 from qverify_farm.work.worker import JobWorker
 
@@ -27,9 +29,14 @@ CULPRIT = "relu2_QuantizeLinear_Output"
 BOARDS = {"desk": "local", "wrong": f"faulty:local?fault=bitflip@{CULPRIT}"}
 
 
+def _free_boards(farm: Farm) -> set[str]:
+    with farm.database.read() as session:
+        return {board.name for board in all_boards(session) if board.state == FREE}
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
-    """Runs a service with pages on a free loopback port, and yields its address."""
+    """Runs a service with pages on a free loopback port, and yields its address when its boards are free."""
     artifacts, settings = open_artifacts(str(folder / "artifacts")), ServiceSettings()
     boards = {name: ReachedBoard(name, address, {"soc": "x"}, "here") for name, address in BOARDS.items()}
     engine = InProcessEngine(boards, JobWorker(folder=folder / "worker"))
@@ -45,9 +52,9 @@ def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             end = time.monotonic() + 30
-            while not server.started and time.monotonic() < end and thread.is_alive():
+            while not (server.started and _free_boards(farm) >= set(BOARDS)):
+                assert time.monotonic() < end and thread.is_alive(), f"free after 30 s: {_free_boards(farm)}"
                 time.sleep(0.02)
-            assert server.started
             yield url, farm
         finally:
             server.should_exit = True

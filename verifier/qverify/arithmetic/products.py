@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic.byte_products import ByteProduct
 from qverify.arithmetic.linear import Array, Requantization
 from qverify.arithmetic.workers import core_count, run_blocks, split_range
 
@@ -17,7 +18,12 @@ FEW_ROWS, IN_CACHE = 16, 1 << 17  # rows of the left matrix; elements of the rig
 
 
 def requantized_product(
-    a: Array, b: Array, requantization: Requantization, shape: tuple[int, ...], bias: Array | None = None
+    a: Array,
+    b: Array,
+    requantization: Requantization,
+    shape: tuple[int, ...],
+    bias: Array | None = None,
+    of_bytes: ByteProduct | None = None,
 ) -> Array:
     """Returns a @ b + bias, requantized, in this shape. The channels of the requantization are the columns.
 
@@ -27,25 +33,29 @@ def requantized_product(
             numpy's matrices.
         requantization: the requantization.
         shape: shape of the result.
-        bias: [N], or None.
+        bias: [N] in the type of the sums, or None.
+        of_bytes: the product that multiplies a and b, which are then stored bytes; None to multiply centred operands.
     """
     a, b = np.atleast_2d(a), b[:, None] if b.ndim == 1 else b
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     y = np.empty((*lead, a.shape[-2], b.shape[-1]), requantization.dtype)
     if y.size:
         multiply = _multiply_columns if b.ndim == 2 else _multiply_matrices
-        multiply(a, b, requantization, y, bias)
+        multiply(a, b, requantization, y, bias, of_bytes)
     return y.reshape(shape)
 
 
-def _multiply_columns(a: Array, b: Array, requantization: Requantization, y: Array, bias: Array | None) -> None:
+def _multiply_columns(
+    a: Array, b: Array, requantization: Requantization, y: Array, bias: Array | None, of_bytes: ByteProduct | None
+) -> None:
     """Computes y for a single matrix b, several columns in each block. Usually b is the larger matrix, of which each
     block reads only its part."""
     target = y.reshape(-1, y.shape[-1])
     rows = a.reshape(len(target), -1)
+    multiply = of_bytes.multiply if of_bytes else _multiply_centred
 
     def block(columns: slice) -> None:
-        acc = rows @ b[:, columns].astype(rows.dtype, copy=False)
+        acc = multiply(rows, b[:, columns])
         if bias is not None:
             acc += bias[columns]
         requantization.select(columns, -1).apply_into(acc, target[:, columns])
@@ -57,18 +67,25 @@ def _multiply_columns(a: Array, b: Array, requantization: Requantization, y: Arr
     run_blocks([partial(block, part) for part in parts])
 
 
-def _multiply_matrices(a: Array, b: Array, requantization: Requantization, y: Array, bias: Array | None) -> None:
+def _multiply_matrices(
+    a: Array, b: Array, requantization: Requantization, y: Array, bias: Array | None, of_bytes: ByteProduct | None
+) -> None:
     """Computes y for many matrices, several in each block."""
     lead, target = y.shape[:-2], y.reshape(-1, *y.shape[-2:])
     left, right = (np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(len(target), *x.shape[-2:]) for x in (a, b))
+    multiply = of_bytes.multiply if of_bytes else _multiply_centred
 
     def block(some: slice) -> None:
-        acc = left[some] @ right[some]
+        acc = multiply(left[some], right[some])
         if bias is not None:
             acc += bias
         requantization.apply_into(acc, target[some])
 
     run_blocks([partial(block, part) for part in _cut_blocks(len(target), y.shape[-2] * y.shape[-1], a.shape[-1])])
+
+
+def _multiply_centred(a: Array, b: Array) -> Array:
+    return a @ b.astype(a.dtype, copy=False)
 
 
 def _cut_blocks(count: int, sums: int, terms: int) -> list[slice]:

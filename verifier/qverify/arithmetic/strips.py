@@ -45,7 +45,14 @@ class Strip:
 
 
 def strip_of(
-    x: Array, window: Window, width: int, rows: slice, zero_point: Array | int, dtype: np.dtype[Any], ones: bool = False
+    x: Array,
+    window: Window,
+    width: int,
+    rows: slice,
+    zero_point: Array | int,
+    dtype: np.dtype[Any],
+    ones: bool = False,
+    padding: int = 0,
 ) -> Strip:
     """Returns the strip of these output rows.
 
@@ -54,14 +61,15 @@ def strip_of(
         window: the window.
         width: length of a row of the output.
         rows: the output rows.
-        zero_point: of x, one number or [C, 1, 1]. It is subtracted, and the padding is 0.
+        zero_point: of x, one number or [C, 1, 1]. It is subtracted.
         dtype: type of the strip.
         ones: True to begin each matrix with a row of ones.
+        padding: value of the padding.
     """
     layout = _layout_of(window, x.shape[1:], width, rows.start, rows.stop)
     kernel_w, height = len(layout.columns), layout.height
     shape = (len(layout.lines), ones + len(x) * kernel_w, height * width)
-    flat = (np.empty if layout.full else np.zeros)(shape, dtype)
+    flat = np.empty(shape, dtype) if layout.full else np.full(shape, padding, dtype)
     if ones:
         flat[:, 0] = 1
     zero, narrow = np.asarray(zero_point), narrow_type(str(x.dtype))

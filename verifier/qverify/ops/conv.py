@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.byte_products import ByteProduct, plan_byte_product, signed_bytes
 from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widen
 from qverify.arithmetic.linear import Requantization, along_axis, apply_to_rows
 from qverify.arithmetic.strips import Strip, strip_of
@@ -31,13 +33,14 @@ class PreparedConv:
 
     Attributes:
         window: the window, without the taps that read only padding.
-        weight: centred weights. [group, O/group, kh * I/group * kw], of which many have their narrow type; for groups
-            of one channel [kh, group, O/group, kw].
+        weight: centred weights, or as stored with of_bytes. [group, O/group, kh * I/group * kw], of which many have
+            their narrow type; for groups of one channel [kh, group, O/group, kw].
         terms: plan by which the sums are exact.
-        bias: [O], or None.
+        bias: [O] in the type of the sums, or int32 with of_bytes; or None.
         requantization: the requantization of the sums.
         image: index of the part of x that the window reads.
         zero: zero point of x, one number or [I, 1, 1].
+        of_bytes: the product of the operands as they are stored, or None.
     """
 
     window: Window
@@ -47,6 +50,7 @@ class PreparedConv:
     requantization: Requantization
     image: Cut
     zero: Array | int
+    of_bytes: ByteProduct | None
 
 
 def prepare(node: Node, graph: Graph) -> PreparedConv:
@@ -61,15 +65,20 @@ def prepare(node: Node, graph: Graph) -> PreparedConv:
     flat = kernel.reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
     terms = plan_node_sums(node, graph, flat, bias)
+    of_bytes = None
     if w.shape[1] == 1 and group > 1:
         of_groups = kernel.reshape(group, w.shape[0] // group, *window.kernel).transpose(2, 0, 1, 3)
         weight = np.ascontiguousarray(of_groups, terms.whole)
     else:
-        weight = widen(flat, terms.dtype).reshape(group, w.shape[0] // group, -1)
-    whole = None if bias is None else bias.astype(terms.whole)
+        sums, operands = prod(y.shape) // group, ((w.dtype, w.zero_point), (x.dtype, x.zero_point))
+        of_bytes = plan_byte_product(*operands, (sums, flat.shape[1]), terms.whole, bias)
+        if of_bytes:
+            flat = graph.constants[w.name][taps].transpose(0, 2, 1, 3).reshape(flat.shape)
+        weight = (flat if of_bytes else widen(flat, terms.dtype)).reshape(group, w.shape[0] // group, -1)
+    whole = None if bias is None else bias.astype(np.int32 if of_bytes else terms.whole)
     zeros = x.zero_point
     zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
-    return PreparedConv(window, weight, terms, whole, read_requantization(node, graph, axis=0), kept, zero)
+    return PreparedConv(window, weight, terms, whole, read_requantization(node, graph, axis=0), kept, zero, of_bytes)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConv) -> tuple[Array, ...]:
@@ -122,6 +131,9 @@ def _convolve_grouped(x: Array, state: PreparedConv, y: Array) -> list[Callable[
 
     def strip(g: int, rows: slice) -> Strip:
         some = slice(g * channels, (g + 1) * channels)
+        if state.of_bytes:
+            zero = state.of_bytes.zeros[1]
+            return strip_of(signed_bytes(x[some]), state.window, width, rows, 0, np.dtype(np.int8), padding=zero)
         ones = state.bias is not None and state.terms.dtype == state.terms.whole
         return strip_of(x[some], state.window, width, rows, _zero_of(state, some), state.terms.dtype, ones)
 
@@ -139,7 +151,7 @@ def _convolve_grouped(x: Array, state: PreparedConv, y: Array) -> list[Callable[
         return [partial(block, g, rows) for g in range(group) for rows in strips]
     read = strip(0, strips[0])
     most = max(PRODUCTS_BLOCK // max(1, terms * height * width), -(-per_group // core_count()))
-    if state.weight.dtype != state.terms.dtype:
+    if state.weight.dtype != state.terms.dtype and not state.of_bytes:
         most = min(most, max(1, WEIGHTS_BLOCK // terms))
     return [partial(product, 0, read, strips[0], part) for part in split_range(per_group, most)]
 
@@ -153,6 +165,12 @@ def _copies_all(state: PreparedConv) -> bool:
 
 def _sum_products(read: Strip, state: PreparedConv, weight: Array, outputs: slice) -> Array:
     """Returns the sums [O, elements] of the products and the bias. weight: those of the outputs [O, terms]."""
+    if state.of_bytes:
+        bias = None if state.bias is None else state.bias[outputs]
+        if _copies_all(state):
+            return state.of_bytes.sum_products([weight], [read.whole()], bias)
+        rows = range(len(read.starts))
+        return state.of_bytes.sum_products(np.split(weight, len(rows), 1), [read.matrix(i) for i in rows], bias)
     if state.terms.dtype != state.terms.whole:
         acc = state.terms.product(weight.astype(state.terms.dtype, copy=False), read.whole())
         if state.bias is not None:

@@ -66,6 +66,11 @@ class Simulator:
             self._states[node.name] = state
         return state
 
+    def _engines(self) -> dict[str, str]:
+        """Returns the version of oneDNN if it multiplied the matrices of a node."""
+        products = (getattr(state, "of_bytes", None) for state in self._states.values())
+        return next(({"onednn": product.engine.version} for product in products if product), {})
+
     def run(
         self,
         prepared: PreparedInputs,
@@ -92,7 +97,7 @@ class Simulator:
             "simulator",
             "qverify simulator",
             __version__,
-            {"rounding": graph.rounding, "numpy": np.__version__},
+            {"rounding": graph.rounding, "numpy": np.__version__, **self._engines()},
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,

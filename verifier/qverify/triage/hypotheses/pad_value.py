@@ -55,7 +55,8 @@ def _padded(case: Case, value: int) -> UnitChange:
     widths = [(0, 0), (0, 0)] + ([(top, bottom)] if x.ndim == 4 else []) + [(left, right)]
     change = case.change_words(**dict.fromkeys(PADS, 0))
     filled = np.pad(x, widths, constant_values=value) if x.dtype.kind == "f" else _filled(x, widths, value)
-    return replace(change, inputs={name: filled})
+    spec = replace(case.graph.spec(name), dtype=str(filled.dtype))
+    return replace(change, inputs={name: filled}, specs={name: spec})
 
 
 def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:

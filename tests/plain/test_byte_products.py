@@ -1,0 +1,169 @@
+"""Products of bytes by oneDNN are exact, are not used where they are not, and give what numpy's give."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+
+import numpy as np
+import pytest
+from qverify import ops
+from qverify.arithmetic import byte_products
+from qverify.arithmetic.byte_products import ByteProduct, plan_byte_product, signed_bytes
+from qverify.arithmetic.one_dnn import OneDnn, load_one_dnn
+
+from tests.ops.case_files import RANDOM_NODES
+from tests.ops.random_nodes import RandomNodes
+
+Array = np.ndarray
+INT32 = np.dtype(np.int32)
+SUMS = 1 << 24  # of a product that is large enough for oneDNN
+RNG = np.random.default_rng(76)
+STEMS = ("conv", "fully_connected", "matmul")
+
+
+@pytest.fixture(scope="module")
+def engine() -> OneDnn:
+    loaded = load_one_dnn()
+    if loaded is None:
+        pytest.skip("oneDNN is not installed (extra `fast`), or this processor has no exact products of bytes")
+    return loaded
+
+
+def drawn(dtype: type, shape: tuple[int, ...]) -> Array:
+    """Random bytes of this type, among them many of its ends."""
+    info = np.iinfo(dtype)
+    values = RNG.integers(info.min, info.max + 1, shape)
+    ends = RNG.choice([info.min, info.max], shape)
+    return np.where(RNG.random(shape) < 0.5, ends, values).astype(dtype)
+
+
+def zero_of(dtype: type) -> int:
+    info = np.iinfo(dtype)
+    return int(RNG.choice([info.min, info.max, 0, int(RNG.integers(info.min, info.max + 1))]))
+
+
+def exact(a: Array, zero_a: int, b: Array, zero_b: int) -> Array:
+    return (a.astype(np.int64) - zero_a) @ (b.astype(np.int64) - zero_b)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 70, 33), (197, 64, 5), (17, 129, 64), (3, 4608, 49), (64, 1, 640)])
+@pytest.mark.parametrize("types", [(x, w) for x in (np.uint8, np.int8) for w in (np.uint8, np.int8)])
+def test_products_of_every_type_and_order(
+    engine: OneDnn, shape: tuple[int, int, int], types: tuple[type, type]
+) -> None:
+    a, b = drawn(types[0], shape[:2]), drawn(types[1], shape[1:])
+    zeros = zero_of(types[0]), zero_of(types[1])
+    operands = [(np.dtype(of).name, (zero,)) for of, zero in zip(types, zeros, strict=True)]
+    product = plan_byte_product(operands[0], operands[1], (SUMS, shape[1]), INT32)
+    assert product is not None
+    wanted = exact(a, zeros[0], b, zeros[1])
+    for left in (a, np.asfortranarray(a)):
+        for right in (signed_bytes(b), np.asfortranarray(signed_bytes(b))):
+            assert np.array_equal(product.multiply(left, right), wanted)
+    bias = RNG.integers(-(1 << 20), 1 << 20, len(a)).astype(np.int32)
+    halves = [[a[:, : shape[1] // 2], a[:, shape[1] // 2 :]], [b[: shape[1] // 2], b[shape[1] // 2 :]]]
+    if shape[1] > 1:
+        left, right = halves[0], [signed_bytes(half) for half in halves[1]]
+        assert np.array_equal(product.sum_products(left, right, bias), wanted + bias[:, None])
+        assert np.array_equal(product.sum_products(left, right, None), wanted)
+
+
+def test_operands_of_any_layout(engine: OneDnn) -> None:
+    product, tall = ByteProduct(engine, (3, -7), INT32), drawn(np.int8, (40, 60))
+    layouts = {
+        "flipped": tall[::-1, ::-1],
+        "every second": tall[::2, ::2],
+        "repeated": np.broadcast_to(tall[0], (40, 60)),
+        "one column repeated": np.broadcast_to(tall[:, :1], (40, 60)),
+        "overlapping": np.lib.stride_tricks.sliding_window_view(tall.reshape(-1), 60)[:40],
+        "inner axes moved": drawn(np.int8, (60, 4, 10)).transpose(1, 2, 0).reshape(40, 60),
+        "a part": tall[3:, 5:50],
+    }
+    for name, a in layouts.items():
+        for b in (a.T, drawn(np.int8, (a.shape[1], 9))[:, 2:]):
+            assert np.array_equal(product.multiply(a, b), exact(a, 3, b, -7)), name
+    stack = drawn(np.int8, (3, 5, 60)), drawn(np.int8, (3, 60, 8))
+    assert np.array_equal(product.multiply(*stack), exact(stack[0], 3, stack[1], -7))
+
+
+def test_products_in_several_threads(engine: OneDnn) -> None:
+    product = ByteProduct(engine, (9, 1), INT32)
+    pairs = [(drawn(np.uint8, (64, 200 + i)), drawn(np.int8, (200 + i, 90))) for i in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        for (a, b), found in zip(pairs, pool.map(lambda pair: product.multiply(*pair), pairs), strict=True):
+            assert np.array_equal(found, exact(a, 9, b, 1))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shape", "bias"),
+    [
+        (("int16", (0,)), ("int8", (0,)), (SUMS, 9), None),
+        (("int8", (0,)), ("int16", (0,)), (SUMS, 9), None),
+        (("int8", (0, 1)), ("int8", (0,)), (SUMS, 9), None),
+        (("int8", (0,)), ("int8", (0, 1)), (SUMS, 9), None),
+        (("uint8", (-1,)), ("int8", (0,)), (SUMS, 9), None),  # as triage tries it
+        (("uint8", (256,)), ("int8", (0,)), (SUMS, 9), None),
+        (("int8", (0,)), ("uint8", (-1,)), (SUMS, 9), None),
+        (("int8", (0,)), ("int8", (128,)), (SUMS, 9), None),
+        (("int8", ()), ("int8", (0,)), (SUMS, 9), None),
+        (("int8", (0,)), ("int8", (0,)), (SUMS, 33026), None),  # may exceed int32
+        (("int8", (0,)), ("int8", (0,)), (SUMS, 9), np.array([5, -(1 << 31)])),
+        (("int8", (0,)), ("int8", (0,)), (1, 9), None),  # so small that numpy is as fast
+    ],
+)
+def test_what_onednn_does_not_multiply(
+    engine: OneDnn,
+    a: tuple[str, tuple[int, ...]],
+    b: tuple[str, tuple[int, ...]],
+    shape: tuple[int, int],
+    bias: Array | None,
+) -> None:
+    assert plan_byte_product(a, b, shape, INT32, bias) is None
+    assert plan_byte_product(("int8", (0,)), ("uint8", (7,)), (SUMS, 33025), INT32) is not None
+
+
+def test_operands_that_are_no_bytes(engine: OneDnn) -> None:
+    a, b = np.zeros((2, 3), np.int8), np.zeros((3, 4), np.int8)
+    for left, right in ((a.astype(np.int16), b), (a, b.view(np.uint8)), (a, b[:2])):
+        with pytest.raises(ValueError, match="a product of bytes"):
+            engine.multiply(left, right, (0, 0), np.empty((2, 4), np.int32))
+    with pytest.raises(ValueError, match="int16 as bytes"):
+        signed_bytes(a.astype(np.int16))
+
+
+@pytest.mark.parametrize("isa", ["SSE41", "AVX2"])
+def test_sums_that_saturate_are_not_used(engine: OneDnn, isa: str) -> None:
+    """Without products of bytes (VNNI), oneDNN adds pairs of products in 16 bits."""
+    code = "from qverify.arithmetic.one_dnn import load_one_dnn; print(load_one_dnn())"
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": isa}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "None\n"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_node_gives_what_numpy_gives(engine: OneDnn, stem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random nodes of every kind, of which oneDNN multiplies all that it can, however small."""
+    module, planned = import_module(f"qverify.ops.{stem}"), []
+
+    def plan(*words: object) -> ByteProduct | None:
+        planned.append(plan_byte_product(*words))  # type: ignore[arg-type]
+        return planned[-1]
+
+    monkeypatch.setattr(byte_products, "FEW_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(module, "plan_byte_product", plan)
+    for rounding in ("ref-exact", "gemmlowp"):
+        made = RandomNodes(rounding, 5)
+        for _ in range(60):
+            RANDOM_NODES[stem](made)
+        graph = made.graph()
+        for node in graph.nodes:
+            found = ops.simulate_node(graph, node, made.values)
+            with monkeypatch.context() as without:
+                without.setattr(module, "plan_byte_product", lambda *_: None)
+                for name, value in ops.simulate_node(graph, node, made.values).items():
+                    assert np.array_equal(found[name], value), (rounding, node)
+    assert sum(product is not None for product in planned) > 20

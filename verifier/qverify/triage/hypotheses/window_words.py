@@ -15,8 +15,7 @@ NAME = "window-words"
 OPS = window.OPS
 # Bits of the most frequent mistakes; of texts without values, which also describe other nodes; of a change of one axis.
 SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
-ENDS = ("pad_bottom", "pad_right")  # their values change nothing, because the size of the output is given
-SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
+SIDES = (("h", "pad_top"), ("w", "pad_left"))  # other paddings change nothing, because the size of the output is given
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -28,9 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for text, changed in _changes(inner, words):
         real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
         if real and min(real.values()) >= 0:
-            effect = tuple((k, v) for k, v in sorted(real.items()) if k not in ENDS)
-            if effect:
-                reasons.setdefault(effect, []).append(text)
+            reasons.setdefault(tuple(sorted(real.items())), []).append(text)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
         make = window.recompute(case, dict(effect))
@@ -67,37 +64,37 @@ def _paddings(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str
     wide, high = left + right, top + bottom
     yield (
         "pad_left is ignored: the windows start at the first column, all padding of columns is on the right",
-        _pads(words, left=0, right=wide),
+        _pads(words, left=0),
     )
     yield (
         "pad_top is ignored: the windows start at the first row, all padding of rows is below",
-        _pads(words, top=0, bottom=high),
+        _pads(words, top=0),
     )
     yield (
         "pad_top and pad_left are ignored: all padding is at the end",
-        _pads(words, top=0, left=0, bottom=high, right=wide),
+        _pads(words, top=0, left=0),
     )
     yield (
         "all padding comes first: pad_top and pad_left are the totals",
-        _pads(words, top=high, left=wide, bottom=0, right=0),
+        _pads(words, top=high, left=wide),
     )
     yield (
         "the padding of both begins and ends is exchanged: pad_bottom and pad_right come first",
-        _pads(words, top=bottom, left=right, bottom=top, right=left),
+        _pads(words, top=bottom, left=right),
     )
-    yield "pad_right is used in place of pad_left", _pads(words, left=right, right=left)
-    yield "pad_bottom is used in place of pad_top", _pads(words, top=bottom, bottom=top)
+    yield "pad_right is used in place of pad_left", _pads(words, left=right)
+    yield "pad_bottom is used in place of pad_top", _pads(words, top=bottom)
     yield "pad_top and pad_left are exchanged", _pads(words, top=left, left=top)
     yield "pad_top is used in place of pad_left, too", _pads(words, left=top)
     yield "pad_left is used in place of pad_top, too", _pads(words, top=left)
     up, down = ((high + 1) // 2, (wide + 1) // 2), (high // 2, wide // 2)
     yield (
         "the padding is split anew, an odd total with its extra row and column first (begin half the total, rounded up)",
-        _pads(words, top=up[0], left=up[1], bottom=high - up[0], right=wide - up[1]),
+        _pads(words, top=up[0], left=up[1]),
     )
     yield (
         "the padding is split anew, an odd total with its extra row and column last (begin half the total, rounded down)",
-        _pads(words, top=down[0], left=down[1], bottom=high - down[0], right=wide - down[1]),
+        _pads(words, top=down[0], left=down[1]),
     )
     yield "the padding before rows is split anew, rounded up", _pads(words, top=up[0])
     yield "the padding before columns is split anew, rounded up", _pads(words, left=up[1])
@@ -142,11 +139,11 @@ def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
 def _same(case: Case, words: dict[str, int], half: int) -> dict[str, int]:
     shape, out = case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape
     pads: dict[str, int] = {}
-    for side, before, after, _ in SIDES:
+    for side, before in SIDES:
         if len(shape) == 3 and side == "h":
             continue
         axis = -2 if side == "h" else -1
         reach = (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1) + 1
         total = max(0, (out[axis] - 1) * words[f"stride_{side}"] + reach - shape[axis])
-        pads |= {before: (total + half) // 2, after: total - (total + half) // 2}
+        pads[before] = (total + half) // 2
     return pads

@@ -14,8 +14,9 @@ from qverify.arithmetic.linear import Requantization
 from qverify.arithmetic.products import requantized_product
 from qverify.arithmetic.tables import look_up
 from qverify.arithmetic.workers import core_count, run_blocks
+from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import conv_transpose
+from qverify.ops import conv_transpose, elementwise_float
 from qverify.tensors.spec import TensorSpec
 
 from tests.ops.random_nodes import RandomNodes
@@ -148,6 +149,19 @@ def test_no_block_warns_of_infinities(blocks: int) -> None:
         warnings.simplefilter("error")
         run_blocks([partial(block, row) for row in range(len(made))])
     assert np.isnan(made[:, 0]).all() and (made[:, 1] == -np.inf).all()
+
+
+@pytest.mark.parametrize("name", ["erf", "gelu", "tanh", "log"])
+def test_a_float_function_in_blocks(name: str) -> None:
+    x = (RNG.standard_normal((3, elementwise_float.BLOCK // 2 + 7)) * 3).astype(np.float32)
+    x.reshape(-1)[::997] = (np.nan, np.inf, -np.inf, 0, -0.0, 2.5, -2.5, 6, -6, 1e-30, 5.9999995, 2.4999998, 1)
+    graph = Graph([], {}, {}, ("x",), ("y",), "ref-exact")
+    node = Node("y", "elementwise_float", ("x",), ("y",), (FUNCTIONS[name].number, 0, 0))
+    with np.errstate(all="ignore"):
+        wanted = elementwise_float.ONE[name](x.astype(np.float64), 0.0, 0.0).astype(np.float32)
+    assert np.array_equal(elementwise_float.simulate(node, [x], graph, None)[0], wanted, equal_nan=True)
+    single = [elementwise_float.simulate(node, [one[None]], graph, None)[0] for one in x.reshape(-1)[:9000:450]]
+    assert np.array_equal(np.concatenate(single), wanted.reshape(-1)[:9000:450], equal_nan=True)
 
 
 def transposed_convolution(size: tuple[int, int], kernel: int) -> RandomNodes:

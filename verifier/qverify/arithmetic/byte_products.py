@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.one_dnn import OneDnn, load_one_dnn
+from qverify.arithmetic.workers import run_blocks, split_range
 
 Array = npt.NDArray[Any]
+COLUMNS = 1024  # of a block
 FEW_MULTIPLICATIONS = 1 << 19  # numpy multiplies so few faster (measured)
 
 
@@ -46,6 +49,28 @@ class ByteProduct:
         for i, (left, right) in enumerate(zip(a, b, strict=True)):
             self.engine.multiply(left, right, self.zeros, out, None if i else bias, add=i > 0)
         return out.astype(self.dtype)
+
+
+def multiply_bytes(a: Array, zeros_a: Array | None, b: Array, zeros_b: Array | None) -> Array | None:
+    """Returns (a - zeros_a) @ (b - zeros_b) in int32, or None where oneDNN cannot compute it or is not faster. a:
+    [..., K]; b: [K, N]. No zero points are zero points of 0."""
+    if b.ndim != 2 or a.ndim < 2:
+        return None
+    operands = [
+        (value.dtype.name, (0,) if zeros is None else [int(z) for z in zeros.reshape(-1)])
+        for value, zeros in ((a, zeros_a), (b, zeros_b))
+    ]
+    rows = a.reshape(-1, a.shape[-1])
+    product = plan_byte_product(*operands, (len(rows) * b.shape[1], len(b)), np.dtype(np.int32))
+    if product is None:
+        return None
+    out = np.empty((len(rows), b.shape[1]), np.int32)
+
+    def block(columns: slice) -> None:
+        product.engine.multiply(rows, signed_bytes(b[:, columns]), product.zeros, out[:, columns])
+
+    run_blocks([partial(block, columns) for columns in split_range(b.shape[1], COLUMNS)])
+    return out.reshape(*a.shape[:-1], b.shape[1])
 
 
 def plan_byte_product(

@@ -105,15 +105,14 @@ def pow64(x: Array, y: float) -> Array:
 
 def erf64(x: Array) -> Array:
     """Returns the error function, float64."""
-    size = np.minimum(np.abs(x), 6.0)
-    near = np.minimum(size, 2.5)
-    series = (1.1283791670955126 * near) * _horner(_ERF, near * near)
-    far = np.maximum(size, 2.5)
+    size, result = np.abs(x), np.ones_like(x)
+    is_near, is_far = size < 2.5, (size >= 2.5) & (size < 6.0)
+    near, far = size[is_near], size[is_far]
+    result[is_near] = (1.1283791670955126 * near) * _horner(_ERF, near * near)
     t = np.zeros_like(far)
     for k in range(60, 0, -1):
         t = (k * 0.5) / (far + t)
-    tail = 1.0 - exp64(-(far * far)) * (0.5641895835477563 / (far + t))
-    result = np.where(size < 2.5, series, np.where(size >= 6.0, 1.0, tail))
+    result[is_far] = 1.0 - exp64(-(far * far)) * (0.5641895835477563 / (far + t))
     return np.where(np.isnan(x), np.nan, np.where(x < 0, -result, result))
 
 

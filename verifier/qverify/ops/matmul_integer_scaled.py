@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, wrap_int32
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.matmul_integer import centred
+from qverify.ops.matmul_integer import sum_products
 
 Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
@@ -18,8 +17,7 @@ WORDS: tuple[str, ...] = ()
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     a, b, zero_a, zero_b, scale_a, scale_b, bias = inputs
     assert a is not None and b is not None and scale_a is not None and scale_b is not None
-    dtype = exact_dtype(255 * 255 * a.shape[-1])
-    acc = wrap_int32(np.matmul(centred(a, zero_a, dtype), centred(b, zero_b, dtype)))
+    acc = sum_products(a, zero_a, b, zero_b)
     with np.errstate(all="ignore"):
         y = acc.astype(np.float32) * (scale_a.reshape(-1) * scale_b.reshape(-1))
         if bias is not None:

@@ -92,6 +92,14 @@ def rounds(m: Qdq) -> None:
     )
 
 
+def crossed(m: Qdq) -> None:
+    """An island that reads another one, of which the last node comes later; that one is listed behind it."""
+    first = grid_sample(m, conv(m, m.input(SHAPE), 3, 3))
+    grid = m.op("Transpose", [conv(m, m.quantize(first), 3, 2)], perm=[0, 2, 3, 1])
+    m.output(conv(m, m.quantize(m.op("GridSample", [first, grid], align_corners=1, mode="cubic")), 3, 2))
+    m.output(conv(m, m.quantize(grid_sample(m, first)), 3, 2))
+
+
 CASES: dict[Callable[[Qdq], None], tuple[set[str], int]] = {  # operators on the host, islands
     between: ({"GridSample"}, 1),
     branches: ({"If"}, 1),
@@ -99,6 +107,7 @@ CASES: dict[Callable[[Qdq], None], tuple[set[str], int]] = {  # operators on the
     sequence: ({"SplitToSequence", "SequenceAt"}, 1),
     tail: ({"NonZero", "Cast"}, 1),
     rounds: ({"GridSample", "Inverse"}, 2),
+    crossed: ({"GridSample"}, 2),
 }
 
 
@@ -359,6 +368,11 @@ def test_a_fault_before_and_behind_an_island_is_found_at_its_node(file: Path, no
     report = run(file, f"faulty:local?fault=plus_one@{node}")
     assert report.verdict == "FAILED" and report.blame is not None
     assert (report.blame.side, report.blame.node, report.blame.also) == ("board", node, [])
+
+
+def test_an_island_may_be_listed_before_one_that_it_reads():
+    first, second = compiled(crossed).islands
+    assert {*first.inputs} & {*second.made} and compiled(crossed).islands_in_order() == [second, first]
 
 
 def test_a_board_of_little_memory_gives_every_tensor_an_island_reads(tmp_path: Path):

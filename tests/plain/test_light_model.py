@@ -253,6 +253,20 @@ def test_two_large_constants_of_one_name_are_refused():
         load(model.SerializeToString(), "p.onnx")
 
 
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [("axis", "operator set 11 has no axis; .* to operator set 13 with"), ("no", "Unrecognized attribute: no")],
+)
+def test_an_attribute_of_a_newer_operator_set_is_named(attribute: str, text: str):
+    """onnxruntime's quantizer writes axis into models of older operator sets, which it then does not load."""
+    model = products(2)
+    model.opset_import[0].version = 11
+    node = next(n for n in model.graph.node if n.op_type == "DequantizeLinear")
+    node.attribute.append(onnx.helper.make_attribute(attribute, 0))
+    with pytest.raises(BadFileError, match=f"not a valid ONNX model: .*{text}"):
+        load(model.SerializeToString(), "p.onnx")
+
+
 class Uncopied(UserDict[str, np.ndarray]):
     """Values that are looked up by name only."""
 

@@ -105,3 +105,7 @@ class Graph:
     def steps(self) -> Iterator[Node | HostIsland]:
         """Yields nodes and islands in running order."""
         return in_order(self.islands, self.nodes, (*self.inputs, *self.constants))
+
+    def islands_in_order(self) -> list[HostIsland]:
+        """Returns the islands in running order, in which one may read the results of those before it."""
+        return [step for step in self.steps() if isinstance(step, HostIsland)]

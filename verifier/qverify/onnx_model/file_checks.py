@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -103,7 +104,31 @@ def check_valid(model: onnx.ModelProto, name: str) -> None:
             onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         if not _is_checked_by_running(error):
-            raise BadFileError(f"{name}: not a valid ONNX model: {describe_error(error)}") from error
+            why = _describe_attribute(error, model) or describe_error(error)
+            raise BadFileError(f"{name}: not a valid ONNX model: {why}") from error
+
+
+def _describe_attribute(error: Exception, model: onnx.ModelProto) -> str:
+    """Returns which attribute is newer than the model's operator set, and the next step. Returns "" for other errors.
+    (onnxruntime's quantizer writes `axis` into models whose operator set is below 13.)"""
+    unknown = re.search(r"Unrecognized attribute: (\w+) for operator (\w+)", str(error))
+    versions = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
+    if unknown is None or not versions:
+        return ""
+    needed = next(
+        (v for v in range(versions[0] + 1, onnx.defs.onnx_opset_version() + 1) if _has_attribute(*unknown.groups(), v)),
+        None,
+    )
+    if needed is None:
+        return ""
+    return (
+        f"{unknown[2]} of operator set {versions[0]} has no {unknown[1]}; onnxruntime does not load it either. Convert "
+        f"the float model to operator set {needed} with onnx.version_converter.convert_version, and quantize it again"
+    )
+
+
+def _has_attribute(attribute: str, operator: str, version: int) -> bool:
+    return onnx.defs.has(operator) and attribute in onnx.defs.get_schema(operator, version).attributes
 
 
 def _is_checked_by_running(error: Exception) -> bool:

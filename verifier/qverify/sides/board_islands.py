@@ -35,7 +35,7 @@ class BoardIslands:
         """Returns the tensors that the board reads from islands, in the order of Graph.fed, as SHA-256 and aligned
         bytes. run_unit: runs nodes on the board. Raises LinkError if the board or onnxruntime fails."""
         inputs, self._read, self.computed = prepared.arrays(), {}, {}
-        for island in self._graph.islands:
+        for island in self._graph.islands_in_order():
             if self._islands is None or "inject" not in capabilities:
                 raise LinkError("the board cannot run the part before a host island by itself")
             known = {**inputs, **self.computed}

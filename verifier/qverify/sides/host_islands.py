@@ -64,7 +64,7 @@ def compute_islands(
     """Returns the tensors that the islands compute from the inputs and the recorded values of one side, and the reasons
     for the tensors that onnxruntime fails to compute. Islands whose inputs are not recorded are left out."""
     computed, failed = dict[str, Array](), dict[str, str]()
-    for island in graph.islands:
+    for island in graph.islands_in_order():
         sources = (computed, inputs, recorded)  # what is recorded is read only where it is used
         island_inputs = {
             n: next(s for s in sources if n in s)[n] for n in island.inputs if any(n in s for s in sources)

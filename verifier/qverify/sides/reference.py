@@ -125,7 +125,7 @@ class Reference:
                 raise
             without_islands = Engine(cut_nodes(self._model, inputs, names).SerializeToString())
             return without_islands.run(inputs, names), f"with what is computed on the host, {error}"
-        for island in self.graph.islands:
+        for island in self.graph.islands_in_order():
             if why := find_misfit(self.graph, island, values):
                 dependent = dependents_of(self.graph, island.made)
                 return {n: v for n, v in values.items() if n not in dependent}, why

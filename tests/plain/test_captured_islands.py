@@ -12,7 +12,7 @@ from qverify.inputs.sources import InputRequest
 from qverify.session.offline.rejudge import CapturedJob, captured_models
 from qverify.tensors.spec import TensorSpec
 
-from tests.plain.test_host_islands import between, model
+from tests.plain.island_models import between, model
 
 
 @pytest.fixture

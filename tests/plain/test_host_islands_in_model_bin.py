@@ -21,7 +21,7 @@ from qverify.sides.host_islands import HostIslands
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
-from tests.plain.test_host_islands import SHAPE, between, compiled, model, rounds
+from tests.plain.island_models import SHAPE, between, compiled, model, rounds
 
 
 def test_islands_are_read_as_they_were_written():

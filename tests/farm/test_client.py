@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -244,3 +245,36 @@ def test_login_stores_a_token_that_the_server_accepts(
     assert read_tokens(path) == {answers.url: "right"}
     assert "right" not in "".join(capsys.readouterr())
     assert main(["login", answers.url, "--forget"]) == 0 and read_tokens(path) == {}
+
+
+def test_a_token_is_piped_and_never_empty(
+    answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tokens.json"
+    monkeypatch.setenv("QVERIFY_TOKENS", str(path))
+    monkeypatch.delenv("QVERIFY_TOKEN", raising=False)
+    answers.body = json.dumps({"name": "ann", "role": "viewer"}).encode()
+    monkeypatch.setattr("sys.stdin", io.StringIO("  secret \nmore\n"))
+    assert main(["login", answers.url]) == 0 and read_tokens(path) == {answers.url: "secret"}
+    assert answers.asked[-1][2] == "Bearer secret"
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert main(["login", answers.url]) == 2
+    assert "no token: type it, pipe it, or set QVERIFY_TOKEN" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="an empty --token"):
+        token_for(answers.url, "")
+
+
+def test_tokens_that_cannot_be_written_leave_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens.json"
+    save_token(path, "http://a", "one")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_token(path, "http://a", "two")
+    assert read_tokens(path) == {"http://a": "one"} and os.listdir(tmp_path) == ["tokens.json"]
+    path.write_text("[1]")
+    with pytest.raises(BadFileError, match="wanted an object of tokens by server"):
+        read_tokens(path)

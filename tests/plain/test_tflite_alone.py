@@ -227,6 +227,22 @@ def test_dims_that_its_operators_do_not_make_are_refused():
         open_tflite("m.tflite", f.written())
 
 
+@pytest.mark.parametrize(
+    ("kind", "table", "shapes", "options"),
+    [
+        ("ADD", "AddOptions", ([1, 8], [1, 9], [1, 8]), {}),
+        ("CONCATENATION", "ConcatenationOptions", ([1, 8], [2, 8], [1, 16]), {"axis": 1}),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused_with_the_file(kind, table, shapes, options):
+    f = File()
+    a, b, y = (f.tensor(name, shape) for name, shape in zip("aby", shapes, strict=True))
+    f.operator(kind, [a, b], [y], table, **options)
+    f.inputs, f.outputs = [a, b], [y]
+    with pytest.raises(BadFileError, match=r"^m\.tflite: onnxruntime refuses the model: "):
+        open_tflite("m.tflite", f.written())
+
+
 def test_without_litert_the_extra_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "m.tflite").write_bytes(dense())
     for module in [m for m in sys.modules if m.partition(".")[0] == "ai_edge_litert"]:

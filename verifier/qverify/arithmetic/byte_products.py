@@ -56,12 +56,9 @@ def multiply_bytes(a: Array, zeros_a: Array | None, b: Array, zeros_b: Array | N
     [..., K]; b: [K, N]. No zero points are zero points of 0."""
     if b.ndim != 2 or a.ndim < 2:
         return None
-    operands = [
-        (value.dtype.name, (0,) if zeros is None else [int(z) for z in zeros.reshape(-1)])
-        for value, zeros in ((a, zeros_a), (b, zeros_b))
-    ]
     rows = a.reshape(-1, a.shape[-1])
-    product = plan_byte_product(*operands, (len(rows) * b.shape[1], len(b)), np.dtype(np.int32))
+    shape = len(rows) * b.shape[1], len(b)
+    product = plan_byte_product(_operand(a, zeros_a), _operand(b, zeros_b), shape, np.dtype(np.int32))
     if product is None:
         return None
     out = np.empty((len(rows), b.shape[1]), np.int32)
@@ -71,6 +68,10 @@ def multiply_bytes(a: Array, zeros_a: Array | None, b: Array, zeros_b: Array | N
 
     run_blocks([partial(block, columns) for columns in split_range(b.shape[1], COLUMNS)])
     return out.reshape(*a.shape[:-1], b.shape[1])
+
+
+def _operand(values: Array, zeros: Array | None) -> tuple[str, list[int]]:
+    return values.dtype.name, [0] if zeros is None else [int(zero) for zero in zeros.reshape(-1)]
 
 
 def plan_byte_product(

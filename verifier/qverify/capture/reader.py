@@ -276,10 +276,10 @@ def _check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[s
             part, digest = pair
             if not isinstance(part, int | None) or not isinstance(digest, str | None) or isinstance(part, bool):
                 raise ValueError(f"tensor {pair!r}")
-        _check_consistent(side, specs)
         for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
             if not isinstance(side[key], kind):
                 raise ValueError(f"{key} of a side")
+        _check_consistent(side, specs)
     if not all(isinstance(row.get(key, {}), dict) for key in ("repeat", "other_inputs")):
         raise ValueError("repeat or other_inputs of a frame")
     if not isinstance(row.get("experiments", []), list):

@@ -81,7 +81,7 @@ def run_canaries(use_cache: bool = True) -> dict[str, Any]:
     if use_cache:
         try:
             cached = json.loads(path.read_text())
-            if set(cached) == {"engine", "checked", "failing"}:
+            if isinstance(cached, dict) and set(cached) == {"engine", "checked", "failing"}:
                 return dict(cached)
         except (OSError, ValueError):
             pass

@@ -115,10 +115,8 @@ def _describe_attribute(error: Exception, model: onnx.ModelProto) -> str:
     versions = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
     if unknown is None or not versions:
         return ""
-    needed = next(
-        (v for v in range(versions[0] + 1, onnx.defs.onnx_opset_version() + 1) if _has_attribute(*unknown.groups(), v)),
-        None,
-    )
+    newer = range(versions[0] + 1, onnx.defs.onnx_opset_version() + 1)
+    needed = next((v for v in newer if _has_attribute(unknown[1], unknown[2], v)), None)
     if needed is None:
         return ""
     return (

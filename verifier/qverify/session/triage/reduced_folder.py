@@ -13,7 +13,11 @@ def move_whole(folder: str, output: str) -> None:
     """Copies the folder to `output`, completely or not at all. Raises UsageError if it cannot be written."""
     temporary = f"{output.rstrip('/')}.part"
     try:
-        shutil.copytree(folder, temporary)
+        os.mkdir(temporary)
+    except OSError as error:  # not removed below: a folder of this name is another's
+        raise UsageError(f"--reduce {output}: {temporary} cannot be made: {_reason(error)}") from error
+    try:
+        shutil.copytree(folder, temporary, dirs_exist_ok=True)
         os.rename(temporary, output)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)

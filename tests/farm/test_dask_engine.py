@@ -226,14 +226,15 @@ def test_tls(tmp_path: Path) -> None:
 def test_a_stopped_worker_gives_its_jobs_back(tmp_path: Path) -> None:
     """A stop is no crash: the job is queued again and no attempt of it is lost."""
     jobs, address = ExampleJobs.make(tmp_path), free_address()
-    hangs = program(tmp_path / "hangs", "exec sleep 60")
+    started = tmp_path / "started"
+    hangs = program(tmp_path / "hangs", f"echo >{started}; exec sleep 60")
     engine = open_engine(address)
     worker = start_worker(address, tmp_path, "-b", hangs)
     try:
         until(lambda: hangs in engine.boards())
         ended = queue.SimpleQueue[JobResult]()
         engine.start(jobs.task(hangs, job="hangs"), lambda _, result: ended.put(result))
-        time.sleep(1)
+        until(started.exists)
         worker.terminate()
         result = ended.get(timeout=WAIT_S)
         assert (result.ending, result.why) == ("busy", "its worker was stopped")

@@ -294,8 +294,11 @@ def test_the_programs_of_an_isolated_job_end_with_it(
     canceller = threading.Thread(target=cancel)
     if ends == "cancel":
         canceller.start()
-    result = run_job(jobs.task(board, isolated=True, timeout_s=60.0 if ends == "cancel" else 6.0), worker)
-    assert result.verdict == "INCONCLUSIVE" and (result.ending == "cancelled") == (ends == "cancel")
+    for timeout_s in (60.0,) if ends == "cancel" else (6.0, 30.0):
+        result = run_job(jobs.task(board, isolated=True, timeout_s=timeout_s), worker)
+        assert result.verdict == "INCONCLUSIVE" and (result.ending == "cancelled") == (ends == "cancel")
+        if pids.exists():  # else a busy machine did not start the program in time
+            break
     if ends == "cancel":
         canceller.join()
     processes = [int(word) for word in pids.read_text().split()]

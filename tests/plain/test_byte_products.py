@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from qverify import ops
 from qverify.arithmetic import byte_products
-from qverify.arithmetic.byte_products import ByteProduct, plan_byte_product, signed_bytes
+from qverify.arithmetic.byte_products import ByteProduct, multiply_bytes, plan_byte_product, signed_bytes
 from qverify.arithmetic.one_dnn import OneDnn, load_one_dnn
+from qverify.errors import BadFileError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.sides.simulator import Simulator
 
@@ -114,6 +115,7 @@ def test_products_in_several_threads(engine: OneDnn) -> None:
         (("int8", ()), ("int8", (0,)), (SUMS, 9), None),
         (("int8", (0,)), ("int8", (0,)), (SUMS, 33026), None),  # may exceed int32
         (("int8", (0,)), ("int8", (0,)), (SUMS, 9), np.array([5, -(1 << 31)])),
+        (("int8", (0,)), ("int8", (0,)), (SUMS, 9), np.array([5, -(1 << 63)])),
         (("int8", (0,)), ("int8", (0,)), (1, 9), None),  # so small that numpy is as fast
     ],
 )
@@ -135,6 +137,79 @@ def test_operands_that_are_no_bytes(engine: OneDnn) -> None:
             engine.multiply(left, right, (0, 0), np.empty((2, 4), np.int32))
     with pytest.raises(ValueError, match="int16 as bytes"):
         signed_bytes(a.astype(np.int16))
+
+
+@pytest.mark.parametrize(
+    ("out", "bias"),
+    [
+        (np.empty((2, 4), np.int64), None),
+        (np.empty((3, 4), np.int32), None),
+        (np.empty((2, 8), np.int32)[:, ::2], None),
+        (np.empty((2, 4), np.int32), np.zeros(1, np.int32)),
+        (np.empty((2, 4), np.int32), np.zeros((2, 1), np.int32)),
+        (np.empty((2, 4), np.int32), np.zeros(2, np.int64)),
+        (np.empty((2, 4), np.int32), np.zeros(4, np.int32)[::2]),
+    ],
+)
+def test_arrays_that_do_not_fit_are_not_touched(engine: OneDnn, out: Array, bias: Array | None) -> None:
+    a, b = np.ones((2, 3), np.int8), np.ones((3, 4), np.int8)
+    out[...] = 7
+    with pytest.raises(ValueError, match="for the product"):
+        engine.multiply(a, b, (0, 0), out, bias)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("stem", ["conv", "fully_connected", "conv_transpose"])
+@pytest.mark.parametrize("shape", [(1,), (64, 1), (1, 64), (63,), (2, 32)])
+def test_a_bias_of_another_shape_is_refused(stem: str, shape: tuple[int, ...]) -> None:
+    """model.bin of a stranger; with and without oneDNN."""
+    made = RandomNodes("ref-exact", 3)
+    planes = () if stem == "fully_connected" else (40, 40)
+    kernel = () if stem == "fully_connected" else (1, 1)
+    x, w = made.input("uint8", (1, 64, *planes)), made.weights("int8", (64, 64, *kernel), 1)
+    words = () if stem == "fully_connected" else (1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1)
+    bias, y = made.constant(np.full(shape, 9, np.int32)), made.output("int8", (1, 64, *planes))
+    made.node(stem, (x, w, bias, made.rq(64, 1)), y, (*words, *made.limits("int8")))
+    graph = made.graph()
+    with pytest.raises(BadFileError, match=r"a bias .* for 64 output channels"):
+        Simulator(graph).run(random_inputs(graph, seed=0))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(1, MemoryError), (2, RuntimeError)], ids=["out of memory", "invalid arguments"]
+)
+def test_a_status_of_onednn(
+    engine: OneDnn, status: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_functions", dict.fromkeys(("uint8", "int8"), lambda *_: status))
+    with pytest.raises(kind):
+        engine.multiply(np.ones((2, 3), np.int8), np.ones((3, 4), np.int8), (0, 0), np.empty((2, 4), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("zeros_a", "zeros_b", "computed"),
+    [
+        (None, None, True),
+        (np.int8(5), np.full(90, 7, np.int8), True),
+        (np.array([5], np.int8), np.array([[7]], np.int8), True),
+        (np.full(70, 5, np.int8), None, False),  # one for each row
+        (np.full((40, 1), 5, np.int8), None, False),
+        (np.array([0.5], np.float32), None, False),
+        (None, np.full(70, 7, np.int8), False),
+        (None, np.array([7], np.uint8), False),
+        (None, np.arange(90).astype(np.int8), False),
+        (None, np.zeros(0, np.int8), False),
+    ],
+)
+def test_zero_points_at_run_time(
+    engine: OneDnn, zeros_a: Any, zeros_b: Array | None, computed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_products, "FEW_MULTIPLICATIONS", 0)
+    a, b = drawn(np.int8, (2, 20, 70)), drawn(np.int8, (70, 90))
+    sums = multiply_bytes(a, None if zeros_a is None else np.asarray(zeros_a), b, zeros_b)
+    assert (sums is not None) == computed
+    if sums is not None:
+        assert np.array_equal(sums, exact(a, 0 if zeros_a is None else 5, b, 0 if zeros_b is None else 7))
 
 
 @pytest.mark.parametrize("isa", ["SSE41", "AVX2"])

@@ -267,6 +267,17 @@ def test_an_attribute_of_a_newer_operator_set_is_named(attribute: str, text: str
         load(model.SerializeToString(), "p.onnx")
 
 
+def test_an_unknown_attribute_in_a_model_of_two_operator_sets():
+    """The first one lacks the operator."""
+    model = products(2)
+    model.opset_import[0].version = 13
+    model.opset_import.append(onnx.helper.make_opsetid("", 20))
+    gelu = onnx.helper.make_node("Gelu", [model.graph.node[-1].output[0]], ["g"], foo=1)
+    model.graph.node.append(gelu)
+    with pytest.raises(BadFileError, match="Unrecognized attribute: foo"):
+        load(model.SerializeToString(), "p.onnx")
+
+
 class Uncopied(UserDict[str, np.ndarray]):
     """Values that are looked up by name only."""
 

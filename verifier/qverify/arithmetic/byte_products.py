@@ -57,8 +57,8 @@ def multiply_bytes(a: Array, zeros_a: Array | None, b: Array, zeros_b: Array | N
     if b.ndim != 2 or a.ndim < 2:
         return None
     rows = a.reshape(-1, a.shape[-1])
-    shape = len(rows) * b.shape[1], len(b)
-    product = plan_byte_product(_operand(a, zeros_a), _operand(b, zeros_b), shape, np.dtype(np.int32))
+    operands = (_operand(a, zeros_a, (1,)), _operand(b, zeros_b, (1, b.shape[1])))
+    product = plan_byte_product(*operands, (len(rows) * b.shape[1], len(b)), np.dtype(np.int32))
     if product is None:
         return None
     out = np.empty((len(rows), b.shape[1]), np.int32)
@@ -70,8 +70,12 @@ def multiply_bytes(a: Array, zeros_a: Array | None, b: Array, zeros_b: Array | N
     return out.reshape(*a.shape[:-1], b.shape[1])
 
 
-def _operand(values: Array, zeros: Array | None) -> tuple[str, list[int]]:
-    return values.dtype.name, [0] if zeros is None else [int(zero) for zero in zeros.reshape(-1)]
+def _operand(values: Array, zeros: Array | None, sizes: tuple[int, ...]) -> tuple[str, list[int]]:
+    """Returns the dtype of an operand and its zero points; none if they are not of these sizes or of another type."""
+    if zeros is None:
+        return values.dtype.name, [0]
+    fits = zeros.dtype == values.dtype and zeros.size in sizes
+    return values.dtype.name, [int(zero) for zero in zeros.reshape(-1)] if fits else []
 
 
 def plan_byte_product(
@@ -90,7 +94,9 @@ def plan_byte_product(
         bias: whole numbers that are added, or None.
     """
     sums, terms = shape
-    largest = terms * 255 * 255 + (0 if bias is None else int(np.abs(bias.astype(np.int64)).max(initial=0)))
+    largest = terms * 255 * 255
+    if bias is not None and bias.size:
+        largest += max(int(bias.max()), -int(bias.min()))
     if sums * terms < FEW_MULTIPLICATIONS or largest >= 1 << 31:
         return None
     zero_a, zero_b = _zero_point_of(*a), _zero_point_of(*b)

@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 PACKAGES = ("onednn-cpu-gomp", "onednn")  # of PyPI, which contain the library
 LIBRARIES = ("libdnnl.so.3", "libdnnl.so.2")  # the library's names; Debian installs it with libdnnl3
 MACHINES = ("x86_64", "AMD64")  # on others these functions are slow
+OUT_OF_MEMORY = 1  # a status
 TRIALS = ((1, 1, 1), (3, 65, 7), (40, 70, 90), (65, 333, 17))  # rows, terms and columns of the products that are tried
 
 
@@ -62,10 +63,14 @@ class OneDnn:
             bias: int32 [M], contiguous, or None.
             add: True to add to what out contains.
 
-        Raises ValueError for operands of other types.
+        Raises ValueError for arrays of other types or shapes, MemoryError if oneDNN lacks memory.
         """
         if a.dtype.name not in self._functions or b.dtype != np.int8 or a.shape[1] != len(b):
             raise ValueError(f"a product of bytes {a.dtype} {a.shape} @ {b.dtype} {b.shape}")
+        if out.dtype != np.int32 or out.shape != (len(a), b.shape[1]) or out.strides[1] != 4:
+            raise ValueError(f"{out.dtype} {out.shape} for the product {a.shape} @ {b.shape}")
+        if bias is not None and (bias.dtype != np.int32 or bias.shape != (len(a),) or not bias.flags.c_contiguous):
+            raise ValueError(f"a bias {bias.dtype} {bias.shape} for the product {a.shape} @ {b.shape}")
         if self._limit_threads is not None and not hasattr(self._state, "limited"):
             self._limit_threads(1)  # of the current thread: the blocks of a product already use all cores
             self._state.limited = True
@@ -76,6 +81,8 @@ class OneDnn:
             *(a.ctypes.data, step_a, zeros[0], b.ctypes.data, step_b, zeros[1]),
             *(1.0 if add else 0.0, out.ctypes.data, out.strides[0] // 4, added.ctypes.data),
         )
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"oneDNN has no memory for a product {a.shape} @ {b.shape}")
         if status:
             raise RuntimeError(f"oneDNN returned status {status} for a product {a.shape} @ {b.shape}")
 
@@ -103,8 +110,17 @@ def load_one_dnn() -> OneDnn | None:
             engine = OneDnn(ctypes.CDLL(path))
         except (OSError, AttributeError):
             continue
-        return engine if _is_exact(engine) else None
+        try:
+            return engine if _is_exact(engine) else None
+        except (RuntimeError, MemoryError):
+            return None
     return None
+
+
+def loaded_version() -> str | None:
+    """Returns the version of oneDNN, or None if this process has not loaded it."""
+    engine = load_one_dnn() if load_one_dnn.cache_info().currsize else None
+    return None if engine is None else engine.version
 
 
 def _candidates() -> Iterator[str]:

@@ -21,10 +21,15 @@ from qverify.model_bin.graph import Graph, Node
 Array = npt.NDArray[Any]
 
 
-def whole_bias(node: Node, graph: Graph) -> Array | None:
-    """Returns the bias that is a term of the sum, or None if it is absent or float32."""
+def whole_bias(node: Node, graph: Graph, outputs: int) -> Array | None:
+    """Returns the bias that is a term of the sum, [outputs], or None if it is absent or float32. Raises ValueError for
+    another shape."""
     bias = None if node.inputs[2] is None else graph.constants[node.inputs[2]]
-    return None if bias is None or bias.dtype.kind == "f" else bias
+    if bias is None or bias.dtype.kind == "f":
+        return None
+    if bias.shape != (outputs,):
+        raise ValueError(f"a bias {list(bias.shape)} for {outputs} output channels")
+    return bias
 
 
 def read_requantization(node: Node, graph: Graph, axis: int = 1) -> Requantization:

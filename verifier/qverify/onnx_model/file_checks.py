@@ -126,7 +126,10 @@ def _describe_attribute(error: Exception, model: onnx.ModelProto) -> str:
 
 
 def _has_attribute(attribute: str, operator: str, version: int) -> bool:
-    return onnx.defs.has(operator) and attribute in onnx.defs.get_schema(operator, version).attributes
+    try:
+        return attribute in onnx.defs.get_schema(operator, version).attributes
+    except onnx.defs.SchemaError:
+        return False
 
 
 def _is_checked_by_running(error: Exception) -> bool:

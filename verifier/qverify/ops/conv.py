@@ -63,7 +63,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConv:
     window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
     kernel = stored[taps].transpose(0, 2, 1, 3)  # [O, kh, I/group, kw]
     flat = kernel.reshape(w.shape[0], -1)
-    bias = whole_bias(node, graph)
+    bias = whole_bias(node, graph, w.shape[0])
     terms = plan_node_sums(node, graph, flat, bias)
     of_bytes = None
     if w.shape[1] == 1 and group > 1:

@@ -42,7 +42,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConvTranspose:
     stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
     group, per_out = node.words[10], w.shape[1]
     of_group = stored.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
-    bias = whole_bias(node, graph)
+    bias = whole_bias(node, graph, group * per_out)
     dtype = choose_exact_dtype(node, graph, of_group.reshape(group * per_out, -1), bias)
     return PreparedConvTranspose(
         np.ascontiguousarray(of_group.astype(dtype)),

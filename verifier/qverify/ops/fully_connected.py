@@ -42,7 +42,7 @@ class PreparedFullyConnected:
 def prepare(node: Node, graph: Graph) -> PreparedFullyConnected:
     x, w = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     zeros = along_axis(w.zero_point, 2, max(w.channel_axis, 0))
-    stored, bias = centred(graph.constants[w.name], zeros, narrow_type(w.dtype)), whole_bias(node, graph)
+    stored, bias = centred(graph.constants[w.name], zeros, narrow_type(w.dtype)), whole_bias(node, graph, w.shape[0])
     dtype = choose_exact_dtype(node, graph, stored, bias)
     sums, operands = prod(graph.spec(node.outputs[0]).shape), ((x.dtype, x.zero_point), (w.dtype, w.zero_point))
     of_bytes = plan_byte_product(*operands, (sums, w.shape[1]), dtype, bias)

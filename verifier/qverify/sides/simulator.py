@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from qverify import __version__, ops
+from qverify.arithmetic.one_dnn import loaded_version
 from qverify.arithmetic.workers import one_blas_thread, submit
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
@@ -66,11 +67,6 @@ class Simulator:
             self._states[node.name] = state
         return state
 
-    def _engines(self) -> dict[str, str]:
-        """Returns the version of oneDNN if it multiplied the matrices of a node."""
-        products = (getattr(state, "of_bytes", None) for state in self._states.values())
-        return next(({"onednn": product.engine.version} for product in products if product), {})
-
     def run(
         self,
         prepared: PreparedInputs,
@@ -97,7 +93,7 @@ class Simulator:
             "simulator",
             "qverify simulator",
             __version__,
-            {"rounding": graph.rounding, "numpy": np.__version__, **self._engines()},
+            _describe_engines(graph.rounding),
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,
@@ -159,6 +155,12 @@ class Simulator:
         """Frees the prepared data of the unit's nodes. It is prepared again if the unit runs again."""
         for node in unit.nodes:
             self._room += _bytes_of(self._states.pop(node.name, None))
+
+
+def _describe_engines(rounding: str) -> dict[str, Any]:
+    """Returns the settings of a run: the rounding mode and the libraries that this process has loaded for products."""
+    onednn = loaded_version()
+    return {"rounding": rounding, "numpy": np.__version__, **({"onednn": onednn} if onednn else {})}
 
 
 def _bytes_of(state: Any) -> int:

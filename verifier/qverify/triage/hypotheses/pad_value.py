@@ -55,7 +55,9 @@ def _padded(case: Case, value: int) -> UnitChange:
     widths = [(0, 0), (0, 0)] + ([(top, bottom)] if x.ndim == 4 else []) + [(left, right)]
     change = case.change_words(**dict.fromkeys(PADS, 0))
     filled = np.pad(x, widths, constant_values=value) if x.dtype.kind == "f" else _filled(x, widths, value)
-    spec = replace(case.graph.spec(name), dtype=str(filled.dtype))
+    spec = replace(case.graph.spec(name), shape=filled.shape, aligned_shape=())
+    if x.dtype.itemsize == 1:  # 16 bits stay what they are, for they decide how wide the sums are
+        spec = replace(spec, dtype=str(filled.dtype))
     return replace(change, inputs={name: filled}, specs={name: spec})
 
 

@@ -183,9 +183,12 @@ def test_a_bias_is_a_term_of_the_sum_if_it_is_whole() -> None:
     node, made = linear("int8", "int8")
     for values in (np.arange(2, dtype=np.int32), np.arange(2, dtype=np.float32)):
         made.constants["bias"] = values
-        found = whole_bias(replace(node, inputs=("x", "w", "bias", "rq")), made)
+        found = whole_bias(replace(node, inputs=("x", "w", "bias", "rq")), made, 2)
         assert (found is values) == (values.dtype == np.int32) and (found is None) != (found is values)
-    assert whole_bias(replace(node, inputs=("x", "w", None, "rq")), made) is None
+    assert whole_bias(replace(node, inputs=("x", "w", None, "rq")), made, 2) is None
+    made.constants["bias"] = np.arange(2, dtype=np.int32)
+    with pytest.raises(ValueError, match="for 3 output channels"):
+        whole_bias(replace(node, inputs=("x", "w", "bias", "rq")), made, 3)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from qverify.onnx_model.own_inputs import run_on_own_inputs
 from qverify.onnx_model.sliced_engine import open_long
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
+from qverify.tensors.free_memory import return_free_memory
 from qverify.tensors.spec import TensorSpec
 
 CANCELLING = (
@@ -57,6 +58,7 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     drawn = random_inputs(graph, 0).arrays()
     feed, recorded = run_on_own_inputs(open_long(original, names, opening), drawn, None)
     recorded |= feed
+    return_free_memory()  # of the sessions
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
@@ -84,6 +86,8 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     replaced = [n for n in drawn if drawn[n].dtype.kind in "iu" and not np.array_equal(feed[n], drawn[n])]
     if replaced:
         summary["integers"] = int(feed[replaced[0]].flat[0])
+    del simulator, recorded, feed, drawn
+    return_free_memory()
     return summary | ({"cancelling": cancelling} if cancelling else {})
 
 

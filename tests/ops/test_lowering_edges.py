@@ -327,6 +327,14 @@ def test_a_scalar_input(tmp_path: Path) -> None:
     passes(chain("Relu", (), {}), tmp_path)
 
 
+@pytest.mark.parametrize("act", ["uint8", "uint16", "int16"])
+@pytest.mark.parametrize("kind", ["Mul", "Add", "Max"])
+def test_two_scalars(act: str, kind: str, tmp_path: Path) -> None:
+    m = Qdq(act=act, seed=3)
+    m.output(m.quantize(m.op(kind, [m.input(()), m.input(())])))
+    passes(m.model(), tmp_path)
+
+
 def test_a_model_that_computes_nothing_is_no_pass(tmp_path: Path) -> None:
     graph = helper.make_graph(
         [helper.make_node("QuantizeLinear", ["x", "s"], ["unused"])],

@@ -19,12 +19,10 @@ def requantize(
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
-    if rq.dtype == np.float32:
-        value = acc.astype(np.float32)
+    if rq.dtype in (np.float32, np.float64):
+        value = np.array(acc, rq.dtype)  # an array, even if acc is a single number
         value *= rq.reshape(along)
         return _finish(value, zero_point, low, high, dtype)
-    if rq.dtype == np.float64:
-        return _finish(acc.astype(np.float64) * rq.reshape(along), zero_point, low, high, dtype)
     result = shifted(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 PACKAGES = ("onednn-cpu-gomp", "onednn")  # of PyPI, which contain the library
-LIBRARIES = ("libdnnl.so.3", "libdnnl.so.2")  # the library's names; Debian installs it with libdnnl3
+LIBRARIES = ("libdnnl.so.3", "libdnnl.so.2")  # the library's names; Debian 12 has it in libdnnl2
 MACHINES = ("x86_64", "AMD64")  # on others these functions are slow
 OUT_OF_MEMORY = 1  # a status
 TRIALS = ((1, 1, 1), (3, 65, 7), (40, 70, 90), (65, 333, 17))  # rows, terms and columns of the products that are tried

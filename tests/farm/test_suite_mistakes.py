@@ -1,4 +1,4 @@
-"""What stands in suite.toml, or among its files, but cannot be meant is one line that says what is wanted."""
+"""Mistakes in suite.toml and its files are refused in one line that says what is wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation says if there was no time to try a fault, and what it holds before anything is known."""
+"""An explanation without time to try a fault says so; its fields before anything is known are the defaults."""
 
 from __future__ import annotations
 

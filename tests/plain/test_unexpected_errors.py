@@ -1,4 +1,4 @@
-"""What no command expects is one line and status 2, never 1, which would look like a mismatch."""
+"""Errors that no command expects are one line and exit status 2, never 1, which would look like a mismatch."""
 
 from __future__ import annotations
 

@@ -33,9 +33,20 @@ sweep() {
   done
 }
 
+end_watchers() { # dash loses a signal that reaches a subshell while it is being forked: sent until both have ended
+  kill $late $gone 2>/dev/null
+  tries=0
+  while left=$(alive $late $gone) && [ -n "$left" ] && [ "$tries" -lt 100 ]; do
+    kill $left 2>/dev/null
+    tries=$((tries + 1))
+    [ "$tries" -lt 20 ] || sleep 0.1 2>/dev/null || sleep 1
+  done
+  kill -9 $left 2>/dev/null
+}
+
 leave() {
   trap '' HUP INT TERM PIPE
-  kill $late $gone 2>/dev/null
+  end_watchers
   [ -n "$swept" ] || sweep
   [ -z "$group" ] || rmdir "$group" 2>/dev/null
   cd /
@@ -93,10 +104,9 @@ give_up() { # if the command has killed this shell, which is then a zombie, clea
   if [ -n "$(alive $$)" ]; then kill -TERM $$; else leave; fi
 }
 (
-  trap 'kill $nap; exit' TERM
+  trap 'kill -9 $!; exit' TERM
   sleep "$limit" >/dev/null 2>&1 &
-  nap=$!
-  wait $nap
+  wait $!
   give_up
 ) 2>/dev/null 3<&- &
 late=$!
@@ -122,8 +132,9 @@ else
   line=$teardown
   [ -z "$line" ] || { launch "$@"; mark "teardown=$status"; }
 fi
-kill $late $gone 2>/dev/null
+end_watchers
 wait $late $gone 2>/dev/null # from here on, no other process reads the host's input
+late= gone=
 [ -n "$by_link" ] || [ ! -L "$collect" ] || mark replaced
 linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
 [ -z "$linked" ] || mark "linked=${linked#"$collect"/}"

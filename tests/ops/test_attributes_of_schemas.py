@@ -61,7 +61,7 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
 UNDEFINED = {("GroupQueryAttention", "sliding_window_cache")}  # without a window onnxruntime's result is not defined
 # onnxruntime's own QLinearConv, Pad, Trilu, QuantizeLinear and DequantizeLinear have the attributes of ONNX's
 TWINS = ("QLinearConv", "Pad", "Trilu", "QuantizeLinear", "DequantizeLinear")
-NOT_GIVEN = {  # refused by name (past, lengths, masks), not read (roi), or in tests of their own
+NOT_GIVEN = {  # refused by name (lengths), not read (roi), or in tests of their own
     *(f"Attention {n}" for n in ("nonpad_kv_seqlen", "past_sequence_length")),
     *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),

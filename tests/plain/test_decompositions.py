@@ -267,12 +267,6 @@ def test_rows_of_quantized_embeddings(dtype: str, opset: int, tmp_path: Path) ->
     verified(m.model(), tmp_path)
 
 
-def past_of_attention(m: Qdq) -> None:
-    x, past = m.op("Tanh", [m.input((1, 2, 6))]), normal(m, 2, 1, 2, 3, 4)
-    inputs = [x, normal(m, 6, 24), normal(m, 24), "", past]
-    m.output(fused(m, "Attention", inputs, (1, 2, 8), 2, num_heads=2))
-
-
 def diagonal(m: Qdq) -> None:
     m.output(m.op("Einsum", [m.op("Tanh", [m.input((3, 3))])], equation="ii->i"))
 
@@ -286,7 +280,6 @@ def means_that_are_used(m: Qdq) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
-    "past": (past_of_attention, r"Attention\): the past, or a further output, is used"),
     "diagonal": (diagonal, r"Einsum\): equation 'ii->i': a label twice in one operand"),
     "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
 }

@@ -1,5 +1,5 @@
-"""Writes com.microsoft Attention, QAttention and MultiHeadAttention of whole sequences as projections, a softmax of the
-scaled products, and a weighted sum of the values."""
+"""Writes com.microsoft Attention, QAttention and MultiHeadAttention as projections, keys and values behind those of the
+past, a softmax of the scaled products, and a weighted sum of the values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ LOWEST = float(np.finfo(np.float32).min)
 class Heads:
     """Dimensions of an attention.
 
-    batch, queries, keys: sizes of the batch and the two sequences. heads: number of heads. sizes: number of elements of
-    a query, a key and a value, over all heads."""
+    batch, queries, keys: sizes of the batch and the two sequences, the keys with those of the past. heads: number of
+    heads. sizes: number of elements of a query, a key and a value, over all heads. past: number of keys of the past."""
 
     batch: int
     queries: int
     keys: int
     heads: int
     sizes: tuple[int, int, int]
+    past: int = 0
+
+    def dims(self, part: int, length: int) -> list[int]:
+        """Returns the dims (batch, length, heads, size) of the queries (0), keys (1) or values (2)."""
+        return [self.batch, length, self.heads, self.sizes[part] // self.heads]
 
 
 def attention(r: Rewriter, node: onnx.NodeProto) -> None:
@@ -35,11 +40,12 @@ def attention(r: Rewriter, node: onnx.NodeProto) -> None:
     scales, mask, zero points, past)."""
     quantized = node.op_type == "QAttention"
     mask, past = (input_name(node, 5), input_name(node, 8)) if quantized else (input_name(node, 3), input_name(node, 4))
-    _check(r, node, past)
+    _check(r, node, "" if quantized else input_name(node, 6))
     batch, length, _ = r.dims(node.input[0])
     whole = r.dims(node.input[1])[1]
     sizes = tuple(attribute(node, "qkv_hidden_sizes", [whole // 3] * 3))
-    heads = Heads(batch, length, length, attribute(node, "num_heads", 0), (sizes[0], sizes[1], sizes[2]))
+    before = r.dims(past)[3] if past else 0
+    heads = _heads(r, node, batch, length, length + before, (sizes[0], sizes[1], sizes[2]), before)
     if quantized:
         x, w, bias, scale_x, scale_w, _, zero_x, zero_w = [input_name(node, i) for i in range(8)]
         operands = [x, w, scale_x, scale_w, zero_x, zero_w, bias]
@@ -52,45 +58,102 @@ def attention(r: Rewriter, node: onnx.NodeProto) -> None:
     cuts = [projected, r.ints("sizes", sizes)] if r.opset >= 13 else [projected]
     more: dict[str, Any] = {} if r.opset >= 13 else {"split": sizes}
     r.nodes.append(onnx.helper.make_node("Split", cuts, parts, f"{parts[0]}/Split", axis=-1, **more))
-    _attend(r, node, parts, heads, [_mask(r, node, mask, heads), "" if quantized else input_name(node, 5)])
+    keys_values = _keys_values(r, heads, parts[1:], _halves(r, past) if past else ["", ""])
+    if r.is_read(1):
+        axis = r.ints("first_axis", [0])
+        states = (
+            [r.step("Unsqueeze", [part, axis], "state") for part in keys_values]
+            if r.opset >= 13
+            else [r.step("Unsqueeze", [part], "state", axes=[0]) for part in keys_values]
+        )
+        r.node("Concat", states, node.output[1], axis=0)
+    _attend(
+        r,
+        node,
+        [parts[0], *keys_values],
+        heads,
+        [_mask(r, node, mask, heads), "" if quantized else input_name(node, 5)],
+    )
 
 
 def several(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes a MultiHeadAttention (inputs query, key, value, bias, padding mask, attention bias; later inputs belong to
-    the past)."""
-    _check(r, node, "".join(input_name(node, i) for i in range(6, 10)))
-    if not input_name(node, 1) or not input_name(node, 2) or any(len(r.dims(n)) != 3 for n in node.input[:3]):
-        raise r.refusal("packed operands, or keys and values by heads, are not supported; wanted three of rank 3")
-    shapes = [r.dims(n) for n in node.input[:3]]
-    heads = Heads(
-        shapes[0][0],
-        shapes[0][1],
-        shapes[1][1],
-        attribute(node, "num_heads", 0),
-        (shapes[0][2], shapes[1][2], shapes[2][2]),
-    )
+    """Writes a MultiHeadAttention (inputs query, key, value, bias, padding mask, attention bias, keys and values of the
+    past). Keys and values of rank 4 are by heads, as those of another sequence that a decoder keeps; no bias is added
+    to them."""
+    _check(r, node, input_name(node, 8) or input_name(node, 9))
+    ranks = [len(r.dims(name)) if name else 0 for name in (input_name(node, i) for i in range(3))]
+    pasts = [input_name(node, 6), input_name(node, 7)]
+    kept = ranks == [3, 4, 4] and pasts == ["", ""]
+    if (ranks != [3, 3, 3] and not kept) or bool(pasts[0]) != bool(pasts[1]):
+        raise r.refusal("packed operands are not supported; wanted query, key and value, each of rank 3")
+    query, key, value = (r.dims(n) for n in node.input[:3])
+    if kept:
+        sizes = (query[2], key[1] * key[3], value[1] * value[3])
+        heads = _heads(r, node, query[0], query[1], key[2], sizes)
+    else:
+        before = r.dims(pasts[0])[2] if pasts[0] else 0
+        heads = _heads(r, node, query[0], query[1], key[1] + before, (query[2], key[2], value[2]), before)
+    parts = _biased(r, node, heads, 1 if kept else 3)
+    keys_values = parts[1:] if kept else _keys_values(r, heads, parts[1:], pasts)
+    for at, part in enumerate(keys_values):
+        if r.is_read(at + 1):
+            r.node("Identity", [part], node.output[at + 1])
+    _attend(r, node, [parts[0], *keys_values], heads, [_mask(r, node, input_name(node, 4), heads), input_name(node, 5)])
+
+
+def _biased(r: Rewriter, node: onnx.NodeProto, heads: Heads, count: int) -> list[str]:
+    """Returns query, key and value, the first `count` of them with their part of the constant bias added."""
     parts = list(node.input[:3])
-    if input_name(node, 3):
-        value = r.value(node.input[3])
-        if value is None:
-            raise r.refusal("its bias is computed at run time; only constants can be compiled")
-        biases = np.split(value, np.cumsum(heads.sizes)[:2])
-        parts = [
-            r.step("Add", [part, r.constant(f"{what}_bias", bias)], what)
-            for part, bias, what in zip(parts, biases, ("query", "key", "value"), strict=True)
-        ]
-    _attend(r, node, parts, heads, [_mask(r, node, input_name(node, 4), heads), input_name(node, 5)])
+    if not input_name(node, 3):
+        return parts
+    value = r.value(node.input[3])
+    if value is None:
+        raise r.refusal("its bias is computed at run time; only constants can be compiled")
+    biases = np.split(value, np.cumsum(heads.sizes)[:2])
+    for at, what in enumerate(("query", "key", "value")[:count]):
+        parts[at] = r.step("Add", [parts[at], r.constant(f"{what}_bias", biases[at])], what)
+    return parts
 
 
-def _check(r: Rewriter, node: onnx.NodeProto, past: str) -> None:
+def _heads(
+    r: Rewriter, node: onnx.NodeProto, batch: int, queries: int, keys: int, sizes: tuple[int, int, int], past: int = 0
+) -> Heads:
+    heads = Heads(batch, queries, keys, attribute(node, "num_heads", 0), sizes, past)
+    if not heads.heads or any(size % heads.heads for size in heads.sizes):
+        raise r.refusal(f"num_heads={heads.heads} does not divide {list(heads.sizes)}")
+    return heads
+
+
+def _keys_values(r: Rewriter, heads: Heads, parts: list[str], pasts: list[str]) -> list[str]:
+    """Returns keys and values (batch, heads, keys, size), behind those of the past where there are any. parts: those of
+    this step (batch, keys - past, all heads' size)."""
+    by_heads = []
+    for at, (part, past, what) in enumerate(zip(parts, pasts, ("keys", "values"), strict=True), 1):
+        dims = r.ints(f"{what}_dims", heads.dims(at, heads.keys - heads.past))
+        part = r.step("Transpose", [r.step("Reshape", [part, dims], f"{what}_by_head")], what, perm=[0, 2, 1, 3])
+        by_heads.append(r.step("Concat", [past, part], f"{what}_with_past", axis=2) if past else part)
+    return by_heads
+
+
+def _halves(r: Rewriter, past: str) -> list[str]:
+    """Returns the keys and the values (batch, heads, length, size) of a past (2, batch, heads, length, size)."""
+    dims, parts = r.ints("past_dims", r.dims(past)[1:]), []
+    for at, what in enumerate(("past_keys", "past_values")):
+        part = r.step("Slice", [past, r.ints("from", [at]), r.ints("to", [at + 1])], f"{what}_sliced")
+        parts.append(r.step("Reshape", [part, dims], what))
+    return parts
+
+
+def _check(r: Rewriter, node: onnx.NodeProto, further: str) -> None:
+    """Refuses what no attention here supports. further: an input that it must not have, or ""."""
     check_known(r, node, *KNOWN, *ZERO)
     for name in ZERO:
         if attribute(node, name, 0):
             raise r.refusal(f"its attribute {name} is not supported; export without it")
-    if past or any(r.is_read(at) for at in range(1, len(node.output))):
-        raise r.refusal(
-            "the past, or a further output, is used; only the first output of whole sequences can be compiled"
-        )
+    if further:
+        raise r.refusal(f"a cache that is filled in place ({further!r}) is not supported")
+    if r.is_read(3):
+        raise r.refusal("the products are used as an output, which is not supported")
 
 
 def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
@@ -102,12 +165,12 @@ def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
         added = r.step("Where", [kept, r.constant("zero", np.float32(0)), by], "mask_added")
     if attribute(node, "unidirectional", 0) != 1:
         return added
-    if heads.keys > heads.queries:
+    if heads.keys > heads.queries + heads.past:
         raise r.refusal(
             "unidirectional with more keys than queries is not supported, since onnxruntime's result varies"
         )
     # mask keys after the query's own position, as onnxruntime counts it
-    later = np.triu(np.ones((heads.queries, heads.keys), np.bool_), 1)
+    later = np.triu(np.ones((heads.queries, heads.keys), np.bool_), heads.past + 1)
     if not added:
         return r.constant("later", np.where(later, np.float32(LOWEST), np.float32(0)))
     lowest = r.constant("lowest", np.float32(LOWEST))
@@ -152,24 +215,19 @@ def _before_end(r: Rewriter, mask: str, heads: Heads) -> str:
 
 
 def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
-    """Writes the attention of a query, a key and a value, each (batch, length, size). added: tensors added to the
-    products."""
-    lengths, orders = (heads.queries, heads.keys, heads.keys), ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
-    if not heads.heads or any(size % heads.heads for size in heads.sizes):
-        raise r.refusal(f"num_heads={heads.heads} does not divide {list(heads.sizes)}")
-    split = []
-    for part, length, size, order, what in zip(
-        parts, lengths, heads.sizes, orders, ("queries", "keys", "values"), strict=True
-    ):
-        dims = r.ints(f"{what}_dims", [heads.batch, length, heads.heads, size // heads.heads])
-        split.append(r.step("Transpose", [r.step("Reshape", [part, dims], f"{what}_by_head")], what, perm=order))
+    """Writes the attention of a query (batch, queries, all heads' size), and of keys and values (batch, heads, keys,
+    size). added: tensors added to the products."""
+    query, keys, values = parts
+    by_head = r.step("Reshape", [query, r.ints("queries_dims", heads.dims(0, heads.queries))], "queries_by_head")
+    queries = r.step("Transpose", [by_head], "queries", perm=[0, 2, 1, 3])
+    columns = r.step("Transpose", [keys], "keys_as_columns", perm=[0, 1, 3, 2])
     scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(heads.sizes[0] // heads.heads)
-    scores = r.step("MatMul", split[:2], "products")
+    scores = r.step("MatMul", [queries, columns], "products")
     scores = r.step("Mul", [scores, r.constant("scale", np.float32(scale))], "scores")
     for at, more in enumerate(filter(None, added)):
         scores = r.step("Add", [scores, more], f"scores_with_{at}")
     shares = r.step("Softmax", [scores], "shares", axis=-1)
-    rows = r.step("Transpose", [r.step("MatMul", [shares, split[2]], "sums")], "rows", perm=[0, 2, 1, 3])
+    rows = r.step("Transpose", [r.step("MatMul", [shares, values], "sums")], "rows", perm=[0, 2, 1, 3])
     r.node("Reshape", [rows, r.ints("rows_dims", [heads.batch, heads.queries, heads.sizes[2]])], node.output[0])
 
 

@@ -130,12 +130,6 @@ def test_convolutions_of_integers_keep_integers() -> None:
         assert all(n.integer_reference for n in nodes if n.op == "conv")
 
 
-def indices_that_are_used(m: Qdq) -> None:
-    y = m.op("MaxPool", [m.op("Tanh", [m.input((1, 2, 4, 4, 4))])], 2, kernel_shape=[2, 2, 2])
-    m.output(y)
-    m.output(f"{y}_1")
-
-
 def dilated_means(m: Qdq) -> None:
     m.output(m.op("AveragePool", [m.input((1, 2, 5, 5, 5))], kernel_shape=[2, 2, 2], dilations=[1, 2, 1]))
 
@@ -147,7 +141,6 @@ def means_of_less_than_a_stride(m: Qdq) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
-    "indices": (indices_that_are_used, r"MaxPool\): its Indices are used"),
     "less_than_a_stride": (means_of_less_than_a_stride, r"AveragePool\): auto_pad with a window that much smaller"),
     "dilated": (dilated_means, r"AveragePool\): 3-D windows with dilated rows"),
 }

@@ -13,13 +13,12 @@ from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, input_na
 from qverify.onnx_model.windows_beyond_pads import divides_by_part_inside
 
 
-def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Writes the maximum of each plane's windows, then the maximum of these over the depth."""
+def max_pool_of_volumes(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Writes the maximum of each plane's windows, then the maximum of these over the depth. Returns False for a pool over
+    fewer dims."""
     window = _window(r, node)
     if window is None:
         return False
-    if r.is_read(1):
-        raise r.refusal("its Indices are used; only the first output can be compiled")
     n, c, depth, height, width = r.dims(node.input[0])
     _, _, out, rows, columns = r.dims(node.output[0])
     window = replace(window, pads=_reaching(window))
@@ -115,7 +114,6 @@ def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
 
 
 REPLACED = {
-    ("", "MaxPool"): max_pool,
     ("", "AveragePool"): average_pool,
     (MICROSOFT, "QLinearAveragePool"): average_pool,
 }

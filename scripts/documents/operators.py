@@ -37,6 +37,7 @@ FOLDED = (
 ELSEWHERE = {  # types that other code than a page writes as other operators
     "CastLike": "cast",
     "DequantizeLinear": "dequantize",
+    "DynamicQuantizeMatMul": "dynamic_quantize, matmul_integer_scaled",
     "QuantizeLinear": "quantize",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import Rewriter, attribute
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute
 
 MAX_PIXELS = 1 << 24  # float32 represents integers exactly up to this
 MODES = (b"linear", b"bilinear", b"nearest")
@@ -115,4 +115,4 @@ def _neighbours(r: Rewriter, place: str, size: int, border: bool) -> list[tuple[
     return neighbours
 
 
-REPLACED = {("", "GridSample"): grid_sample}
+REPLACED = {(domain, "GridSample"): grid_sample for domain in ("", MICROSOFT)}

@@ -1,4 +1,5 @@
-"""Writes a FusedMatMul whose batch dims lie behind the first one (transBatchA, transBatchB) as Transpose and FusedMatMul."""
+"""Writes a FusedMatMul whose batch dims lie behind the first one (transBatchA, transBatchB) as Transpose and FusedMatMul,
+and TransposeMatMul, its former name."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ATTRIBUTES = ("transBatchA", "transBatchB")
 def product(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Moves the first dim of an operand behind its batch dims, before the last one; transA and transB then exchange the
     last two."""
-    if not any(attribute(node, name, 0) for name in ATTRIBUTES):
+    if node.op_type == "FusedMatMul" and not any(attribute(node, name, 0) for name in ATTRIBUTES):
         return False
     operands = list(node.input)
     for at, name in enumerate(ATTRIBUTES):
@@ -26,4 +27,4 @@ def product(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     return None
 
 
-REPLACED = {(MICROSOFT, "FusedMatMul"): product}
+REPLACED = {(MICROSOFT, kind): product for kind in ("FusedMatMul", "TransposeMatMul")}

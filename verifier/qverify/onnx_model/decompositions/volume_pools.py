@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.depth_slices import Volume, slices, volume_of
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, input_name
+from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 from qverify.onnx_model.windows_beyond_pads import divides_by_part_inside
 
 
@@ -53,7 +53,7 @@ def average_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Stacks the slices of one output depth row by row into one plane, with windows that are correspondingly higher. If
     some slices of a window do not count, the mean is scaled."""
     window = _window(r, node)
-    if window is None or attribute(node, "channels_last", 0):
+    if window is None:
         return False
     with_pads, quantized = attribute(node, "count_include_pad", 0), node.op_type == "QLinearAveragePool"
     if window.dilations[1] > 1:
@@ -115,5 +115,4 @@ def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
 
 REPLACED = {
     ("", "AveragePool"): average_pool,
-    (MICROSOFT, "QLinearAveragePool"): average_pool,
 }

@@ -18,7 +18,7 @@ def convolution(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Writes a Conv, ConvInteger or QLinearConv."""
     weights_at, y = WEIGHTS_AT.get(node.op_type, 1), node.output[0]
     weights = r.dims(node.input[weights_at])
-    if len(weights) != 5 or attribute(node, "channels_last", 0):
+    if len(weights) != 5:
         return False
     last, act = r.absorbed_activation(node)
     window = volume_of(r, node, weights[2:], node.input[0], y)

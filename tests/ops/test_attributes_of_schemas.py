@@ -22,9 +22,12 @@ from qverify.onnx_model.engine import Engine
 from tests.graphs.made import random_graph
 from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
+from tests.plain.test_channels_last import GOOD as LAYOUTS
 from tests.plain.test_decompositions import GOOD
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
 from tests.plain.test_decompositions_of_functions import CASES as FUNCTIONS
+from tests.plain.test_decompositions_of_regions import CASES as REGIONS
+from tests.plain.test_max_pools import GOOD as POOLS
 
 OUTSIDE = re.compile("not a valid ONNX model|so no elements")
 Feed = dict[str, np.ndarray[Any, Any]]
@@ -102,11 +105,11 @@ def models() -> list[tuple[onnx.ModelProto, Feed]]:
                 made.append((m.model(), m.feed))
             except (onnx.shape_inference.InferenceError, BadFileError, KeyError):
                 continue  # written for another opset
-    for name, build in {**GOOD, **FORMS}.items():
+    for name, build in {**GOOD, **FORMS, **LAYOUTS, **POOLS}.items():
         m = Qdq(seed=sum(name.encode()))
         build(m)
         made.append((m.model(), m.feed))
-    for name, (build, opset) in FUNCTIONS.items():
+    for name, (build, opset) in {**FUNCTIONS, **REGIONS}.items():
         m = Qdq(seed=sum(name.encode()), opset=opset)
         build(m)
         made.append((m.model(), m.feed))

@@ -44,11 +44,8 @@ def floats(m: Qdq, y: str, scale: list[str], shape: tuple[int, ...]) -> None:
     m.output(m.op("DequantizeLinear", [y, *scale]))
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("form", CONVOLUTIONS)
-def test_convolutions(form: str, bias: bool, tmp_path: Path) -> None:
+def convolution(m: Qdq, form: str, bias: bool) -> None:
     kernel, attributes = CONVOLUTIONS[form]
-    m = Qdq(seed=4)
     x, y = integers(m, (2, *(7, 6)[: len(kernel) - 2], 3)), of_result(m)
     w = m.constant("w", m.rng.integers(-127, 128, kernel).astype(np.int8))
     scales = m.constant("w_scales", m.rng.uniform(0.01, 0.03, kernel[0]).astype(np.float32))
@@ -58,6 +55,13 @@ def test_convolutions(form: str, bias: bool, tmp_path: Path) -> None:
         inputs.append(m.constant("b", m.rng.integers(-500, 500, kernel[0]).astype(np.int32)))
     shape = result_of(m, "QLinearConv", inputs, {**attributes, "channels_last": 1})
     floats(m, fused(m, "QLinearConv", inputs, shape, **attributes, channels_last=1), y, shape)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("form", CONVOLUTIONS)
+def test_convolutions(form: str, bias: bool, tmp_path: Path) -> None:
+    m = Qdq(seed=4)
+    convolution(m, form, bias)
     assert_same_values(m)
     assert not passes(m.model(), tmp_path).islands
 
@@ -83,11 +87,8 @@ POOLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-@pytest.mark.parametrize("form", POOLS)
-def test_pools(form: str, dtype: type, tmp_path: Path) -> None:
+def pool(m: Qdq, form: str, dtype: type) -> None:
     kind, attributes = POOLS[form]
-    m = Qdq(seed=4)
     x, y = integers(m, (2, 7, 5, 3), dtype), of_result(m, dtype)
     if kind == "NhwcMaxPool":
         inputs, y = x[:1], x[1:]
@@ -95,6 +96,13 @@ def test_pools(form: str, dtype: type, tmp_path: Path) -> None:
         inputs, attributes = [*x, *y], {**attributes, "channels_last": 1}
     shape = result_of(m, kind, inputs, attributes)
     floats(m, fused(m, kind, inputs, shape, **attributes), y, shape)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("form", POOLS)
+def test_pools(form: str, dtype: type, tmp_path: Path) -> None:
+    m = Qdq(seed=4)
+    pool(m, form, dtype)
     assert_same_values(m)
     assert not passes(m.model(), tmp_path).islands
 
@@ -115,13 +123,26 @@ def test_a_file_that_onnxruntime_saved_at_its_default_level(dtype: str, tmp_path
     assert not passes(saved, tmp_path).islands
 
 
-def test_former_names() -> None:
+def former_names(m: Qdq) -> None:
     """TransposeMatMul, now FusedMatMul; GridSample, now ONNX's."""
-    m = Qdq(seed=2)
     a, b = drawn(m, 2, 5, 4), normal(m, 2, 7, 5)
     m.output(fused(m, "TransposeMatMul", [a, b], (2, 4, 7), transA=1, transB=1, alpha=0.5))
     x, grid = drawn(m, 1, 2, 5, 6), drawn(m, 1, 3, 4, 2)
     for more in ({}, {"mode": "nearest"}, {"padding_mode": "border", "align_corners": 1}):
         m.output(fused(m, "GridSample", [x, grid], (1, 2, 3, 4), **more))
+
+
+def test_former_names() -> None:
+    m = Qdq(seed=2)
+    former_names(m)
     assert_same_values(m)
     assert not compile_model(m.model().SerializeToString(), "q.onnx").graph.islands
+
+
+def every_layout(m: Qdq) -> None:
+    convolution(m, "dilations", True)
+    for form in POOLS:
+        pool(m, form, np.uint8)
+
+
+GOOD = {"channels_last": every_layout, "former_names": former_names}

@@ -105,3 +105,17 @@ def too_many_elements(m: Qdq) -> None:
 )
 def test_refused_by_name(build: Any, said: str) -> None:
     refused(build, said)
+
+
+def by_columns(m: Qdq) -> None:
+    for attributes in ({"storage_order": 1}, {"pads": [1, 0, 1, 0], "strides": [2, 1], "dilations": [1, 2]}):
+        y = m.op("MaxPool", [drawn(m, 1, 2, 6, 5)], 2, kernel_shape=[2, 2], **attributes)
+        m.output(y)
+        m.output(f"{y}_1")
+
+
+def unpooled_to_size(m: Qdq) -> None:
+    unpooled(m, (2, 3, 7, 9))
+
+
+GOOD = {"indices": by_columns, "unpooled": unpooled_to_size}

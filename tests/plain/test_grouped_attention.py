@@ -32,19 +32,25 @@ FORMS: dict[str, dict[str, Any]] = {
     "scale": {"scale": 0.11},
     "bias": {"bias": True, "queries": 3, "batch": 1},
     "softcap and bias": {"bias": True, "softcap": 2.0},
+    "room for more": {"room": 3},
+    "room for one": {"room": 1},
+    "room, several new tokens": {"room": 4, "queries": 3, "batch": 1, "local_window_size": 4},
+    "room, bias": {"room": 2, "bias": True, "packed": True},
+    "prompt with room": {"queries": 5, "past": 0, "room": 9},
+    "prompt that fills the room": {"queries": 5, "past": 0, "room": 5, "packed": True},
 }
 
 
 def decoder(**form: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any]]]:
     """A GroupQueryAttention between quantized queries and outputs, and inputs for it."""
-    batch, queries, past = form.pop("batch", 2), form.pop("queries", 1), form.pop("past", 4)
+    batch, queries, past, room = (form.pop(n, v) for n, v in (("batch", 2), ("queries", 1), ("past", 4), ("room", 0)))
     packed, positions, bias = form.pop("packed", False), form.pop("positions", False), form.pop("bias", False)
     rng, keys = np.random.default_rng(7), past + queries
     widths = [HEADS * SIZE, GROUPS * SIZE, GROUPS * SIZE]
     parts = {"q": sum(widths)} if packed else dict(zip(("q", "k", "v"), widths, strict=True))
     feed = {n: rng.normal(size=(batch, queries, width)).astype(np.float32) for n, width in parts.items()}
-    for name in ("past_key", "past_value") if past else ():
-        feed[name] = rng.normal(size=(batch, GROUPS, past, SIZE)).astype(np.float32)
+    for name in ("past_key", "past_value") if past + room else ():
+        feed[name] = rng.normal(size=(batch, GROUPS, past + room, SIZE)).astype(np.float32)
     feed["mask"] = np.ones((batch, keys), np.int64)
     angles = rng.uniform(-3, 3, (keys + 2, SIZE // 2))
     constants = {"total": np.int32(keys), "s": np.float32(0.03), "z": np.uint8(128)}
@@ -62,7 +68,7 @@ def decoder(**form: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any
         helper.make_node("Cast", ["number"], ["last"], to=TensorProto.INT32),
     ]
     rotates = form.setdefault("do_rotary", 1)
-    inputs = ["qd", *(("", "") if packed else ("k", "v")), *(("past_key", "past_value") if past else ("", ""))]
+    inputs = ["qd", *(("", "") if packed else ("k", "v")), *(("past_key", "past_value") if past + room else ("", ""))]
     inputs += ["last", "total", *(("cos", "sin") if rotates else ("", ""))]
     inputs += ["positions" if positions else "", "bias" if bias else ""]
     while not inputs[-1]:
@@ -109,7 +115,8 @@ def test_rows_of_other_lengths_in_one_batch(name: str):
     """Also padded rows of a prompt."""
     model, feed = decoder(**FORMS[name])
     tokens = feed["mask"].shape[1]
-    queries, past = feed["q"].shape[1], feed["past_key"].shape[2] if "past_key" in feed else 0
+    queries = feed["q"].shape[1]
+    past = tokens - queries
     window = FORMS[name].get("local_window_size", queries)  # outside of it padded queries have no key
     for shorter in range(1, past + 1 if past else min(window, queries)):
         feed["mask"][-1, tokens - shorter :] = 0
@@ -117,7 +124,7 @@ def test_rows_of_other_lengths_in_one_batch(name: str):
             assert np.allclose(mine, theirs, rtol=0, atol=3e-6), shorter
 
 
-@pytest.mark.parametrize("name", ["one new token", "prompt", "softcap and bias"])
+@pytest.mark.parametrize("name", ["one new token", "prompt", "softcap and bias", "room for more", "prompt with room"])
 def test_it_is_verified(name: str, tmp_path: Path):
     model, feed = decoder(**FORMS[name])
     path, inputs = tmp_path / "decoder.onnx", tmp_path / "inputs.npz"
@@ -133,3 +140,12 @@ def test_another_form_is_refused_by_name(name: str):
     model, _ = decoder(local_window_size=3, **{name: 1})
     ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
     assert f"{name} is not supported" in str(error)
+
+
+def test_room_needs_a_constant_total_length():
+    model, _ = decoder(room=3)
+    total = next(i for i in model.graph.initializer if i.name == "total")
+    model.graph.initializer.remove(total)
+    model.graph.input.append(helper.make_tensor_value_info("total", TensorProto.INT32, []))
+    ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
+    assert "a cache for 7 tokens, 1 new ones, a total length computed at run time" in str(error)

@@ -28,20 +28,23 @@ MAX_INPUTS = 11  # the later ones are not supported
 class Grouped:
     """Dimensions of a grouped attention.
 
-    batch: size of the batch. queries, past: number of new tokens, and of those in the cache. heads, groups: number of
-    heads of the queries, and of the keys and values. size: elements of one head."""
+    batch: size of the batch. queries: number of new tokens. keys: number of tokens with the new ones, of the longest
+    row. past, slots: tokens for which the cache has room, before and afterwards. heads, groups: number of heads of the
+    queries, and of the keys and values. size: elements of one head."""
 
     batch: int
     queries: int
+    keys: int
     past: int
+    slots: int
     heads: int
     groups: int
     size: int
 
     @property
-    def keys(self) -> int:
-        """The number of tokens in the longer cache."""
-        return self.past + self.queries
+    def is_prompt(self) -> bool:
+        """Whether all tokens are new, in which case the past is not read."""
+        return self.keys == self.queries
 
 
 def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
@@ -61,8 +64,10 @@ def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
     caches = []
     for at, (x, what) in enumerate(((key, "key"), (value, "value"))):
         by_head = _by_head(r, x, dims, dims.groups, what)
-        past = node.input[3 + at]
-        caches.append(_longer_cache(r, past, by_head, (start, last), dims, what) if dims.past else by_head)
+        if dims.is_prompt:
+            caches.append(_with_room(r, by_head, dims.queries, dims, what))
+        else:
+            caches.append(_longer_cache(r, node.input[3 + at], by_head, (start, last), dims, what))
         if len(node.output) > 1 + at and node.output[1 + at]:
             r.node("Identity", [caches[at]], node.output[1 + at])
     _attend(r, node, _by_head(r, query, dims, dims.heads, "query"), caches, (start, last), dims)
@@ -89,16 +94,24 @@ def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
     whole = heads if input_name(node, 1) else heads + 2 * groups
     if len(query) != 3 or query[2] % whole:
         raise r.refusal(f"a query of dims {list(query)} for {whole} heads; wanted (batch, length, heads * size)")
+    keys, past, slots = _lengths(r, node, query[1])
+    return Grouped(query[0], query[1], keys, past, slots, heads, groups, query[2] // whole)
+
+
+def _lengths(r: Rewriter, node: onnx.NodeProto, queries: int) -> tuple[int, int, int]:
+    """Returns the number of tokens with the new ones, and for how many the cache has room, before and afterwards."""
     name = input_name(node, 3)
     past = 0 if not name or r.is_empty(name) else r.dims(name)[2]
-    dims = Grouped(query[0], query[1], past, heads, groups, query[2] // whole)
-    present = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else dims.keys
-    if present != dims.keys:
+    total = r.value(node.input[6])
+    keys = past + queries if total is None else int(total.reshape(-1)[0])
+    slots = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else max(past, keys)
+    if slots != max(past, keys) or not queries <= keys <= past + queries:
+        length = "a total length computed at run time" if total is None else f"a total length of {keys}"
         raise r.refusal(
-            f"a cache of {past} tokens, {query[1]} new ones and {present} afterwards; wanted past + new, so a cache without "
-            "room for more (past_present_share_buffer off), and the total length to match"
+            f"a cache for {past} tokens, {queries} new ones, {length} and a cache for {slots} tokens afterwards; wanted a "
+            "constant total length of at most past + new, and then the longer of past and total"
         )
-    return dims
+    return keys, past, slots
 
 
 def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
@@ -118,7 +131,9 @@ def _valid(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[dict[str, A
     """Returns numbers of the last tokens for which onnxruntime's result is defined: full rows and shorter ones, of which
     every query keeps a key in its window."""
     window = attribute(node, "local_window_size", -1)
-    most = dims.past or (min(dims.queries, window) if window > 0 else dims.queries) - 1
+    most = dims.keys - dims.queries
+    if dims.is_prompt:
+        most = (min(dims.queries, window) if window > 0 else dims.queries) - 1
     shorter = [(np.arange(dims.batch) + first) % (most + 1) for first in (0, 1, 2)]
     shape = r.dims(node.input[5])
     return [{node.input[5]: (dims.keys - 1 - less).astype(np.int32).reshape(shape)} for less in shorter]
@@ -126,7 +141,7 @@ def _valid(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[dict[str, A
 
 def _start(r: Rewriter, last: str, dims: Grouped) -> str:
     """Returns the int32 position of the first new token of each row: (batch, 1, 1, 1). last: that of the last token."""
-    if not dims.past:
+    if dims.is_prompt:
         return r.constant("start", np.zeros((dims.batch, 1, 1, 1), np.int32))
     return r.step("Sub", [last, r.constant("before", np.int32(dims.queries - 1))], "start")
 
@@ -154,28 +169,46 @@ def _by_head(r: Rewriter, x: str, dims: Grouped, heads: int, what: str) -> str:
 
 
 def _longer_cache(r: Rewriter, past: str, new: str, ends: tuple[str, str], dims: Grouped, what: str) -> str:
-    """Returns the cache with the new tokens from their start on, and zeros behind the last: (batch, groups, keys, size).
+    """Returns the cache with the new tokens from their start on, and zeros behind the last: (batch, groups, slots, size).
     ends: the positions of the first and the last new token."""
     start, last = ends
-    places = r.constant("places", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, -1, 1))
+    places = r.constant("places", np.arange(dims.slots, dtype=np.int32).reshape(1, 1, -1, 1))
     behind = r.step("Sub", [places, start], f"{what}_steps")
     least, most = (r.constant(n, np.int32(v)) for n, v in (("first_step", 0), ("last_step", dims.queries - 1)))
     step = r.step("Min", [r.step("Max", [behind, least], f"{what}_from_first"), most], f"{what}_step")
-    whole = r.ints(f"{what}_whole", [dims.batch, dims.groups, dims.keys, dims.size])
+    whole = r.ints(f"{what}_whole", [dims.batch, dims.groups, dims.slots, dims.size])
     taken = r.step("GatherElements", [new, r.step("Expand", [step, whole], f"{what}_index")], f"{what}_new", axis=2)
-    room = r.constant(f"{what}_room", np.zeros((dims.batch, dims.groups, dims.queries, dims.size), np.float32))
-    before = r.step("Concat", [past, room], f"{what}_before", axis=2)
+    before = _with_room(r, past, dims.past, dims, what)
     is_before = r.step("Less", [places, start], f"{what}_is_before")
     filled = r.step("Where", [is_before, before, taken], f"{what}_filled")
     is_behind = r.step("Greater", [places, last], f"{what}_is_behind")
     return r.step("Where", [is_behind, r.constant("nothing", np.float32(0)), filled], f"{what}_cache")
 
 
+def _with_room(r: Rewriter, x: str, length: int, dims: Grouped, what: str) -> str:
+    """Returns x (batch, groups, length, size) with zeros for the further slots of the cache."""
+    if length == dims.slots:
+        return x
+    room = r.constant(f"{what}_room", np.zeros((dims.batch, dims.groups, dims.slots - length, dims.size), np.float32))
+    return r.step("Concat", [x, room], f"{what}_with_room", axis=2)
+
+
+def _tokens(r: Rewriter, cache: str, dims: Grouped, what: str) -> str:
+    """Returns the part of a cache that holds tokens: (batch, groups, keys, size)."""
+    if dims.slots == dims.keys:
+        return cache
+    cut = [r.ints(f"{what}_{name}", [value]) for name, value in (("first", 0), ("end", dims.keys), ("axis", 2))]
+    return r.step("Slice", [cache, *cut], f"{what}_tokens")
+
+
 def _attend(
     r: Rewriter, node: onnx.NodeProto, query: str, caches: list[str], ends: tuple[str, str], dims: Grouped
 ) -> None:
     """Writes the attention of the queries to the caches, (batch, heads, length, size)."""
-    key, value = (_for_each_head(r, x, dims, what) for x, what in zip(caches, ("key", "value"), strict=True))
+    key, value = (
+        _for_each_head(r, _tokens(r, x, dims, what), dims, what)
+        for x, what in zip(caches, ("key", "value"), strict=True)
+    )
     products = r.step("MatMul", [query, r.step("Transpose", [key], "columns", perm=[0, 1, 3, 2])], "products")
     scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(dims.size)
     scores = r.step("Mul", [products, r.constant("scale", np.float32(scale))], "scores")

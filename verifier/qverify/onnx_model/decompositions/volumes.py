@@ -95,6 +95,5 @@ def _flat_weights(r: Rewriter, weights: str, dims: tuple[int, ...]) -> str:
 REPLACED = {
     ("", "Conv"): convolution,
     ("", "ConvInteger"): convolution,
-    ("", "QLinearConv"): convolution,
     ("", "ConvTranspose"): transposed,
 }

@@ -209,9 +209,7 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         "with keep_aspect_ratio_policy, which onnxruntime does not resize",
     ),
     "a_type_no_page_lowers": (
-        lambda: chain(
-            "RoiAlign", (1, 2, 5, 6), {"rois": np.float32([[0, 0, 3, 3]]), "of": np.array([0])}, 17, output_width=2
-        ),
+        lambda: chain("MaxRoiPool", (1, 2, 5, 6), {"rois": np.float32([[0, 0, 0, 3, 3]])}, 17, pooled_shape=[2, 2]),
         "this operator is not supported",
     ),
     "dilated_and_same": (
@@ -282,10 +280,10 @@ def test_a_node_that_nothing_needs_is_not_asked_for_its_attributes(tmp_path: Pat
 
 
 def test_a_further_output_that_is_used_is_refused() -> None:
-    model = chain("MaxPool", (1, 2, 5, 6), {}, kernel_shape=[2, 2])
-    model.graph.node[2].output.append("places")
-    model.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, (1, 2, 4, 5)))
-    with pytest.raises(UnsupportedError, match=r"op .*further output 'places'"):
+    model = chain("SimplifiedLayerNormalization", (1, 2, 5, 6), {"scale": np.ones(6, np.float32)})
+    model.graph.node[2].output.append("mean")
+    model.graph.output.append(helper.make_tensor_value_info("mean", TensorProto.FLOAT, (1, 2, 5, 1)))
+    with pytest.raises(UnsupportedError, match=r"op .*further output 'mean'"):
         compile_model(model.SerializeToString(), "edge")
 
 

@@ -138,10 +138,6 @@ REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
         lambda m: to_float(m, (2, 4), (4, 3), *computed(m, m.input((1,))), held(m, np.float32([[0.1, 0.2, 0.3]]))),
         r"scales 'k\d+' of shape \[1, 3\]; wanted 1 or 3 of rank 1",
     ),
-    "conv_operator_of_computed_weights": (
-        lambda m: out(m, "QLinearConv", [*stored(m, (1, 2, 5, 5)), *stored(m, (3, 2, 1, 1)), "in0_scale", "in0_zp"], (1, 3, 5, 5)),
-        r"QLinearConv\): its weights are computed at run time; only constants can be compiled",
-    ),
     "gemm_operator_of_computed_weights": (
         lambda m: out(
             m, "QGemm", [*stored(m, (2, 4)), *stored(m, (4, 3)), "", "in0_scale", "in0_zp"], (2, 3), MICROSOFT

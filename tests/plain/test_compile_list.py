@@ -15,18 +15,17 @@ from tests.ops.qdq import Qdq
 SHAPE = (1, 2, 5, 5)
 
 
-def deformed(m: Qdq) -> list[str]:
-    """Weights and offsets of a 1 x 1 kernel."""
-    arrays = np.ones((2, 2, 1, 1), np.float32), np.full((1, 2, 5, 5), 0.3, np.float32)
-    return [m.constant(f"c{len(m.constants)}", array) for array in arrays]
+def region(m: Qdq) -> str:
+    """One region, of the first picture."""
+    return m.constant(f"c{len(m.constants)}", np.float32([[0, 0, 0, 4, 4]]))
 
 
 def blocked() -> onnx.ModelProto:
     """Four nodes without a page; a Conv with a float output is none of them."""
     m = Qdq(seed=2, opset=19)
     x = m.input(SHAPE)
-    first = m.quantize(m.op("DeformConv", [x, *deformed(m)], group=1))
-    second = m.op("DeformConv", [first, *deformed(m)], group=1)
+    first = m.quantize(m.op("MaxRoiPool", [x, region(m)], pooled_shape=[5, 5]))
+    second = m.op("MaxRoiPool", [first, region(m)], pooled_shape=[5, 5])
     third = m.op(
         "Det", [m.op("Inverse", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])], domain="com.microsoft")]
     )
@@ -41,9 +40,9 @@ def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: py
     assert main(["compile", str(path), "--list"]) == 2
     listed = capsys.readouterr().out.splitlines()
     assert listed[0] == "q.onnx: 3 things keep 4 nodes from being compiled:"
-    deform, rest = listed[1], "\n".join(listed[2:])
-    assert "(DeformConv): this operator is not supported. Replace the operator" in deform
-    assert deform.endswith("(2 DeformConv nodes in all)") and "cut" not in deform  # nothing comes before the first
+    pooled, rest = listed[1], "\n".join(listed[2:])
+    assert "(MaxRoiPool): this operator is not supported. Replace the operator" in pooled
+    assert pooled.endswith("(2 MaxRoiPool nodes in all)") and "cut" not in pooled  # nothing comes before the first
     assert "(Inverse): no integer form and no float kernel for it. Replace the operator, or cut" in rest
     assert "Conv" not in rest
     assert "(Det): no integer form" in rest

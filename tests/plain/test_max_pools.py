@@ -33,7 +33,7 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_indices_are_those_of_onnxruntime(form: str, ties: bool) -> None:
-    """Of equal elements the first, also where the lowest value of all lies beside padding."""
+    """The first of equal elements counts, also where the lowest value of all lies beside padding."""
     shape, attributes = FORMS[form]
     m = Qdq(seed=3)
     x = drawn(m, *shape)

@@ -24,7 +24,7 @@ def two_stages(first: int) -> Qdq:
     given = m.integers((10,))
     m.feed[given] = np.full(10, first, np.int64)
     which = m.op("Sub", [given, m.constant("first", np.int64(first))])
-    rows = m.op("RoiAlign", [features, boxes, which], output_height=2, output_width=2, sampling_ratio=2)
+    rows = m.op("RoiAlign", [features, boxes, which], output_height=2, output_width=2)
     m.output(m.quantize(m.op("MatMul", [m.quantize(m.op("Flatten", [rows])), m.weight((16, 5))])))
     return m
 

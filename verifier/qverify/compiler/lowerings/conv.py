@@ -78,10 +78,6 @@ def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     """Returns the unit of a QLinearConv in a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
-    if w.value is None:
-        raise UnsupportedError(
-            f"{node.name} (QLinearConv): its weights are computed at run time; only constants can be compiled"
-        )
     bias, act = constant_operand(view, node, 8, "bias"), whole_range(y.dtype)
     return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, True), [node])
 

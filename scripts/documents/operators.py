@@ -34,6 +34,7 @@ FOLDED = (
     "Shape",
     "Size",
 )
+LOOPS = ("Loop", "Scan")
 ELSEWHERE = {  # types that other code than a page writes as other operators
     "CastLike": "cast",
     "DequantizeLinear": "dequantize",
@@ -106,6 +107,8 @@ def compiled() -> dict[Key, str]:
             table[key] = "other operators"
         elif key[0] == "" and kind in FOLDED:
             table[key] = "a constant, if its inputs are constants or shapes"
+        elif key[0] == "" and kind in LOOPS:
+            table[key] = "other operators, if constants and shapes determine the number of steps"
     return table
 
 

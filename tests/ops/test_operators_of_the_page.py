@@ -15,6 +15,7 @@ from tests.ops.qdq import Qdq
 from tests.ops.test_attributes_of_schemas import models
 from tests.ops.test_onnx_node_cases import cases, quantized
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
+from tests.plain.test_unrolled_loops import loop, scan
 
 ELSEWHERE = {  # com.microsoft: tests/plain/test_decompositions.py, the loader's and the lowerings' tests of QOperator and 16 bits
     "DequantizeLinear", "EmbedLayerNormalization", "Pad", "QEmbedLayerNormalization", "QLinearConv", "QLinearWhere", "QuantizeLinear",
@@ -64,7 +65,7 @@ def twins(m: Qdq) -> None:
     m.output(y)
 
 
-BUILDS: tuple[Callable[[Qdq], None], ...] = (functions, swish, constants, twins)
+BUILDS: tuple[Callable[[Qdq], None], ...] = (functions, swish, constants, twins, loop, scan)
 
 
 def types(model: onnx.ModelProto) -> set[operators.Key]:
@@ -97,4 +98,4 @@ def test_each_other_operator_is_refused() -> None:
         with pytest.raises(QVerifyError):
             compile_model(quantized(case.model, {}).SerializeToString(), case.name, CompilerOptions(check=False))
         tried.add(kind)
-    assert len(tried) > 20
+    assert len(tried) > 18

@@ -131,7 +131,8 @@ def a_choice(m: Qdq) -> None:
 
 
 def a_loop(m: Qdq) -> None:
-    """A Loop that carries a float16 tensor from step to step. ONNX does not infer the type of its result."""
+    """A Loop that carries a float16 tensor from step to step, as often as values decide. ONNX does not infer the type of
+    its result."""
     state, following = (helper.make_tensor_value_info(n, FLOAT16, (2, 6)) for n in ("state", "next"))
     go, done = (helper.make_tensor_value_info(n, TensorProto.BOOL, ()) for n in ("go", "done"))
     step = helper.make_tensor_value_info("step", TensorProto.INT64, ())
@@ -139,7 +140,9 @@ def a_loop(m: Qdq) -> None:
     factor = numpy_helper.from_array(np.array(0.5, np.float16), "half")
     body = helper.make_graph(nodes, "body", [step, go, state], [done, following], [factor])
     x = by_half(m, half_input(m, 2, 6), 0.02)
-    y = m.op("Loop", [m.constant("steps", np.array(3)), m.constant("always", np.array(True)), x], body=body)
+    low = m.op("Less", [m.op("ReduceMax", [x], keepdims=0), m.constant("high", np.float16(1000))])
+    steps = m.op("Add", [m.op("Cast", [low], to=TensorProto.INT64), m.constant("two", np.array(2))])
+    y = m.op("Loop", [steps, m.constant("always", np.array(True)), x], body=body)
     m.output(by_half(m, y, 0.01))
     m.output(m.op("Exp", [x]))
 

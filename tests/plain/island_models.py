@@ -41,7 +41,8 @@ def branches(m: Qdq) -> None:
 
 
 def loop(m: Qdq) -> None:
-    """Behind a Loop no shape is inferred; the Conv behind it is verified all the same."""
+    """A Loop whose number of steps depends on values. Behind it no shape is inferred; the Conv there is verified all the
+    same."""
     x, info = conv(m, m.input(SHAPE), 3, 3), helper.make_tensor_value_info
     body = helper.make_graph(
         [helper.make_node("Add", ["v", "v"], ["v2"]), helper.make_node("Identity", ["c"], ["c2"])],
@@ -49,7 +50,9 @@ def loop(m: Qdq) -> None:
         [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), info("v", TensorProto.FLOAT, SHAPE)],
         [info("c2", TensorProto.BOOL, []), info("v2", TensorProto.FLOAT, SHAPE)],
     )
-    ends = [m.constant("trips", np.array(3, np.int64)), m.constant("on", np.array(True))]
+    low = m.op("Less", [m.op("ReduceSum", [x], keepdims=0), m.constant("high", np.float32(1e9))])
+    trips = m.op("Add", [m.op("Cast", [low], to=TensorProto.INT64), m.constant("two", np.array(2, np.int64))])
+    ends = [trips, m.constant("on", np.array(True))]
     m.output(conv(m, m.quantize(m.op("Loop", [*ends, x], body=body)), 3, 2))
 
 

@@ -18,6 +18,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
 from qverify.compiler.integer_blocks import split_integer_blocks
 from qverify.compiler.integer_model import IntegerModel, Piece, address
+from qverify.compiler.lowerings import lowerings
 from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.reinterpret import reinterpret
@@ -165,7 +166,7 @@ def compile_model(
         )
     source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
     del source, parsed  # frees the file's bytes, unless the caller keeps them
-    decomposed = decompose(model, name, options.shapes)
+    decomposed = decompose(model, name, options.shapes, lowerings().read)
     if options.check:
         check_same_values(decomposed)
     notes += [f"input {n}: it has no elements and is not read" for n in empty] + _notes_on_order(decomposed)

@@ -3,9 +3,9 @@ originals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import onnx
@@ -22,6 +22,7 @@ from qverify.onnx_model.own_inputs import run_on_own_inputs
 from qverify.onnx_model.rewriter import Rewriter, attribute
 from qverify.onnx_model.widen_constants import PER_BYTE
 from qverify.onnx_model.widen_float16 import NARROW, has_float16, widen, widen_constants_of_float16
+from qverify.onnx_model.written_loops import LoopWriter, finish_steps, write_loops_out
 from qverify.pages import load_pages
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
@@ -76,23 +77,28 @@ def _writers() -> dict[tuple[str, str], Write]:
     return writers
 
 
-def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> DecomposedModel:
+def decompose(
+    model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]], served: Collection[str] | None = None
+) -> DecomposedModel:
     """Returns the model with these operators replaced, or the model itself if it has none of them.
 
-    model: a model returned by `load`. shapes: dims of dynamic inputs. Raises UnsupportedError for an input or output of
+    model: a model returned by `load`. shapes: dims of dynamic inputs. served: the operators that a kernel serves: a loop
+    in which too many others are stays; None if that does not matter. Raises UnsupportedError for an input or output of
     bfloat16."""
     done = DecomposedModel(model, [], [])
-    refused: list[tuple[onnx.NodeProto, UnsupportedError]] = []
     check_ends(model, name)
+    known = None if served is None else {*served, *(kind for _, kind in _writers())}
+    write_loops_out(done, partial(_rewrite, done, name, shapes), known)
+    refused, done.refused = done.refused, []
+    model = done.model
     if has_float16(model):
         if _rewrite(done, name, shapes, widen) and (ends := float16_ends(model)):
             done.model = restore_ends(done.model, ends)
-        refused = done.refused
+        refused, done.refused = [*refused, *done.refused], []
     for _ in range(MAX_ROUNDS):
         if not _decompose_once(done, name, shapes):
             break
-    if refused is not done.refused:
-        done.refused += refused
+    done.refused += refused
     return done
 
 
@@ -138,6 +144,8 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
         if write is widen:
             widen_constants_of_float16(model)
             set_ends(model, float16_ends(model), FLOAT)
+        if isinstance(write, LoopWriter):
+            finish_steps(model, name)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
         done.rounds.append(DecompositionRound(done.model, model, replaced))

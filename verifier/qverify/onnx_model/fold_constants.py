@@ -39,7 +39,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
 
     Nodes must be in running order. known: types of tensors that inference does not find."""
     copy_constant_outputs(model.graph)
-    _constants_to_initializers(model.graph)
+    constants_to_initializers(model.graph)
     bytes_left = MAX_BYTES
     for _ in range(MAX_ROUNDS):
         widen_constants(model.graph)
@@ -59,13 +59,14 @@ def _inline_branches(model: onnx.ModelProto) -> bool:
     there was one."""
     if not inline_branches(model.graph):
         return False
-    _constants_to_initializers(model.graph)
+    constants_to_initializers(model.graph)
     split_dynamic_matmul(model)
     name_recurrent_outputs(model)
     return True
 
 
-def _constants_to_initializers(graph: onnx.GraphProto) -> None:
+def constants_to_initializers(graph: onnx.GraphProto) -> None:
+    """Makes the values of Constant nodes initializers, in place, unless they are outputs of the graph."""
     finals, initializers = {o.name for o in graph.output}, list[onnx.TensorProto]()
     for node in graph.node:
         value = _value(node)

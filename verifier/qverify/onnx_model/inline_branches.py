@@ -89,7 +89,7 @@ class _Branch:
         """Yields the nodes of the branch, renamed, and an Identity for each output of the If that is another tensor."""
         for inner in self._branch.node:
             copy = onnx.NodeProto.FromString(inner.SerializeToString())
-            _rename(copy, self._renamed)
+            rename(copy, self._renamed)
             yield copy
         for inside, end in self._ends:
             source = self._renamed.get(inside, inside)
@@ -104,7 +104,7 @@ class _Branch:
             yield copy
 
 
-def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
     """Renames what the node reads and computes, in place, also what its subgraphs read from outside themselves."""
     node.input[:] = [names.get(n, n) for n in node.input]
     node.output[:] = [names.get(n, n) for n in node.output]
@@ -112,6 +112,6 @@ def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
         own = {v.name for v in (*graph.input, *graph.initializer)} | {o for n in graph.node for o in n.output}
         outer = {n: to for n, to in names.items() if n not in own}
         for inner in graph.node:
-            _rename(inner, outer)
+            rename(inner, outer)
         for output in graph.output:
             output.name = outer.get(output.name, output.name)

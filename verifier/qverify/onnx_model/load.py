@@ -16,7 +16,7 @@ from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
-from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.node_order import inner_nodes, sort_nodes
 from qverify.onnx_model.other_files import FOLDER, describe_other
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
@@ -138,8 +138,10 @@ def make_negative_dims_dynamic(graph: onnx.GraphProto) -> None:
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Returns whether the model or one of its functions contains an operator on quantized tensors."""
-    nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+    """Returns whether the model or one of its functions contains an operator on quantized tensors, also
+    inside a subgraph."""
+    owners = (model.graph, *model.functions)
+    nodes = (inner for owner in owners for node in owner.node for inner in inner_nodes(node))
     return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 

@@ -14,7 +14,7 @@ def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
     such an order is not changed. Raises BadFileError for a cycle and for a tensor that two nodes compute."""
     nodes = list(graph.node)
     makers = _makers(nodes, name)
-    waits = [{makers[n] for n in reads(node) if n in makers} for node in nodes]
+    waits = [{makers[n] for n in outer_reads(node) if n in makers} for node in nodes]
     readers: dict[int, list[int]] = {}
     for at, needed in enumerate(waits):
         for maker in needed:
@@ -72,11 +72,14 @@ def computing_nodes(
 
 
 def outer_reads(node: onnx.NodeProto) -> set[str]:
-    """Returns the tensors outside of the node that it reads, also inside its subgraphs."""
-    graphs = [graph for inner in inner_nodes(node) for graph in graphs_of(inner)]
-    own = {o for graph in graphs for inner in graph.node for o in inner.output}
-    own |= {v.name for graph in graphs for v in (*graph.input, *graph.initializer)}
-    return {name for name in reads(node) if name} - own
+    """Returns the tensors outside of the node that it reads, also inside its subgraphs, which may define others of the
+    same names."""
+    names = set(node.input)
+    for graph in graphs_of(node):
+        inner = {o.name for o in graph.output}.union(*map(outer_reads, graph.node))
+        own = {v.name for v in (*graph.input, *graph.initializer)} | {o for n in graph.node for o in n.output}
+        names |= inner - own
+    return names - {""}
 
 
 def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:

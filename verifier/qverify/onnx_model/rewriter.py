@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
@@ -37,16 +38,17 @@ class Rewriter:
         self._taken = {
             *self._infos,
             *self.initializers,
-            *(n for node in graph.node for n in [*node.input, *node.output]),
+            *(n for node in graph.node for inner in inner_nodes(node) for n in [*inner.input, *inner.output]),
+            *(v.name for node in graph.node for g in _inner_graphs(node) for v in [*g.input, *g.initializer]),
         }
-        self.read = {i for node in graph.node for i in node.input} | {o.name for o in graph.output}
+        self.read = {i for node in graph.node for i in outer_reads(node)} | {o.name for o in graph.output}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self._node = onnx.NodeProto()
         self._makers = {name: node for node in graph.node for name in node.output}
         self._ends, self._readers = {o.name for o in graph.output}, dict[str, list[onnx.NodeProto]]()
         for node in graph.node:
-            for name in set(node.input):
+            for name in outer_reads(node):
                 self._readers.setdefault(name, []).append(node)
         self.absorbed: list[onnx.NodeProto] = []
         self.valid: list[dict[str, Array]] = []
@@ -159,6 +161,11 @@ class Rewriter:
     def step(self, kind: str, inputs: list[str], what: str, domain: str = "", **attrs: Any) -> str:
         """Adds a node with one new output, named after `what`, and returns that output's name."""
         return self.node(kind, inputs, self.fresh(what), domain, **attrs)
+
+
+def _inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Returns the subgraphs of the node and of the nodes inside them."""
+    return [graph for inner in inner_nodes(node) for graph in graphs_of(inner)]
 
 
 def input_name(node: onnx.NodeProto, at: int) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import qverify
@@ -197,7 +198,20 @@ def test_why_a_job_waits_is_told_once_in_a_pipe(
     monkeypatch.setattr(verify_on_farm, "WAITS_SAID_S", 0.5)
     monkeypatch.setattr(artifacts, "KEEP_FREE_BYTES", 1 << 60)
     time.sleep(1.5 * dispatcher.POLL_S)  # now it knows that the store is full
-    room = threading.Timer(4.0, monkeypatch.undo)
+    looks, look = threading.Semaphore(0), verify_on_farm.WaitReasons.look
+
+    def counted(reasons: verify_on_farm.WaitReasons, *arguments: Any) -> None:
+        look(reasons, *arguments)
+        if reasons._told:
+            looks.release()
+
+    def make_room() -> None:
+        for _ in range(3):  # also when it has been told, the job waits for some time
+            looks.acquire(timeout=60)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(verify_on_farm.WaitReasons, "look", counted)
+    room = threading.Thread(target=make_room)
     room.start()
     assert main(words) == 0
     room.join()

@@ -106,14 +106,18 @@ def test_live_events_arrive_and_silence_has_a_heartbeat(database: Database, tmp_
     with_stream(database, tmp_path, test)
 
 
-def test_the_feed_waits_for_an_event_that_is_committed_late(database: Database, tmp_path: Path) -> None:
+def test_the_feed_waits_for_an_event_that_is_committed_late(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(open_stream: Callable[..., Any], project: str) -> None:
+        monkeypatch.setattr(event_feed, "GAP_S", 60.0)
         pieces = open_stream()
         await anext(pieces)
         say(database, "second", project, 2)
         await asyncio.sleep(0.05)
         say(database, "first", project, 1)
         assert await said_by(pieces, 2) == [(1, "first"), (2, "second")]
+        monkeypatch.setattr(event_feed, "GAP_S", 0.1)
         say(database, "after a number that never comes", project, 4)
         assert await said_by(pieces, 1) == [(4, "after a number that never comes")]
 

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema, get_all_opkernel_def
 from qverify.compiler import lowerings
+from qverify.compiler.attributes import BECOME_CONSTANTS
 from qverify.onnx_model.decompose import FOLDER
 from qverify.onnx_model.random_operators import RANDOM
 from qverify.pages import load_pages
@@ -22,18 +23,7 @@ PATH = ROOT / "docs" / "reference" / "operators.md"
 OLDEST, NEWEST = 10, 25  # opsets
 MICROSOFT = "com.microsoft"
 Key = tuple[str, str]  # domain and type
-# constants after compilation, if what they read is constant or a shape
-FOLDED = (
-    "BlackmanWindow",
-    "Constant",
-    "ConstantOfShape",
-    "HammingWindow",
-    "HannWindow",
-    "MelWeightMatrix",
-    "Range",
-    "Shape",
-    "Size",
-)
+FOLDED = BECOME_CONSTANTS | {"Constant"}
 LOOPS = ("Loop", "Scan")
 ELSEWHERE = {  # types that other code than a page writes as other operators
     "CastLike": "cast",

@@ -138,6 +138,10 @@ REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
         lambda m: to_float(m, (2, 4), (4, 3), *computed(m, m.input((1,))), held(m, np.float32([[0.1, 0.2, 0.3]]))),
         r"scales 'k\d+' of shape \[1, 3\]; wanted 1 or 3 of rank 1",
     ),
+    "shape_of_what_values_decide": (
+        lambda m: m.op("Cast", [m.op("Shape", [m.op("NonZero", [m.input((2, 3))])], start=1)], to=1),
+        r"Shape\): what it reads, or the shape of that, depends on the values of the inputs; only constants",
+    ),
     "gemm_operator_of_computed_weights": (
         lambda m: out(
             m, "QGemm", [*stored(m, (2, 4)), *stored(m, (4, 3)), "", "in0_scale", "in0_zp"], (2, 3), MICROSOFT

@@ -148,4 +148,5 @@ def test_room_needs_a_constant_total_length():
     model.graph.initializer.remove(total)
     model.graph.input.append(helper.make_tensor_value_info("total", TensorProto.INT32, []))
     ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
-    assert "a cache for 7 tokens, 1 new ones, a total length computed at run time" in str(error)
+    assert "its total_sequence_length is no constant" in str(error)
+    assert "at most 8, the 7 tokens of the past and the 1 new ones" in str(error)

@@ -32,6 +32,10 @@ QUANTIZE: dict[str, frozenset[Any] | None] = {
     "saturate": ANY,
     "precision": ANY,
 }
+# compiled as constants, where what they read is a constant or a known shape
+BECOME_CONSTANTS = frozenset(
+    ["BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range", "Shape", "Size"]
+)
 CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
@@ -52,6 +56,11 @@ def _check_node(view: GraphView, node: Any, needed: bool) -> None:
     pages = lowerings()
     read = pages.read.get(node.op_type)
     if read is None:
+        if needed and node.op_type in BECOME_CONSTANTS:
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): what it reads, or the shape of that, depends on the values of the inputs; "
+                f"only constants can be compiled. {next_step(view, node)}"
+            )
         if needed and node.attribute:
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): this operator is not supported. {next_step(view, node)}"

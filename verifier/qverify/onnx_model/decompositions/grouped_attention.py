@@ -103,15 +103,17 @@ def _lengths(r: Rewriter, node: onnx.NodeProto, queries: int) -> tuple[int, int,
     name = input_name(node, 3)
     past = 0 if not name or r.is_empty(name) else r.dims(name)[2]
     total = r.value(node.input[6])
-    keys = past + queries if total is None else int(total.reshape(-1)[0])
-    slots = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else max(past, keys)
-    if slots != max(past, keys) or not queries <= keys <= past + queries:
-        length = "a total length computed at run time" if total is None else f"a total length of {keys}"
+    if total is not None:
+        keys = int(total.reshape(-1)[0])
+        return keys, past, max(past, keys)
+    keys = past + queries
+    present = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else keys
+    if present != keys:
         raise r.refusal(
-            f"a cache for {past} tokens, {queries} new ones, {length} and a cache for {slots} tokens afterwards; wanted a "
-            "constant total length of at most past + new, and then the longer of past and total"
+            f"its total_sequence_length is no constant, so the length of its cache is not known. Make it a constant: at "
+            f"most {keys}, the {past} tokens of the past and the {queries} new ones"
         )
-    return keys, past, slots
+    return keys, past, keys
 
 
 def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:

@@ -1,4 +1,4 @@
-"""Scales and source coordinates of Resize, computed in float32 in the same order as onnxruntime."""
+"""Scales and source coordinates of a Resize node, in float32."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy.typing as npt
 from qverify.compiler.attributes import ANY, only
 from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.graph_view import GraphView, attributes
+from qverify.onnx_model.resize_coordinates import MODES, source_coordinates
 
 Array = npt.NDArray[Any]
 RESIZE: dict[str, frozenset[Any] | None] = {
     "antialias": ANY,
-    "coordinate_transformation_mode": only(
-        b"half_pixel", b"half_pixel_symmetric", b"pytorch_half_pixel", b"asymmetric", b"align_corners"
-    ),
+    "coordinate_transformation_mode": only(*(mode.encode() for mode in MODES)),
     "cubic_coeff_a": ANY,
     "exclude_outside": ANY,
     "extrapolation_value": ANY,
@@ -68,17 +67,6 @@ def positions(view: GraphView, node: Any, size: int, out: int, scale: np.float32
     """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
     stated = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode(errors="replace")
     mode = "asymmetric" if view.opset < 11 else stated
-    i = np.arange(out, dtype=np.float32)
-    if mode == "asymmetric":
-        return i / scale
-    if mode == "align_corners":
-        return np.zeros(out, np.float32) if out == 1 else (i * np.float32(size - 1)) / np.float32(out - 1)
-    if mode == "pytorch_half_pixel" and out == 1:
-        return np.zeros(1, np.float32)
-    if mode in ("half_pixel", "pytorch_half_pixel"):
-        return (i + np.float32(0.5)) / scale - np.float32(0.5)
-    if mode == "half_pixel_symmetric":  # if the output size is rounded down, the centre stays in place
-        offset = np.float32(size / 2) * (np.float32(1) - np.float32(out) / (scale * np.float32(size)))
-        wide = np.float64(offset) + (i.astype(np.float64) + 0.5) / np.float64(scale) - 0.5
-        return wide.astype(np.float32)
-    raise UnsupportedError(f"{node.name} (Resize): coordinate mode {mode} is not supported")
+    if mode not in MODES:
+        raise UnsupportedError(f"{node.name} (Resize): coordinate mode {mode} is not supported")
+    return source_coordinates(mode, size, out, scale)

@@ -9,8 +9,10 @@ from math import prod
 import numpy as np
 import onnx
 
+from qverify.onnx_model.resize_coordinates import resize_channels_last
 from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, input_name
 
+EIGHT_BITS = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
 KEPT = (
     "antialias",
     "coordinate_transformation_mode",
@@ -50,9 +52,19 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
         raise r.refusal(
             f"{mode.decode(errors='replace')} over {list(shape)} -> {list(out)} is not supported; resize fewer dims"
         )
+    if (
+        mode == b"linear"
+        and not smooth
+        and len(shape) == 4
+        and changed[0] == 1
+        and changed[-1] < 3
+        and r.kind(node.input[0]) in EIGHT_BITS
+    ):
+        resize_channels_last(r, node, out, scales)
+        return None
     if r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
         raise r.refusal(
-            f"linear over {list(shape)} -> {list(out)} of integers is not supported; only the last two of four dims are"
+            f"linear over {list(shape)} -> {list(out)} of integers is not supported; only the last two of four dims are, and of 8 bits the second and third"
         )
     if len(changed) < 3:
         _step(r, node, (node.input[0], shape), changed, out, scales, node.output[0])

@@ -1,12 +1,12 @@
 """Computes everything that depends on constants and static shapes only: shape arithmetic, QuantizeLinear of weights,
 scales, the branch of an If.
 
-A DequantizeLinear of a constant stays, because it states how that constant is quantized. One with blocked scales is
+A DequantizeLinear of constant integers stays, because it states how they are quantized. One with blocked scales is
 computed: no integer kernel has a scale for each block, so the nodes after it compute with the float32 constant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import numpy as np
@@ -170,10 +170,10 @@ def _computable(graph: onnx.GraphProto, types: Types, bytes_left: int) -> tuple[
     available = set(constants)  # also what DequantizeLinear makes of constants, and where it is only moved
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if reason_it_draws(node, values) or not depends_on(node, constants if _stays(node) else available):
+        if reason_it_draws(node, values) or not depends_on(node, constants if _stays(node, values) else available):
             continue
         size = _size_bytes(node, types)
-        if _stays(node) or (node.op_type in MOVEMENTS and node.input[0] not in constants):
+        if _stays(node, values) or (node.op_type in MOVEMENTS and node.input[0] not in constants):
             available.update(node.output)
         elif size is None or size > bytes_left or finals.intersection(node.output):
             continue
@@ -188,9 +188,11 @@ def _computable(graph: onnx.GraphProto, types: Types, bytes_left: int) -> tuple[
     return _leading_to(nodes, wanted), wanted
 
 
-def _stays(node: onnx.NodeProto) -> bool:
-    """Returns whether the node is a DequantizeLinear without blocks, which is not folded."""
-    return node.op_type == "DequantizeLinear" and not any(a.name == "block_size" and a.i for a in node.attribute)
+def _stays(node: onnx.NodeProto, values: Mapping[str, onnx.TensorProto]) -> bool:
+    """Returns whether the node is a DequantizeLinear of integers without blocks, which is not folded."""
+    if node.op_type != "DequantizeLinear" or any(a.name == "block_size" and a.i for a in node.attribute):
+        return False
+    return node.input[0] not in values or values[node.input[0]].data_type not in FLOAT8
 
 
 def _leading_to(nodes: list[onnx.NodeProto], wanted: list[str]) -> list[onnx.NodeProto]:

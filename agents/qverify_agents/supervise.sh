@@ -36,7 +36,7 @@ sweep() {
 end_watchers() { # dash loses a signal that reaches a subshell while it is being forked: sent until both have ended
   kill $late $gone 2>/dev/null
   tries=0
-  while left=$(alive $late $gone) && [ -n "$left" ] && [ "$tries" -lt 100 ]; do
+  while left=$(alive $late $gone) && [ -n "$left" ] && [ "$tries" -lt 30 ]; do
     kill $left 2>/dev/null
     tries=$((tries + 1))
     [ "$tries" -lt 20 ] || sleep 0.1 2>/dev/null || sleep 1

@@ -9,9 +9,7 @@ import pytest
 from qverify_agents.command_board import SUPERVISE
 
 FUNCTIONS = SUPERVISE.read_text().partition("\nwhat=$1")[0]
-WATCHER = (
-    "(trap 'lost=$((lost + 1)); [ $lost -le LOST ] || exit' TERM; lost=0; for i in $(seq 2000); do sleep 0.01; done) & {name}=$!\n"
-)
+WATCHER = "(trap 'lost=$((lost + 1)); [ $lost -le LOST ] || exit' TERM; lost=0; for i in $(seq 2000); do sleep 0.01; done) & {name}=$!\n"
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3, 1000])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.graphs.kinds import dynamic, floats, linear, movements, operators, sequences, wholes
+from tests.graphs.kinds import dynamic, floats, linear, movements, operators, sequences, wholes, written_out
 from tests.graphs.random_graph import RandomGraph, Style, Unfit
 
 FAMILIES = {
@@ -15,6 +15,7 @@ FAMILIES = {
     "sequences": sequences.KINDS,
     "dynamic": dynamic.KINDS,
     "operators": operators.KINDS,
+    "written_out": written_out.KINDS,
 }
 USUAL = ("floats", "linear", "movements")
 STYLES = {
@@ -28,6 +29,7 @@ STYLES = {
     "blocks": Style("int8", 0.2, "float32", ("blocks", "blocks", "float"), ("linear", "linear", "floats")),
     "operators": Style("uint8", 0.6, "float32", ("tensor",), (*USUAL, "operators", "operators", "operators")),
     "wholes": Style("int8", 0.5, "float32", ("channels",), ("wholes", "wholes", "wholes", "movements", "floats")),
+    "written out": Style("uint8", 0.5, "float32", ("channels", "float"), (*USUAL, *["written_out"] * 4)),
 }
 SHAPES = ((1, 4, 6, 5), (2, 3, 5, 4), (1, 2, 7), (3, 2, 5), (2, 6), (4, 3), (1, 3, 3, 4, 2), (5, 1, 4))
 TRIES = 6  # for each node

@@ -23,10 +23,12 @@ from tests.graphs.made import random_graph
 from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
 from tests.plain.test_channels_last import GOOD as LAYOUTS
+from tests.plain.test_col2im import GOOD as FOLDS
 from tests.plain.test_decompositions import GOOD
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
 from tests.plain.test_decompositions_of_functions import CASES as FUNCTIONS
 from tests.plain.test_decompositions_of_regions import CASES as REGIONS
+from tests.plain.test_matmul_bnb4 import GOOD as BNB4
 from tests.plain.test_max_pools import GOOD as POOLS
 
 OUTSIDE = re.compile("not a valid ONNX model|so no elements")
@@ -105,7 +107,7 @@ def models() -> list[tuple[onnx.ModelProto, Feed]]:
                 made.append((m.model(), m.feed))
             except (onnx.shape_inference.InferenceError, BadFileError, KeyError):
                 continue  # written for another opset
-    for name, build in {**GOOD, **FORMS, **LAYOUTS, **POOLS}.items():
+    for name, build in {**GOOD, **FORMS, **LAYOUTS, **POOLS, **FOLDS, **BNB4}.items():
         m = Qdq(seed=sum(name.encode()))
         build(m)
         made.append((m.model(), m.feed))

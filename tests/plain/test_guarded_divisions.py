@@ -157,3 +157,27 @@ g (float[1,20,1] x, int64 {at}) => (float[] y) <int64 {others[at]} = {{4}}> {{ y
     np.savez(tmp_path / "feed.npz", **{"x": np.ones((1, 20, 1), np.float32), at: np.array(0, np.int64)})
     done = subprocess.run([sys.executable, "-c", RUN, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout.count("stft all: [[") == 1, done.stderr
+
+
+POOL = """
+import sys, numpy as np
+from qverify.onnx_model.engine import Engine
+print(Engine(open(sys.argv[1], "rb").read()).run({"x": np.zeros((2, 1, 2, 4), np.uint8)})["y"].shape)
+"""
+
+
+@pytest.mark.parametrize(("kernel", "shape"), [([2, 2], (2, 0, 1, 4)), ([1, 2], (2, 1, 1, 4))])
+def test_a_window_larger_than_its_input_gives_no_elements(
+    kernel: list[int], shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """With the channels last, onnxruntime's QLinearAveragePool would end the process."""
+    inputs, more = ["x", "s", "z", "s", "z"], {"channels_last": 1, "kernel_shape": kernel}
+    nodes = [onnx.helper.make_node("QLinearAveragePool", inputs, ["y"], domain="com.microsoft", **more)]
+    ends = [onnx.helper.make_tensor_value_info(n, TensorProto.UINT8, d) for n, d in (("x", (2, 1, 2, 4)), ("y", None))]
+    constants = [onnx.numpy_helper.from_array(v, n) for n, v in (("s", np.float32(0.1)), ("z", np.uint8(3)))]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "pool.onnx"
+    path.write_bytes(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    done = subprocess.run([sys.executable, "-c", POOL, path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == f"{shape}\n", done.stderr

@@ -75,8 +75,9 @@ class _Places:
         self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}
 
     def types(self) -> dict[str, tuple[int, Dims]]:
-        """Returns the type and dims of every tensor."""
-        return {n: (v.type.tensor_type.elem_type, self._dims(n) or ()) for n, v in self._infos.items()}
+        """Returns the type and dims of every tensor whose shape is known."""
+        every = ((n, v.type.tensor_type.elem_type, self._dims(n)) for n, v in self._infos.items())
+        return {n: (kind, dims) for n, kind, dims in every if dims is not None}
 
     def behind_dequantize(self, nodes: list[Any]) -> list[Any]:
         """Returns the nodes with movements of dequantized tensors put before their DequantizeLinear."""
@@ -261,7 +262,9 @@ class _Places:
         if name in self.constants:
             return tuple(self.constants[name].dims)
         info = self._infos.get(name)
-        return None if info is None else tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+        if info is None or not info.type.tensor_type.HasField("shape"):
+            return None
+        return tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
 
     def _kind(self, name: str) -> int:
         """Returns ONNX's number of the tensor's element type, 0 if it is unknown."""

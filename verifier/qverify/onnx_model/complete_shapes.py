@@ -72,13 +72,16 @@ def _find_types_by_run(
 
 def _run_on_zeros(engine: Engine, zeros: dict[str, np.ndarray], names: list[str]) -> dict[str, np.ndarray]:
     """Returns the named outputs for these inputs, or, if onnxruntime rejects them, for inputs whose integers are 1, as
-    lengths and divisors may have to be."""
+    lengths and divisors may have to be, or also for random floats, in which a detector may find something."""
     try:
         return engine.run(zeros, names)
     except BadFileError:
         ones = {n: np.ones_like(v) if v.dtype.kind in "iu" else v for n, v in zeros.items()}
-        with suppress(BadFileError):
-            return engine.run(ones, names)
+        rng = np.random.default_rng(0)
+        drawn = {n: rng.random(v.shape).astype(v.dtype) if v.dtype.kind == "f" else v for n, v in ones.items()}
+        for feed in (ones, drawn):
+            with suppress(BadFileError):
+                return engine.run(feed, names)
         raise
 
 

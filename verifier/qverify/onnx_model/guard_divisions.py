@@ -1,7 +1,8 @@
 """Rewrites integer divisions so that they cannot make onnxruntime end this process.
 
-Dividing the lowest int32 or int64 by -1 traps on x86, and so does STFT with a frame length or step of 0. Every model is
-rewritten before it is run, also inside If, Loop and Scan."""
+Dividing the lowest int32 or int64 by -1 traps on x86, and so do STFT with a frame length or step of 0 and
+QLinearAveragePool with the channels last and a window larger than its input. Every model is rewritten before it is run, also
+inside If, Loop and Scan."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, sort_nodes
 
 WIDE: dict[int, type] = {TensorProto.INT32: np.int32, TensorProto.INT64: np.int64}
-KINDS = ("Div", "Mod", "STFT")
+KINDS = ("Div", "Mod", "STFT", "QLinearAveragePool")
 FRAME_INPUTS = (1, 3)  # of STFT: frame_step and frame_length
 OPSET = 7  # the first opset with numpy's broadcasting
 Types = Mapping[str, int]
@@ -31,7 +32,8 @@ def guard_divisions(model: bytes) -> bytes:
 
     Every Div and Mod of int32 or int64 whose divisor may be -1 divides by 1 in that case, and the sign of Div's result
     is changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer
-    and Mod 0. A frame length or step of STFT below 1 becomes 1. A division whose type ONNX's inference does not find is left
+    and Mod 0. A frame length or step of STFT below 1 becomes 1. A QLinearAveragePool gets its channels first, between two
+    Transposes; a window larger than the input then gives no elements. A division whose type ONNX's inference does not find is left
     as it is."""
     if not any(kind.encode() in model for kind in KINDS):
         return model
@@ -56,6 +58,9 @@ def _all_nodes(owner: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.NodePro
 
 def _divides(node: onnx.NodeProto) -> bool:
     """Returns whether the node may divide integers."""
+    if node.op_type == "QLinearAveragePool":
+        attributes = {a.name: a for a in node.attribute}
+        return "kernel_shape" in attributes and "channels_last" in attributes and attributes["channels_last"].i == 1
     if node.op_type not in KINDS or node.domain not in ("", "ai.onnx"):
         return False
     return node.op_type == "STFT" or (
@@ -90,6 +95,9 @@ def _guard(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Types, cons
             limits = _guard_frames(copy, types, constants)
             nodes += [*limits, copy]
             guarded |= bool(limits)
+        elif node.op_type == "QLinearAveragePool":
+            nodes += _with_channels_first(copy)
+            guarded = True
         elif types.get(node.input[1]) in WIDE and _may_be_minus_one(node.input[1], constants, makers):
             nodes += _guard_division(copy, types[node.input[1]])
             guarded = True
@@ -136,6 +144,19 @@ def _contains(constant: onnx.TensorProto, value: int) -> bool:
         return bool((numpy_helper.to_array(constant) == value).any())
     except Exception:  # the helper's errors for damaged data
         return True
+
+
+def _with_channels_first(pool: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Returns the pool, changed in place, between two Transposes."""
+    attributes = {a.name: a for a in pool.attribute}
+    rank, x, y = len(attributes["kernel_shape"].ints) + 2, pool.input[0], pool.output[0]
+    first, pooled = f"{y}/guarded/channels_first", f"{y}/guarded/pooled"
+    attributes["channels_last"].i, pool.input[0], pool.output[0] = 0, first, pooled
+    return [
+        helper.make_node("Transpose", [x], [first], perm=[0, rank - 1, *range(1, rank - 1)]),
+        pool,
+        helper.make_node("Transpose", [pooled], [y], perm=[0, *range(2, rank), 1]),
+    ]
 
 
 def _guard_frames(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:

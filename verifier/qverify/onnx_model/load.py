@@ -23,7 +23,7 @@ from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
 QUANTIZED = {
-    "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "QAttention", "MatMulIntegerToFloat",
+    "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "MatMulBnb4", "QAttention", "MatMulIntegerToFloat",
     "QEmbedLayerNormalization",
 }  # fmt: skip
 

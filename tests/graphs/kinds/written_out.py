@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper
 
 from tests.graphs.kinds.linear import weight
@@ -78,12 +77,10 @@ def steps(g: RandomGraph) -> None:
         return
     counters = [info("number", TensorProto.INT64, []), info("go", TensorProto.BOOL, [])]
     first = g.add("Gather", [x, g.constant(0, "int64")], axis=axis)[0]
-    nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
-    for node in nodes:  # the slice is read from outside
-        node.input[:] = [first if n == "part" else n for n in node.input]
-    nodes.append(helper.make_node("Identity", ["go"], ["on"]))
-    body = helper.make_graph(nodes, "step", [*counters, state], [info("on", TensorProto.BOOL, []), following, out])
-    g.add("Loop", [g.constant(g.pick(1, 2, 4), "int64"), "", start], 2, body=body)
+    nodes += [helper.make_node("Identity", [n], [o]) for n, o in (("go", "on"), ("part", "same"))]
+    results = [info("on", TensorProto.BOOL, []), following, info("same", TensorProto.FLOAT, slice_), out]
+    body = helper.make_graph(nodes, "step", [*counters, state, part], results)
+    g.add("Loop", [g.constant(g.pick(1, 2, 4), "int64"), "", start, first], 3, body=body)
 
 
 def attention_after_a_past(g: RandomGraph) -> None:

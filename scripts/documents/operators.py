@@ -25,6 +25,10 @@ MICROSOFT = "com.microsoft"
 Key = tuple[str, str]  # domain and type
 FOLDED = BECOME_CONSTANTS | {"Constant"}
 LOOPS = ("Loop", "Scan")
+SEQUENCES = (
+    *("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
+    *("SequenceLength", "SplitToSequence"),
+)
 ELSEWHERE = {  # types that other code than a page writes as other operators
     "CastLike": "cast",
     "DequantizeLinear": "dequantize",
@@ -99,6 +103,8 @@ def compiled() -> dict[Key, str]:
             table[key] = "a constant, if its inputs are constants or shapes"
         elif key[0] == "" and kind in LOOPS:
             table[key] = "other operators, if constants and shapes determine the number of steps"
+        elif key[0] == "" and kind in SEQUENCES:
+            table[key] = "other operators, if constants and shapes determine the elements of the sequence"
     return table
 
 

@@ -70,9 +70,9 @@ NOT_GIVEN = {  # refused by name (lengths), not read (roi), or in tests of their
     *(f"Attention {n}" for n in ("nonpad_kv_seqlen", "past_sequence_length")),
     *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),
-    *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "key_padding_mask", "past_key", "past_sequence_length")),
+    *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "past_sequence_length")),
     *(f"QEmbedLayerNormalization segment_{n}" for n in ("embedding", "embedding_scale", "embedding_zero_point", "ids")),
-    *("MultiHeadAttention past_value", "QAttention mask_index", "QAttention past", "QEmbedLayerNormalization mask"),
+    *("QAttention mask_index", "QAttention past", "QEmbedLayerNormalization mask"),
     *("Resize roi", "Squeeze axes", "GroupQueryAttention head_sink", "GroupQueryAttention query_seqlens"),
     *(f"GroupQueryAttention {a}_{n}" for n, parts in (("scale", "kv"), ("norm_weight", "qk")) for a in parts),
 }

@@ -16,16 +16,17 @@ from tests.ops.test_attributes_of_schemas import models
 from tests.ops.test_onnx_node_cases import cases, quantized
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
 from tests.plain.test_unrolled_loops import loop, scan
+from tests.plain.test_written_sequences import changed_lists, joined_lists, parts_of_one
 
 ELSEWHERE = {  # com.microsoft: tests/plain/test_decompositions.py, the loader's and the lowerings' tests of QOperator and 16 bits
     "DequantizeLinear", "EmbedLayerNormalization", "Pad", "QEmbedLayerNormalization", "QLinearConv", "QLinearWhere", "QuantizeLinear",
 }  # fmt: skip
-IN_A_UNIT = ("Acos", "Acosh", "Asin", "Atan", "Atanh", "Cosh", "Reciprocal", "Tan")
+IN_A_UNIT = ("Acos", "Acosh", "Asin", "Atan", "Atanh", "Cos", "Cosh", "Reciprocal", "Sqrt", "Tan")
 
 
 def functions(m: Qdq) -> None:
     for kind in IN_A_UNIT:
-        low, high = (1.0, 3.0) if kind in ("Acosh", "Reciprocal") else (-0.7, 0.7)
+        low, high = (1.0, 3.0) if kind in ("Acosh", "Reciprocal", "Sqrt") else (-0.7, 0.7)
         m.output(m.quantize(m.op(kind, [m.op("Clip", [m.input((3, 4), low, high), *limits(m, low, high)])])))
 
 
@@ -65,7 +66,9 @@ def twins(m: Qdq) -> None:
     m.output(y)
 
 
-BUILDS: tuple[Callable[[Qdq], None], ...] = (functions, swish, constants, twins, loop, scan)
+BUILDS: tuple[Callable[[Qdq], None], ...] = (
+    functions, swish, constants, twins, loop, scan, changed_lists, joined_lists, parts_of_one
+)  # fmt: skip
 
 
 def types(model: onnx.ModelProto) -> set[operators.Key]:
@@ -98,4 +101,4 @@ def test_each_other_operator_is_refused() -> None:
         with pytest.raises(QVerifyError):
             compile_model(quantized(case.model, {}).SerializeToString(), case.name, CompilerOptions(check=False))
         tried.add(kind)
-    assert len(tried) > 18
+    assert len(tried) > 15

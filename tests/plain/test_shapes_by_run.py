@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from onnx import TensorProto
+from qverify.errors import BadFileError
 
 from tests.ops.qdq import Qdq
 from tests.plain.island_models import SHAPE, compiled, conv
@@ -38,3 +40,13 @@ def counted_places(m: Qdq) -> None:
 def test_the_shape_of_an_output_that_values_decide_is_no_constant() -> None:
     graph = compiled(counted_places)
     assert {"NonZero", "Shape"} <= {node.op for island in graph.islands for node in island.nodes}
+
+
+def window_larger_than_its_input(m: Qdq) -> None:
+    x = m.input((1, 3, 6, 5))
+    m.output(m.quantize(m.op("Conv", [x, m.weight((4, 3, 3, 3))], dilations=[1, 3]), like=x))
+
+
+def test_a_window_larger_than_its_input_is_refused_by_name() -> None:
+    with pytest.raises(BadFileError, match=r"'conv\d' has dims \[1, 4, 4, -1\], so no elements: a window is larger"):
+        compiled(window_larger_than_its_input)

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from qverify.compiler.unpack_weights import Constants, Names, constants_of, input_at, obstacle
 from qverify.onnx_model.graph_view import attributes
+from qverify.onnx_model.opsets import standard_opset
 
 DOMAIN = "qverify"
 LONGEST = 256  # elements of a block of activations; onnxruntime divides longer blocks
@@ -30,7 +31,7 @@ def split_integer_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns the model with every MatMulNBits that takes_integers() replaced by the two nodes; the model itself if there is
     no such node."""
     graph, infos = model.graph, _infos(model.graph)
-    constants, opset = constants_of(graph), _opset(model)
+    constants, opset = constants_of(graph), standard_opset(model)
     chosen = {n.output[0] for n in graph.node if takes_integers(n, constants, opset) and _dims(infos, n.input[0])}
     if not chosen:
         return model
@@ -198,7 +199,3 @@ def _dims(infos: Infos, name: str) -> list[int]:
         return []
     dims = [d.dim_value for d in infos[name].type.tensor_type.shape.dim]
     return dims if all(d > 0 for d in dims) else []
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)

@@ -24,6 +24,7 @@ from qverify.errors import InternalError
 from qverify.onnx_model.complete_shapes import numpy_type
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.own_inputs import run_on_own_inputs
 
 COPIES = {"Identity", "Dropout"}
@@ -69,7 +70,7 @@ class _Places:
         self.constants = {i.name: i for i in graph.initializer}
         self.declarations: list[onnx.ValueInfoProto] = []
         self.borders: list[onnx.TensorProto] = []
-        self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self._opset = standard_opset(model)
         self._ends = {o.name for o in graph.output}
         self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
         self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}

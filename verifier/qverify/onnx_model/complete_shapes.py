@@ -38,6 +38,7 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
         types = fold_constants(model, types_from_runs)
         if bound_suppression(model, types):
             types = fold_constants(model, types_from_runs)
+        _check_windows(types, name)
         unknown = [o for node in graph.node for o in node.output if o and o not in types]
         if not unknown and not (shapes and round_number == 0):
             break
@@ -49,6 +50,15 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
         types_from_runs |= new_types
     casts_to_identity(graph, types)
     _set_types(graph, types)
+
+
+def _check_windows(types: Types, name: str) -> None:
+    """Raises BadFileError if a tensor has a negative dim, which inference gives for windows larger than their input."""
+    for tensor, (_, dims) in types.items():
+        if min(dims, default=0) < 0:
+            raise BadFileError(
+                f"{name}: {tensor!r} has dims {list(dims)}, so no elements: a window is larger than its padded input"
+            )
 
 
 def _find_types_by_run(

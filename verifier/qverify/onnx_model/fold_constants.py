@@ -19,12 +19,14 @@ from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.inline_branches import inline_branches
 from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
 from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.scalar_parameters import make_parameters_scalar
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
+from qverify.onnx_model.written_sequences import write_sequences_out
 
 FLOAT8 = tuple(number for name, number in onnx.TensorProto.DataType.items() if name.startswith("FLOAT8E"))
 MAX_BYTES = 1 << 31  # of all folded tensors together: the largest size of a model
@@ -49,7 +51,8 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
         shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, bytes_left)
         bytes_left -= folded or 0
         branches = _inline_branches(model)
-        if not shapes and folded is None and not branches:
+        sequences = write_sequences_out(model.graph, types, standard_opset(model))
+        if not shapes and folded is None and not branches and not sequences:
             return types
     return infer_types(model, known)
 

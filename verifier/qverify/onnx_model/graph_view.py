@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
+from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.value_shaped import input_that_shapes
 from qverify.tensors.spec import TensorSpec
 
@@ -119,7 +120,7 @@ class GraphView:
         self.model = light_copy(model, {**INTEGERS, **FLOATS}, ("node", "value_info"))[0]
         self.file = name
         graph = model.graph
-        self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self.opset = standard_opset(model)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
         uses: dict[str, int] = {}  # node name to the number of nodes that would have it

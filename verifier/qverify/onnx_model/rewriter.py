@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
+from qverify.onnx_model.opsets import standard_opset
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
@@ -32,7 +33,7 @@ class Rewriter:
 
     def __init__(self, model: onnx.ModelProto):
         graph = model.graph
-        self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self.opset = standard_opset(model)
         self.initializers = {i.name: i for i in graph.initializer}
         self._infos = {v.name: v.type.tensor_type for v in [*graph.value_info, *graph.input, *graph.output]}
         self._taken = {

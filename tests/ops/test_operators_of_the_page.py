@@ -14,8 +14,8 @@ from scripts.documents import operators
 from tests.ops.qdq import Qdq
 from tests.ops.test_attributes_of_schemas import models
 from tests.ops.test_onnx_node_cases import cases, quantized
+from tests.plain.loop_models import loop, scan
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
-from tests.plain.test_unrolled_loops import loop, scan
 from tests.plain.test_written_sequences import changed_lists, joined_lists, parts_of_one
 
 ELSEWHERE = {  # com.microsoft: tests/plain/test_decompositions.py, the loader's and the lowerings' tests of QOperator and 16 bits

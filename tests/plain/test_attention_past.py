@@ -109,6 +109,16 @@ def test_an_attention_with_a_past_is_verified(kind: str, opset: int, tmp_path: P
     verified(m.model(), tmp_path)
 
 
+def test_a_bias_is_added_before_the_mask() -> None:
+    """In rows of which every key is masked, the last bits of scores beside -10000 decide."""
+    m = Qdq(seed=9)
+    parts, bias = [drawn(m, BATCH, LENGTH, ALL) for _ in range(3)], normal(m, 1, HEADS, LENGTH, LENGTH)
+    masked = m.constant("mask", np.zeros((BATCH, LENGTH), np.int32))
+    y = fused(m, "MultiHeadAttention", [*parts, "", masked, bias], (BATCH, LENGTH, ALL), num_heads=HEADS)
+    m.output(y)
+    assert_same_values(m)
+
+
 def past_in_place(m: Qdq) -> None:
     q, past = drawn(m, 1, 2, ALL), normal(m, 1, HEADS, 9, SIZE)
     inputs = [q, q, q, "", "", "", past, past, m.constant("length", np.array([3], np.int32))]
@@ -123,9 +133,16 @@ def products_of_attention(m: Qdq) -> None:
     m.output(f"{y}_3")
 
 
+def no_presents(m: Qdq) -> None:
+    q, past = drawn(m, 1, 2, ALL), normal(m, 1, HEADS, 3, SIZE)
+    y = fused(m, "MultiHeadAttention", [q, q, q, "", "", "", past, past], (1, 2, ALL), 2, num_heads=HEADS)
+    with_outputs(m, y, [(1, 2, ALL), (1, HEADS, 5, SIZE)])
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [
+        (no_presents, r"MultiHeadAttention\): it has a past, but not both presents as outputs"),
         (past_in_place, r"MultiHeadAttention\): a cache that is filled in place \('length'\) is not supported"),
         (products_of_attention, r"MultiHeadAttention\): the products are used as an output"),
     ],

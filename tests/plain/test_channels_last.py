@@ -14,7 +14,7 @@ from qverify.compiler.compile_model import compile_model
 from tests.ops.qdq import Qdq
 from tests.plain.test_attention_past import assert_same_values, drawn
 from tests.plain.test_decompositions import fused, normal
-from tests.plain.verified_model import passes
+from tests.plain.verified_model import passes, refused
 
 MICROSOFT = "com.microsoft"
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
@@ -121,6 +121,15 @@ def test_a_file_that_onnxruntime_saved_at_its_default_level(dtype: str, tmp_path
     saved = onnx.load(tmp_path / "saved.onnx")
     assert any(a.name == "channels_last" and a.i for node in saved.graph.node for a in node.attribute)
     assert not passes(saved, tmp_path).islands
+
+
+def pool_of_opset_11(m: Qdq) -> None:
+    m.opset = 11
+    pool(m, "maxima", np.uint8)
+
+
+def test_a_pool_of_an_older_opset_is_refused_by_name() -> None:
+    refused(pool_of_opset_11, r"NhwcMaxPool\): it needs opset 12 here, got 11")
 
 
 def former_names(m: Qdq) -> None:

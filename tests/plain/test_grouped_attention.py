@@ -150,3 +150,21 @@ def test_room_needs_a_constant_total_length():
     ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
     assert "its total_sequence_length is no constant" in str(error)
     assert "at most 8, the 7 tokens of the past and the 1 new ones" in str(error)
+
+
+def test_a_soft_cap_and_a_window_of_a_prompt_are_verified_for_full_rows(tmp_path: Path):
+    """onnxruntime computes queries of padding otherwise."""
+    form = {"softcap": 2.0, "local_window_size": 2, "queries": 6, "past": 0}
+    for room in (0, 8):
+        model, feed = decoder(**form, room=room)
+        for mine, theirs in zip(run(written_out(model), feed), run(model, feed), strict=True):
+            assert np.allclose(mine, theirs, rtol=0, atol=3e-6)
+
+
+def test_a_past_without_presents_is_refused_by_name():
+    model, _ = decoder()
+    node = next(n for n in model.graph.node if n.op_type == "GroupQueryAttention")
+    node.output[:] = ["y"]
+    del model.graph.output[1:]
+    ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
+    assert "it has a past, but not both presents as outputs" in str(error)

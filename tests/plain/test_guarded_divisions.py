@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,54 @@ def test_a_window_larger_than_its_input_gives_no_elements(
     path.write_bytes(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
     done = subprocess.run([sys.executable, "-c", POOL, path], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == f"{shape}\n", done.stderr
+
+
+OMITTED = """
+import sys
+from qverify.compiler.compile_model import compile_model
+graph = compile_model(open(sys.argv[1], "rb").read(), "q.onnx").graph
+print(graph.meta["check"]["over"], len(graph.islands))
+"""
+
+
+def omitted_in_a_loop(m: Qdq) -> None:
+    """A Loop whose first state is not read, and a Split in it whose first part is not."""
+    info = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node
+    nodes = [
+        node("Split", ["h", "sizes"], ["", "part"], axis=1),
+        node("Concat", ["part", "part", "part"], ["h2"], axis=1),
+        node("Identity", ["go"], ["go2"]),
+        node("Identity", ["k"], ["k2"]),
+    ]
+    states = [info(n, TensorProto.FLOAT, (2, 3)) for n in ("k", "h")]
+    sizes = onnx.numpy_helper.from_array(np.array([2, 1]), "sizes")
+    body = onnx.helper.make_graph(
+        nodes,
+        "body",
+        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), *states],
+        [info("go2", TensorProto.BOOL, []), *(info(n, TensorProto.FLOAT, (2, 3)) for n in ("k2", "h2"))],
+        [sizes],
+    )
+    x = m.op("Tanh", [m.input((2, 3))])
+    inputs = [m.constant("trips", np.array(3)), m.constant("on", np.array(True)), x, x]
+    m.nodes.append(node("Loop", inputs, ["", "last"], name="loop", body=body))
+    m.kinds["last"] = (2, 3)
+    m.output(m.quantize("last"))
+
+
+def omitted_part(m: Qdq) -> None:
+    x = m.op("Tanh", [m.input((2, 3))])
+    m.nodes.append(onnx.helper.make_node("Split", [x, m.constant("sizes", np.array([2, 1]))], ["", "part"], axis=1))
+    m.output(m.quantize("part"))
+
+
+@pytest.mark.parametrize("build", [omitted_in_a_loop, omitted_part])
+def test_omitted_outputs_do_not_end_the_process(build: Callable[[Qdq], None], tmp_path: Path) -> None:
+    m, path = Qdq(), tmp_path / "q.onnx"
+    build(m)
+    path.write_bytes(m.model().SerializeToString())
+    done = subprocess.run(
+        [sys.executable, "-c", OMITTED, path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "[] 0\n", done.stderr[-500:]

@@ -91,7 +91,7 @@ def same_with_dilations(m: Qdq) -> None:
 
 
 def too_many_elements(m: Qdq) -> None:
-    y = m.op("MaxPool", [m.input((1, 1, 700, 700))], 2, kernel_shape=[6, 6])
+    y = m.op("MaxPool", [m.input((1, 64, 64, 64))], 2, kernel_shape=[64, 64], auto_pad="SAME_UPPER")
     m.output(m.op("Cast", [f"{y}_1"], to=int(helper.TensorProto.FLOAT)))
 
 
@@ -100,7 +100,7 @@ def too_many_elements(m: Qdq) -> None:
     [
         (sizes_at_run_time, r"MaxUnpool\): its output_shape is computed at run time"),
         (same_with_dilations, r"MaxPool\): auto_pad=SAME with dilations is not supported"),
-        (too_many_elements, r"MaxPool\): the Indices of windows with more than 2\^24 elements"),
+        (too_many_elements, r"MaxPool\): the Indices of windows with more than 2\^25 elements"),
     ],
 )
 def test_refused_by_name(build: Any, said: str) -> None:

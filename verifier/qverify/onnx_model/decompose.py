@@ -3,7 +3,7 @@ originals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -189,7 +189,7 @@ def _check_round(each: DecompositionRound) -> None:
     feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
     values = _run(each.before, names, feed)
     for replaced in each.replaced:
-        fragment, outputs = _fragment(each, replaced)
+        fragment, outputs = _fragment(each, replaced, values)
         if any(i.type.tensor_type.elem_type in NO_ARRAYS for i in fragment.graph.input):
             continue  # such a node is left to the host
         for valid in replaced.valid or [{}]:
@@ -250,7 +250,8 @@ def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: di
             nodes.insert(0, node)
             needed.update(outer_reads(node))
     before = DecompositionRound(each.before, each.before, [])
-    fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
+    alone = ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes)
+    fragment, outputs = _fragment(before, alone, values)
     if replaced.kind in IN_FLOAT64:
         _compute_in_float64(fragment.graph)
     inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
@@ -281,9 +282,9 @@ def is_close(mine: Array, theirs: Array) -> bool:
     """Returns whether the replacement's values `mine` match the original node's values `theirs`: floats within CLOSE of
     the largest magnitude, integers of 8 and 16 bits within 1, all others equal. Shape and dtype must be the same,
     except that float16 may be replaced by float32."""
-    close, narrow = CLOSE, theirs.dtype == np.float16 and mine.dtype == np.float32
-    if narrow:
-        theirs, close = theirs.astype(np.float32), CLOSE_FLOAT16
+    close = CLOSE
+    if theirs.dtype == np.float16 and mine.dtype in (np.float16, np.float32):
+        theirs, mine, close = theirs.astype(np.float32), mine.astype(np.float32), CLOSE_FLOAT16
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         return False
     if mine.dtype.kind != "f":
@@ -302,8 +303,12 @@ def _widened(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     return wide
 
 
-def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.ModelProto, list[str]]:
-    """Returns the replacing nodes as a model of their own, and the outputs of the replaced node that they compute."""
+def _fragment(
+    each: DecompositionRound, replaced: ReplacedNode, values: Mapping[str, Array]
+) -> tuple[onnx.ModelProto, list[str]]:
+    """Returns the replacing nodes as a model of their own, and the outputs of the replaced node that they compute.
+
+    values: of tensors, some of which neither model declares: what a loop makes of constants is folded afterwards."""
     graph, nodes = each.before.graph, replaced.nodes
     constants = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
     later = {v.name for v in [*each.after.graph.value_info, *each.after.graph.input, *each.after.graph.output]}
@@ -312,6 +317,8 @@ def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.Mo
     if each.before is not each.after:  # a constant that widening folded away is declared before it only
         infos = {n: infos[n] if n in later else _widened(infos[n]) for n in infos}
     computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in outer_reads(n)}
+    for n in read - computed - constants.keys() - infos.keys():
+        infos[n] = helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype), values[n].shape)
     outputs = [o for o in replaced.outputs if o in computed]
     fragment = helper.make_graph(
         nodes,

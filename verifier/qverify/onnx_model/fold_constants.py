@@ -19,10 +19,10 @@ from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.inline_branches import inline_branches
 from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
-from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.scalar_parameters import make_parameters_scalar
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
@@ -64,7 +64,7 @@ def _inline_branches(model: onnx.ModelProto) -> bool:
         return False
     constants_to_initializers(model.graph)
     split_dynamic_matmul(model)
-    name_recurrent_outputs(model)
+    name_omitted_outputs(model)
     return True
 
 

@@ -1,7 +1,8 @@
-"""Rewrites integer divisions so that they cannot make onnxruntime end this process.
+"""Rewrites integer divisions, and what else would make onnxruntime end this process.
 
 Dividing the lowest int32 or int64 by -1 traps on x86, and so do STFT with a frame length or step of 0 and
-QLinearAveragePool with the channels last and a window larger than its input. Every model is rewritten before it is run, also
+QLinearAveragePool with the channels last and a window larger than its input. An omitted output of a Loop, a Scan or a Split
+is written to in spite of that. Every model is rewritten before it is run, also
 inside If, Loop and Scan."""
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, sort_nodes
 
 WIDE: dict[int, type] = {TensorProto.INT32: np.int32, TensorProto.INT64: np.int64}
-KINDS = ("Div", "Mod", "STFT", "QLinearAveragePool")
+KINDS = ("Div", "Mod", "STFT", "QLinearAveragePool", "Loop", "Scan", "Split")
+SEVERAL_OUTPUTS = ("Loop", "Scan", "Split")
 FRAME_INPUTS = (1, 3)  # of STFT: frame_step and frame_length
 OPSET = 7  # the first opset with numpy's broadcasting
 Types = Mapping[str, int]
@@ -33,7 +35,8 @@ def guard_divisions(model: bytes) -> bytes:
     Every Div and Mod of int32 or int64 whose divisor may be -1 divides by 1 in that case, and the sign of Div's result
     is changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer
     and Mod 0. A frame length or step of STFT below 1 becomes 1. A QLinearAveragePool gets its channels first, between two
-    Transposes; a window larger than the input then gives no elements. A division whose type ONNX's inference does not find is left
+    Transposes; a window larger than the input then gives no elements. Omitted outputs of Loop, Scan and Split get names. A
+    division whose type ONNX's inference does not find is left
     as it is."""
     if not any(kind.encode() in model for kind in KINDS):
         return model
@@ -57,10 +60,12 @@ def _all_nodes(owner: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.NodePro
 
 
 def _divides(node: onnx.NodeProto) -> bool:
-    """Returns whether the node may divide integers."""
+    """Returns whether the node may divide integers, or end the process in another way."""
     if node.op_type == "QLinearAveragePool":
         attributes = {a.name: a for a in node.attribute}
         return "kernel_shape" in attributes and "channels_last" in attributes and attributes["channels_last"].i == 1
+    if node.op_type in SEVERAL_OUTPUTS:
+        return "" in node.output
     if node.op_type not in KINDS or node.domain not in ("", "ai.onnx"):
         return False
     return node.op_type == "STFT" or (
@@ -95,6 +100,11 @@ def _guard(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Types, cons
             limits = _guard_frames(copy, types, constants)
             nodes += [*limits, copy]
             guarded |= bool(limits)
+        elif node.op_type in SEVERAL_OUTPUTS:
+            named = next((o for o in node.output if o), f"{graph.name}/{len(nodes)}")
+            copy.output[:] = [o or f"{named}/guarded/output_{at}" for at, o in enumerate(node.output)]
+            nodes.append(copy)
+            guarded = True
         elif node.op_type == "QLinearAveragePool":
             nodes += _with_channels_first(copy)
             guarded = True

@@ -17,9 +17,9 @@ from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
+from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.other_files import FOLDER, describe_other
 from qverify.onnx_model.random_operators import check_draws_nothing
-from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
 QUANTIZED = {
@@ -108,7 +108,7 @@ def load(
     check_sizes(model, name)
     sort_nodes(model.graph, name)
     split_dynamic_matmul(model)
-    name_recurrent_outputs(model)
+    name_omitted_outputs(model)
     make_negative_dims_dynamic(model.graph)
     fix_shapes(model, name, shapes or {}, allow_empty=True)
     make_empty_inputs_constant(model.graph)

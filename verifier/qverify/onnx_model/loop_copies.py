@@ -42,6 +42,23 @@ class StepCopies:
         slices = 2 * len(self._form.sliced) + len(self._form.counters) + len(self._form.stacked)
         return sum(len(node.output) for node in self._varying) + slices
 
+    def branch_on_values(self) -> onnx.NodeProto | None:
+        """Returns the first If of the body whose condition depends on what is sliced, on a state or on a tensor outside of
+        the body that is no constant; None if there is none. A state that starts as a constant may count the steps."""
+        constants = self._r.initializers.keys()
+        varying = {s.inside for s in self._form.sliced}
+        varying |= {s.inside for s in self._form.states if s.start not in constants}
+        inside = {v.name for v in self._form.body.input} | {o for n in self._form.body.node for o in n.output}
+        for node in [*self._fixed, *self._varying]:
+            outer = {n for n in node.input if n and n not in inside and n not in constants}
+            if node.op_type in ("Shape", "Size"):
+                continue
+            if outer or varying.intersection(node.input):
+                if node.op_type == "If" and (node.input[0] in varying or node.input[0] in outer):
+                    return node
+                varying.update(filter(None, node.output))
+        return None
+
     def write(self, steps: int) -> None:
         """Writes all steps, then the outputs of the node."""
         for node in self._fixed if steps else ():

@@ -98,7 +98,7 @@ def _condition(r: Rewriter, form: LoopForm) -> _Condition:
 def _constant(r: Rewriter, name: str) -> onnx.TensorProto:
     """Returns a constant of the graph. Raises UnsupportedError if the tensor is none."""
     if name not in r.initializers:
-        raise r.refusal(f"its number of steps depends on {name!r}, which the model computes")
+        raise r.refusal(f"its number of steps depends on {name!r}, which is no constant")
     return r.initializers[name]
 
 

@@ -14,12 +14,15 @@ from qverify.onnx_model.loop_copies import StepCopies
 from qverify.onnx_model.loop_form import first_output, is_loop, name_of, read_form
 from qverify.onnx_model.loop_steps import steps_of
 from qverify.onnx_model.node_order import graphs_of
-from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
+from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.rewriter import Rewriter
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
 MAX_TENSORS = 50_000  # that the nodes of a model compute, once a loop of it is written out
 MAX_ON_HOST = 64  # nodes of all steps of a loop that no kernel serves
+MAX_BEFORE_HOST = (
+    2000  # nodes before one that no kernel serves; a board runs at most 4,096 there, and some become several
+)
 
 
 class Decomposed(Protocol):
@@ -65,6 +68,8 @@ class LoopWriter:
         if empty := next((s.final for s in form.stacked if s.final in r.read and not steps), ""):
             raise r.refusal(f"it has no steps, so that {empty!r} has no elements")
         copies = StepCopies(r, node, form)
+        if branch := copies.branch_on_values():
+            raise r.refusal(f"in its body, {name_of(branch)} (If): its branch depends on values")
         total = self._tensors + steps * copies.tensors_each()
         if total > MAX_TENSORS:
             raise r.refusal(
@@ -79,13 +84,21 @@ class LoopWriter:
         graph: the graph with all that could be written out, with the shapes that are known."""
         shaped = (v for v in graph.output if v.type.tensor_type.HasField("shape"))
         known = {v.name for v in (*graph.value_info, *shaped)}
-        reasons, on_host = dict[str, str](), Counter[str]()
-        for node in graph.node:
+        reasons, on_host, before = dict[str, str](), Counter[str](), Counter[str]()
+        for number, node in enumerate(graph.node):
             loop = next((self._loops[o] for o in node.output if o in self._loops), "")
-            on_host[loop] += self._served is not None and node.op_type not in self._served
-            reason = self._reason_of_step(node, known, on_host[loop]) if loop else ""
-            if reason:
+            by_host = self._served is not None and node.op_type not in self._served
+            on_host[loop] += by_host
+            if reason := self._reason_of_step(node, known, on_host[loop]) if loop else "":
                 reasons.setdefault(loop, reason)
+            before[loop] += 1
+            longest = max((n for n in before if n), key=before.__getitem__, default="")
+            if by_host and number > MAX_BEFORE_HOST and longest:
+                reasons.setdefault(
+                    longest,
+                    f"{number} nodes would come before {name_of(node)} ({node.op_type}), which no kernel serves; at most "
+                    f"{MAX_BEFORE_HOST} may",
+                )
         return reasons
 
     def _reason_of_step(self, node: onnx.NodeProto, known: Collection[str], on_host: int) -> str:
@@ -128,4 +141,4 @@ def finish_steps(model: onnx.ModelProto, name: str) -> None:
     check_sizes(model, name)
     check_constants(model, name)
     split_dynamic_matmul(model)
-    name_recurrent_outputs(model)
+    name_omitted_outputs(model)

@@ -72,7 +72,7 @@ def attention(r: Rewriter, node: onnx.NodeProto) -> None:
         node,
         [parts[0], *keys_values],
         heads,
-        [_mask(r, node, mask, heads), "" if quantized else input_name(node, 5)],
+        ["" if quantized else input_name(node, 5), _mask(r, node, mask, heads)],
     )
 
 
@@ -86,6 +86,11 @@ def several(r: Rewriter, node: onnx.NodeProto) -> None:
     kept = ranks == [3, 4, 4] and pasts == ["", ""]
     if (ranks != [3, 3, 3] and not kept) or bool(pasts[0]) != bool(pasts[1]):
         raise r.refusal("packed operands are not supported; wanted query, key and value, each of rank 3")
+    if pasts[0] and not all(len(node.output) > at and node.output[at] for at in (1, 2)):
+        raise r.refusal(
+            "it has a past, but not both presents as outputs, for which onnxruntime's result is not defined. Export it with "
+            "present_key and present_value"
+        )
     query, key, value = (r.dims(n) for n in node.input[:3])
     if kept:
         sizes = (query[2], key[1] * key[3], value[1] * value[3])
@@ -98,7 +103,7 @@ def several(r: Rewriter, node: onnx.NodeProto) -> None:
     for at, part in enumerate(keys_values):
         if r.is_read(at + 1):
             r.node("Identity", [part], node.output[at + 1])
-    _attend(r, node, [parts[0], *keys_values], heads, [_mask(r, node, input_name(node, 4), heads), input_name(node, 5)])
+    _attend(r, node, [parts[0], *keys_values], heads, [input_name(node, 5), _mask(r, node, input_name(node, 4), heads)])
 
 
 def _biased(r: Rewriter, node: onnx.NodeProto, heads: Heads, count: int) -> list[str]:
@@ -216,7 +221,7 @@ def _before_end(r: Rewriter, mask: str, heads: Heads) -> str:
 
 def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
     """Writes the attention of a query (batch, queries, all heads' size), and of keys and values (batch, heads, keys,
-    size). added: tensors added to the products."""
+    size). added: tensors added to the products, in this order: at -10000 the last bit of a score decides."""
     query, keys, values = parts
     by_head = r.step("Reshape", [query, r.ints("queries_dims", heads.dims(0, heads.queries))], "queries_by_head")
     queries = r.step("Transpose", [by_head], "queries", perm=[0, 2, 1, 3])

@@ -12,6 +12,8 @@ from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute
 
 STANDARD = {"QLinearConv": "QLinearConv", "NhwcMaxPool": "MaxPool"}  # ONNX's own types with the channels first
 
+MAX_POOL_OF_INTEGERS = 12  # the opset from which on MaxPool takes 8 bits
+
 
 def write_channels_first(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Writes the node between two Transposes, unless its channels come first."""
@@ -20,6 +22,8 @@ def write_channels_first(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     rank = len(r.dims(node.input[0]))
     if rank < 3:
         raise r.refusal(f"an input of rank {rank} is not supported; wanted rank 3 or more")
+    if node.op_type == "NhwcMaxPool" and r.opset < MAX_POOL_OF_INTEGERS:
+        raise r.refusal(f"it needs opset {MAX_POOL_OF_INTEGERS} here, got {r.opset}; convert the model to that opset")
     first = r.step("Transpose", [node.input[0]], "channels_first", perm=[0, rank - 1, *range(1, rank - 1)])
     kind = STANDARD.get(node.op_type, node.op_type)
     attributes: dict[str, Any] = {

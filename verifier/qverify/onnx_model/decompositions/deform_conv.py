@@ -10,6 +10,7 @@ import onnx
 
 from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
+MAX_ELEMENTS = 1 << 25  # that all taps read
 MAX_PIXELS = 1 << 24  # float32 represents integers exactly up to this
 INT64 = onnx.TensorProto.INT64
 Corner = tuple[str, str]  # positions and weights
@@ -73,6 +74,8 @@ def _form(r: Rewriter, node: onnx.NodeProto) -> _Form:
         raise r.refusal(
             "more than 2^24 pixels of an image, images, or places of all taps along a dim are not supported"
         )
+    if planes * channels * form.taps() * out[2] * out[3] > MAX_ELEMENTS:
+        raise r.refusal("taps that read more than 2^25 elements together are not supported")
     _check_taps(r, node, form, groups)
     return form
 

@@ -94,6 +94,11 @@ def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
     whole = heads if input_name(node, 1) else heads + 2 * groups
     if len(query) != 3 or query[2] % whole:
         raise r.refusal(f"a query of dims {list(query)} for {whole} heads; wanted (batch, length, heads * size)")
+    if input_name(node, 3) and not all(len(node.output) > at and node.output[at] for at in (1, 2)):
+        raise r.refusal(
+            "it has a past, but not both presents as outputs, for which onnxruntime's result is not defined. Export it with "
+            "present_key and present_value"
+        )
     keys, past, slots = _lengths(r, node, query[1])
     return Grouped(query[0], query[1], keys, past, slots, heads, groups, query[2] // whole)
 
@@ -131,11 +136,13 @@ def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
 
 def _valid(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[dict[str, Array]]:
     """Returns numbers of the last tokens for which onnxruntime's result is defined: full rows and shorter ones, of which
-    every query keeps a key in its window."""
+    every query keeps a key in its window; of a prompt with a window and a soft cap, full rows only."""
     window = attribute(node, "local_window_size", -1)
     most = dims.keys - dims.queries
     if dims.is_prompt:
         most = (min(dims.queries, window) if window > 0 else dims.queries) - 1
+        if window > 0 and attribute(node, "softcap", 0.0) > 0:
+            most = 0
     shorter = [(np.arange(dims.batch) + first) % (most + 1) for first in (0, 1, 2)]
     shape = r.dims(node.input[5])
     return [{node.input[5]: (dims.keys - 1 - less).astype(np.int32).reshape(shape)} for less in shorter]

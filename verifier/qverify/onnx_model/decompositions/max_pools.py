@@ -14,7 +14,7 @@ from onnx import helper
 from qverify.onnx_model.decompositions.volume_pools import max_pool_of_volumes
 from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
-MAX_ELEMENTS = 1 << 24  # of all windows of one channel
+MAX_ELEMENTS = 1 << 25  # of all windows
 Positions = npt.NDArray[np.int64]
 
 
@@ -64,8 +64,8 @@ def _positions_in_windows(r: Rewriter, node: onnx.NodeProto, size: Any, out: Any
     """Returns where the elements of each window lie in their channel, [windows, elements of a window]: those inside the
     input in rising order, then -1 for those outside."""
     rank, kernel = len(size), attribute(node, "kernel_shape", [])
-    if prod(kernel) * prod(out) > MAX_ELEMENTS:
-        raise r.refusal("the Indices of windows with more than 2^24 elements in a channel are not supported")
+    if prod(kernel) * prod(r.dims(node.output[0])) > MAX_ELEMENTS:
+        raise r.refusal("the Indices of windows with more than 2^25 elements together are not supported")
     strides, dilations = (attribute(node, n, [1] * rank) for n in ("strides", "dilations"))
     auto, begins = attribute(node, "auto_pad", b"NOTSET"), list(attribute(node, "pads", [0] * 2 * rank)[:rank])
     if auto.startswith(b"SAME"):

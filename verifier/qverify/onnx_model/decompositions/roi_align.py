@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnx
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
 MAX_PIXELS = 1 << 24  # float32 represents integers exactly up to this
+MAX_ELEMENTS = 1 << 25  # of all samples of all regions
 MAX_SAMPLES = 8  # of a bin along each dim; every sample becomes a dozen nodes
 HALF_PIXEL_SINCE = 16  # the opset from which on half_pixel is the default
 SPLIT_BY_INPUT_SINCE = 13  # before, its sizes are an attribute
@@ -78,6 +80,8 @@ def _form(r: Rewriter, node: onnx.NodeProto) -> _Form:
         raise r.refusal(f"images {list(shape)} with regions {list(regions)} are not supported; rank 4 with (N, 4) are")
     if max(shape[0], shape[2] * shape[3], *out[2:]) > MAX_PIXELS:
         raise r.refusal("more than 2^24 images, pixels of an image, or bins along a dim are not supported")
+    if prod(out) * samples * samples > MAX_ELEMENTS:
+        raise r.refusal("more than 2^25 samples of all regions and channels are not supported; keep fewer regions")
     if any(r.kind(name) != onnx.TensorProto.FLOAT for name in node.input[:2]):
         raise r.refusal("other types than float32 are not supported; export it as float32")
     scale = attribute(node, "spatial_scale", 1.0)

@@ -57,8 +57,12 @@ def loop(m: Qdq) -> None:
 
 
 def sequence(m: Qdq) -> None:
-    parts = m.op("SplitToSequence", [conv(m, m.input(SHAPE), 3, 4)], axis=1)
-    m.output(conv(m, m.quantize(m.op("SequenceAt", [parts, m.constant("at", np.array(2, np.int64))])), 1, 2))
+    """A sequence of which values choose one element."""
+    x = conv(m, m.input(SHAPE), 3, 4)
+    parts = m.op("SplitToSequence", [x], axis=1)
+    high = m.op("Greater", [m.op("ReduceSum", [x], keepdims=0), m.constant("zero", np.float32(0))])
+    chosen = m.op("SequenceAt", [parts, m.op("Cast", [high], to=TensorProto.INT64)])
+    m.output(conv(m, m.quantize(chosen), 1, 2))
 
 
 def tail(m: Qdq) -> None:

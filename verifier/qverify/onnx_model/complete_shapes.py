@@ -20,6 +20,7 @@ from qverify.onnx_model.value_shaped import find_value_shaped, input_that_shapes
 
 Shapes = dict[str, tuple[int, ...]]
 MAX_ROUNDS = 8
+WINDOWED = ("AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv")
 
 
 def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
@@ -38,7 +39,7 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
         types = fold_constants(model, types_from_runs)
         if bound_suppression(model, types):
             types = fold_constants(model, types_from_runs)
-        _check_windows(types, name)
+        _check_windows(graph, types, name)
         unknown = [o for node in graph.node for o in node.output if o and o not in types]
         if not unknown and not (shapes and round_number == 0):
             break
@@ -52,12 +53,14 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
     _set_types(graph, types)
 
 
-def _check_windows(types: Types, name: str) -> None:
-    """Raises BadFileError if a tensor has a negative dim, which inference gives for windows larger than their input."""
-    for tensor, (_, dims) in types.items():
+def _check_windows(graph: onnx.GraphProto, types: Types, name: str) -> None:
+    """Raises BadFileError if a window is larger than its padded input, for which inference gives a negative dim."""
+    for node in graph.node:
+        dims = types[node.output[0]][1] if node.op_type in WINDOWED and node.output[0] in types else ()
         if min(dims, default=0) < 0:
             raise BadFileError(
-                f"{name}: {tensor!r} has dims {list(dims)}, so no elements: a window is larger than its padded input"
+                f"{name}: {node.output[0]!r} has dims {list(dims)}, so no elements: the window of {node.op_type} is larger "
+                "than its padded input"
             )
 
 

@@ -66,6 +66,17 @@ def test_blocks_of_too_many_elements_are_refused_by_name() -> None:
     refused(too_large_blocks, r"Col2Im\): other types than float32, and blocks of more than 256 elements")
 
 
+def negative_image(m: Qdq) -> None:
+    m.opset = 18
+    m.kinds["y"] = (1, 3, 4, 4)
+    sizes = [m.constant(n, np.array(v, np.int64)) for n, v in (("image", [4, -4]), ("block", [2, 2]))]
+    m.output(m.op("Col2Im", [m.op("Tanh", [m.input((1, 12, 9))]), *sizes], "y"))
+
+
+def test_a_negative_image_is_refused_by_name() -> None:
+    refused(negative_image, r"Col2Im\): an image of \[4, -4\] from blocks of \[2, 2\]; wanted sizes of 1 or more")
+
+
 def every_form(m: Qdq) -> None:
     for form in ("overlapping", "dilated"):
         folded(m, form)

@@ -19,14 +19,13 @@ from tests.plain.loop_models import (
     WIDTH,
     declared,
     finish,
-    graph,
     loop_body,
     node,
-    sequence,
     start,
     trips,
     true,
 )
+from tests.plain.test_unrolled_loops import an_if_by_value
 from tests.plain.verified_model import verified
 
 
@@ -86,14 +85,7 @@ def test_a_branch_on_values_is_seen_before_anything_is_copied(monkeypatch: pytes
     """5 loops of 2,000 steps, each with an If on what it reads, would take minutes to write out."""
     monkeypatch.setattr(StepCopies, "write", lambda *_: pytest.fail("the steps were written"))
     m = Qdq(seed=5)
-    branches = {f"{k}_branch": graph([node(op, ["x"], [k])], [], [k]) for k, op in (("then", "Tanh"), ("else", "Neg"))}
-    nodes = [
-        node("ReduceSum", ["x"], ["total"], keepdims=0),
-        node("Greater", ["total", m.constant("none", np.float32(0))], ["high"]),
-        node("If", ["high"], ["y"], name="choice", **branches),
-    ]
-    body = graph(nodes, ["x"], [declared("y", FLOAT, (BATCH, WIDTH))])
-    finish(m, m.op("Scan", [sequence(m)], num_scan_inputs=1, body=body))
+    an_if_by_value(m)
     m.output(m.quantize(m.op("Neg", [m.input((2, 3))])))
     compiled = compile_model(m.model().SerializeToString(), "q.onnx", CompilerOptions(host=True)).graph
     assert "choice (If): its branch depends on values" in compiled.islands[0].nodes[0].why

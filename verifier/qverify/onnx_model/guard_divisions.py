@@ -2,8 +2,7 @@
 
 Dividing the lowest int32 or int64 by -1 traps on x86, and so do STFT with a frame length or step of 0 and
 QLinearAveragePool with the channels last and a window larger than its input. An omitted output of a Loop, a Scan or a Split
-is written to in spite of that. Every model is rewritten before it is run, also
-inside If, Loop and Scan."""
+is written to in spite of that. Every model is rewritten before it is run, also inside If, Loop and Scan."""
 
 from __future__ import annotations
 
@@ -36,13 +35,12 @@ def guard_divisions(model: bytes) -> bytes:
     is changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer
     and Mod 0. A frame length or step of STFT below 1 becomes 1. A QLinearAveragePool gets its channels first, between two
     Transposes; a window larger than the input then gives no elements. Omitted outputs of Loop, Scan and Split get names. A
-    division whose type ONNX's inference does not find is left
-    as it is."""
+    division whose type ONNX's inference does not find is left as it is."""
     if not any(kind.encode() in model for kind in KINDS):
         return model
     try:
         proto = onnx.load_from_string(model)
-        if not any(_divides(node) for owner in (proto.graph, *proto.functions) for node in _all_nodes(owner)):
+        if not any(_may_end_process(node) for owner in (proto.graph, *proto.functions) for node in _all_nodes(owner)):
             return model
         proto = inline_functions(proto, "model")
         sort_nodes(proto.graph, "model")
@@ -59,8 +57,8 @@ def _all_nodes(owner: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.NodePro
     return [inner for node in owner.node for inner in inner_nodes(node)]
 
 
-def _divides(node: onnx.NodeProto) -> bool:
-    """Returns whether the node may divide integers, or end the process in another way."""
+def _may_end_process(node: onnx.NodeProto) -> bool:
+    """Returns whether the node may divide integers, or is another one that can end onnxruntime's process."""
     if node.op_type == "QLinearAveragePool":
         attributes = {a.name: a for a in node.attribute}
         return "kernel_shape" in attributes and "channels_last" in attributes and attributes["channels_last"].i == 1
@@ -94,7 +92,7 @@ def _guard(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Types, cons
         for inner, inferred_inner in zip(graphs_of(node), graphs_of(inferred_node), strict=True):
             guarded |= _guard(inner, inferred_inner, types, constants)
         copy = onnx.NodeProto.FromString(node.SerializeToString())
-        if not _divides(node):
+        if not _may_end_process(node):
             nodes.append(copy)
         elif node.op_type == "STFT":
             limits = _guard_frames(copy, types, constants)

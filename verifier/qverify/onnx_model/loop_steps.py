@@ -20,7 +20,7 @@ Opsets = list[onnx.OperatorSetIdProto]
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What the condition of a Loop depends on: nodes and states of its body, constants of the body and outside of it."""
+    """Holds what the condition of a Loop depends on: nodes and states of its body, constants in the body and outside."""
 
     nodes: list[onnx.NodeProto]
     states: list[State]

@@ -10,6 +10,7 @@ import onnx
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
 MAX_TAPS = 256  # of a block; each becomes some nodes
+MAX_ELEMENTS = 1 << 25  # of the images
 
 
 def col2im(r: Rewriter, node: onnx.NodeProto) -> None:
@@ -22,6 +23,10 @@ def col2im(r: Rewriter, node: onnx.NodeProto) -> None:
         raise r.refusal(f"other types than float32, and blocks of more than {MAX_TAPS} elements, are not supported")
     size, kernel = [int(n) for n in image], [int(n) for n in block]
     batch, rows, columns = r.dims(node.input[0])
+    if min(*size, *kernel) < 1 or batch * rows * prod(size) > MAX_ELEMENTS * prod(kernel):
+        raise r.refusal(
+            f"an image of {size} from blocks of {kernel}; wanted sizes of 1 or more, and at most 2^25 elements"
+        )
     channels, taps = rows // prod(kernel), prod(kernel)
     parts = r.step("Reshape", [node.input[0], r.ints("taps_dims", [batch, channels, taps, columns])], "taps")
     nothing = r.constant("nothing", np.zeros((batch, channels, taps, 1), np.float32))

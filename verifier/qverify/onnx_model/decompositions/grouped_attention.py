@@ -110,6 +110,11 @@ def _lengths(r: Rewriter, node: onnx.NodeProto, queries: int) -> tuple[int, int,
     total = r.value(node.input[6])
     if total is not None:
         keys = int(total.reshape(-1)[0])
+        if keys != past + queries and not queries <= keys <= past:
+            raise r.refusal(
+                f"a total_sequence_length of {keys} with room for {past} tokens and {queries} new ones; wanted "
+                f"{past + queries}, or {queries} to {past}"
+            )
         return keys, past, max(past, keys)
     keys = past + queries
     present = r.dims(node.output[1])[2] if len(node.output) > 1 and node.output[1] else keys

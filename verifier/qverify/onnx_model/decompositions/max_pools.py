@@ -14,7 +14,7 @@ from onnx import helper
 from qverify.onnx_model.decompositions.volume_pools import max_pool_of_volumes
 from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
-MAX_ELEMENTS = 1 << 25  # of all windows
+MAX_ELEMENTS = 1 << 25  # of all windows, or of what is unpooled
 Positions = npt.NDArray[np.int64]
 
 
@@ -97,6 +97,8 @@ def max_unpool(r: Rewriter, node: onnx.NodeProto) -> None:
     if r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
         raise r.refusal("other types than float32 are not supported")
     count, out = prod(r.dims(node.input[0])), r.dims(node.output[0])
+    if prod(out) > MAX_ELEMENTS:
+        raise r.refusal("outputs of more than 2^25 elements are not supported")
     flat = r.ints("flat_dims", [count])
     values, indices = (
         r.step("Reshape", [name, flat], f"{what}_flat")

@@ -12,7 +12,7 @@ import pytest
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.compare.error_bounds import documented_kernels as page
 from qverify.compare.error_bounds import integer_sums
-from qverify.compare.error_bounds.bounded_values import NoBound, Whole
+from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit, units
@@ -155,18 +155,61 @@ def test_sums_are_evaluated_in_parts_and_up_to_a_number(monkeypatch: pytest.Monk
     monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 13)
     parts = found(dense(), X)
     assert np.array_equal(whole.low, parts.low) and np.array_equal(whole.high, parts.high)
-    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6)
-    assert np.array_equal(found(dense(), X).low, whole.low)
     monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6 - 1)
+    assert np.array_equal(found(dense(), X).low, whole.low)  # from the whole accumulator
+    floats = dense()
+    floats.nodes[0] = replace(floats.nodes[0], integer_reference=False)
     with pytest.raises(TooMany, match="20 elements differ, more than are evaluated"):
-        found(dense(), X)
+        found(floats, X)
+    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6)
+    found(floats, X)
 
 
-def test_an_output_of_16_bits_has_no_evaluation() -> None:
+def test_an_output_of_16_bits_is_evaluated_like_one_of_8() -> None:
     graph = dense()
     graph.tensors["y"] = replace(graph.tensors["y"], dtype="int16")
-    with pytest.raises(NoBound, match="fully_connected with an output of int16"):
-        found(graph, X)
+    graph.nodes[0] = replace(graph.nodes[0], words=(-32768, 32767))
+    v = ((ACC + B) / 16).reshape(-1)
+    got = found(graph, X, "")
+    assert np.array_equal(got.low, np.ceil(v - got.error - 0.5) - 2)
+    assert got.error is not None and got.error.max() < 2.0**-10
+
+
+def test_a_runtime_that_is_not_known_rounds_once() -> None:
+    """Without the doubt of a double rounding, for sums, means and another quantization."""
+    v = (ACC + B) / 16
+    check(found(dense(), X, ""), v, (2.0**-29 + g(8)) * np.abs(v) + 2.0**-16, -2)
+    steps = X.astype(float) - 3
+    check(found(requantize(), X, ""), steps / 4, g(8) * np.abs(steps) / 4 + 2.0**-16, -2)
+    x = bytes_of(2, 3, 4, 5)
+    centred = x.astype(np.int64) + 6
+    graph = network("global_average_pool", (x, 0.25, -6), ((2, 3, 1, 1), 1.0, 2), (-128, 127), rq=RQ)
+    size = np.abs(centred).sum((2, 3)) / 80
+    check(found(graph, x, ""), centred.sum((2, 3)) / 80, g(28) * size + 2.0**-16, 2)
+
+
+def test_a_function_whose_real_values_are_known_is_evaluated() -> None:
+    every = np.tanh((np.arange(-128, 128) - 3) / 4) * 100
+    graph = requantize(np.rint(every).astype(np.int8))
+    with pytest.raises(NoBound, match=r"^the table of a function$"):
+        found(graph, X, "")
+    graph.real_tables = {"y": lambda: every}
+    v = every[X.astype(int) + 128]
+    check(found(graph, X, ""), v, 2.0**-18 * (np.abs(v) + 1) + 2.0**-16, -2)
+    check(found(graph, X, "litert-reference"), v, 2.0**-18 * (np.abs(v) + 1) + 2.0**-16 + page.FIXED_FUNCTION, -2)
+
+
+def test_a_batch_normalization_is_evaluated_for_a_runtime_that_is_not_known() -> None:
+    k, b = np.array([0.5, -3.0], np.float32), np.array([0.25, 7.0], np.float32)
+    x = RNG.normal(size=(3, 2, 4)).astype(np.float32)
+    specs = {n: TensorSpec(n, "float32", v.shape) for n, v in (("x", x), ("y", x), ("k", k), ("b", b))}
+    graph = Graph([Node("y", "batch_norm", ("x", "k", "b"), ("y",))], specs, {"k": k, "b": b}, ("x",), ("y",))
+    at = np.arange(x.size)
+    ((part, value),) = evaluate_documented(units(graph)[0], "y", graph, {"x": x}, at, "")
+    term, summand = x.astype(float) * k[:, None], np.broadcast_to(b[:, None], x.shape)
+    assert isinstance(value, Real) and np.array_equal(part, at)
+    assert np.allclose(value.value, (term + summand).reshape(-1), rtol=1e-12)
+    assert np.allclose(value.error, (2.0**-18 * (np.abs(term) + np.abs(summand))).reshape(-1), rtol=1e-9)
 
 
 def test_what_follows_sums_in_their_unit() -> None:
@@ -206,7 +249,7 @@ def test_another_quantization_of_the_same_values(kernels: str) -> None:
     for name in ("x", "y"):
         several = requantize()
         several.tensors[name] = replace(several.tensors[name], scale=(0.25,) * 6, zero_point=(0,) * 6, channel_axis=1)
-        with pytest.raises(NoBound, match=r"^a table with several scales$"):
+        with pytest.raises(NoBound, match=r"^the table of a function$"):
             found(several, X, kernels)
 
 

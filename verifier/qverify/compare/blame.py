@@ -62,6 +62,8 @@ def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str]
         for side in blame_sides(states.get(RS), states.get(RB), states.get(SB)):
             if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
+            elif (forced := _find_wrong_reference(unit, matrix, states)) is not None:
+                why, side = f"{unit.op}: {forced.why}", "reference"
             else:
                 why = _describe_blame(side, unit, matrix, states)
             if side in blames:
@@ -69,6 +71,19 @@ def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str]
             else:
                 blames[side] = Blame(side, unit.name, why)
     return list(blames.values())
+
+
+def _find_wrong_reference(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> Forced | None:
+    """Returns a failing forced verdict if in all of them the reference alone is not what the exact value allows, else
+    None."""
+    failing = [
+        matrix[key][o]
+        for key, passes in states.items()
+        if passes is False
+        for o in unit.outputs
+        if o in matrix[key] and matrix[key][o].verdict == "FAILED"
+    ]
+    return failing[0] if failing and all(f.at_fault == "reference" for f in failing) else None
 
 
 def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
@@ -92,6 +107,7 @@ def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple
     )
     share = f"{forced.mismatched if forced.mismatched is not None else 'all'} of {count(forced.elements, 'element')}"
     text = f"{unit.op}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
+    text = f"{text}; {forced.why}" if forced.at_fault and forced.why else text
     agreeing = [f"{a} and {b} agree here" for (a, b), passes in states.items() if passes]
     if side == "board" and states.get(SB) is None:
         agreeing.append("no simulator ran, so the compiler cannot be ruled out")

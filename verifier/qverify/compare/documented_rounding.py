@@ -1,5 +1,5 @@
-"""Checks whether the differences of a board with documented kernels are ones that these kernels may produce, which is
-only near a tie of the rounding."""
+"""Checks whether the differences of a side that is not qvrt are ones that a correct runtime may have: only near a tie of
+the rounding, and for floats within the error of the operations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from qverify.compare.error_bounds.bounded_values import NoBound, Whole
+from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
 from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
@@ -23,22 +24,40 @@ NAMES = {
     "onnxruntime": "onnxruntime's processor kernels",
 }
 FIXED_POINT = "as onnxruntime adds on aarch64: fixed point with multipliers of 22 bits, bit for bit"
+SHARE = 2.0**-18  # of each float element, which another order or precision of single operations may change
+HALF = 0.5e-5  # half a unit in the fifth decimal, which the default gate lets pass
+Mask = npt.NDArray[np.bool_]
+ROUNDED_LIKE_REFERENCE = ("ref-exact", "gemmlowp")  # of a model.bin: as onnxruntime, or as LiteRT for a .tflite alone
 
 
 @dataclass(frozen=True, slots=True)
 class RoundingExplanation:
-    """The extent to which documented kernels explain the differences of one tensor.
+    """The extent to which a correct runtime explains the differences of one tensor.
 
     Attributes:
-        unexplained: number of elements that differ by more than these kernels may.
+        unexplained: number of elements that differ by more than such a runtime may.
         limit: the limit that was applied, in words.
-        why: if there are unexplained elements, which ones; else the kernel that computes exactly the recorded elements,
-            or "" if none is known.
+        why: if there are unexplained elements, which ones; if nothing was evaluated, the reason; else the kernel that
+            computes exactly the recorded elements, or "" if none is known.
+        evaluated: whether the unit could be evaluated. If not, every differing element is unexplained.
+        recorded_fits: whether every recorded element is one that a correct runtime may give, so that it is the other
+            side that is wrong where elements are unexplained.
     """
 
     unexplained: int
     limit: str
     why: str = ""
+    evaluated: bool = True
+    recorded_fits: bool = True
+
+
+@dataclass(slots=True)
+class _Outside:
+    """Flat positions at which a side has another value than a correct runtime may give, and the largest error."""
+
+    made: list[Array]
+    recorded: list[Array]
+    largest: float = 0.0
 
 
 def explain(
@@ -50,6 +69,8 @@ def explain(
     recorded: Array,
     kernels: str,
     limit: str,
+    outputs: Mapping[str, Array] | None = None,
+    half: float = HALF,
 ) -> RoundingExplanation:
     """Returns how far the differences between both arrays are explained.
 
@@ -58,39 +79,82 @@ def explain(
         output: name of the tensor.
         graph: the graph of the unit.
         given: the unit's inputs, recorded by the side that recorded `recorded`.
-        made: the output that the other side computes from these inputs.
+        made: the output that the other side computes from these inputs. It must be near a tie, too, if the graph rounds
+            as the reference does.
         recorded: the recorded output.
-        kernels: the kernels of the recorded side, a key of NAMES.
-        limit: the limit that both arrays are within, in words. It is kept if the unit cannot be evaluated.
+        kernels: the kernels of the side that is not qvrt, a key of NAMES, or "" if they are not known.
+        limit: the limit in words, which is kept if the unit cannot be evaluated.
+        outputs: all recorded outputs of the unit, for a recurrence, whose steps depend on them.
+        half: half a unit in the last decimal of floats by which the pair is judged.
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
-    if flat_made.dtype.kind not in "iu":
-        return RoundingExplanation(0, limit)
-    differing, largest = np.flatnonzero(flat_made != flat_recorded), 0.0
-    outside = [differing[:0]]
+    differing = _find_differing(flat_made, flat_recorded)
+    outside = _Outside([differing[:0]], [differing[:0]])
     try:
-        for at, value in evaluate_documented(unit, output, graph, given, differing, kernels):
-            assert isinstance(value, Whole)
-            inside = [
-                (value.low <= side) & (side <= value.high)
-                for side in (flat_made[at].astype(np.int64), flat_recorded[at].astype(np.int64))
-            ]
-            outside.append(at[~(inside[0] & inside[1])])
-            if value.error is not None:
-                largest = max(largest, float(value.error.max(initial=0.0)))
+        for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs):
+            inside_made, inside_recorded, error = (
+                _check_integers(value, flat_made[at], flat_recorded[at])
+                if isinstance(value, Whole)
+                else _check_floats(value, flat_made[at], flat_recorded[at], half)
+            )
+            if graph.rounding in ROUNDED_LIKE_REFERENCE or isinstance(value, Real):
+                outside.made.append(at[~inside_made])
+            outside.recorded.append(at[~inside_recorded])
+            outside.largest = max(outside.largest, error)
     except NoBound as why:
-        return RoundingExplanation(0, f"{limit} (no float64 evaluation of {why})")
+        return RoundingExplanation(len(differing), limit, f"no float64 evaluation of {why}", False, False)
     except (TooMany, ValueError, IndexError, MemoryError) as error:
-        return RoundingExplanation(
-            len(differing), limit, f"{NAMES[kernels]} could not be evaluated: {str(error) or type(error).__name__}"
-        )
-    unexplained = np.concatenate(outside)
+        return RoundingExplanation(len(differing), limit, f"{error or type(error).__name__}", False, False)
+    floats = flat_made.dtype.kind == "f"
+    unexplained = np.unique(np.concatenate(outside.made + outside.recorded))
+    near = (
+        f"within {outside.largest:.2g} of the exact value" if floats else f"within {outside.largest:.2g} LSB of a tie"
+    )
+    limit = near if floats else f"{limit}, {near}"
     if not unexplained.size:
         fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)
-        return RoundingExplanation(0, f"{limit}, within {largest:.2g} LSB of a tie", FIXED_POINT if fixed else "")
+        return RoundingExplanation(0, limit, FIXED_POINT if fixed else "")
     where = [int(i) for i in np.unravel_index(int(unexplained[0]), recorded.shape)]
     some = count(len(unexplained), "element", "differs", "differ")
-    return RoundingExplanation(len(unexplained), limit, f"{some} where {NAMES[kernels]} have no tie, first {where}")
+    beyond = "beyond that error" if floats else f"where {_name_kernels(kernels)} no tie"
+    fits = not np.concatenate(outside.recorded).size
+    return RoundingExplanation(len(unexplained), limit, f"{some} {beyond}, first {where}", recorded_fits=fits)
+
+
+def _name_kernels(kernels: str) -> str:
+    return f"{NAMES[kernels]} have" if kernels else "the exact value has"
+
+
+def _find_differing(made: Array, recorded: Array) -> Array:
+    """Returns the flat positions of elements with different values; a NaN is equal to a NaN."""
+    differ = made != recorded
+    if made.dtype.kind == "f":
+        differ &= ~(np.isnan(made) & np.isnan(recorded))
+    return np.flatnonzero(differ)
+
+
+def _check_integers(value: Whole, made: Array, recorded: Array) -> tuple[Mask, Mask, float]:
+    """Returns, for both sides, a mask of the elements to which the exact value may round, and the largest error."""
+    lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
+    inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
+    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~lost))
+    return inside[0] | lost, inside[1], error
+
+
+def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> tuple[Mask, Mask, float]:
+    """Returns, for both sides, a mask of the elements that are near enough to the exact value, each by its own size, and
+    the largest distance that is. Raises NoBound for an error without a limit, which every value would be within."""
+    lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
+    with np.errstate(invalid="ignore", over="ignore"):
+        endless = ~np.isfinite(value.error) & np.isfinite(value.value) & ~lost
+        if count_endless := int(np.count_nonzero(endless)):
+            raise NoBound(f"{count(count_endless, 'element')}, whose error has no limit")
+        allowed = value.error + np.where(np.isfinite(value.value), SHARE * np.abs(value.value), 0.0) + half
+        inside = []
+        for side in (made.astype(np.float64), recorded.astype(np.float64)):
+            near = np.isfinite(value.value) & (np.abs(side - value.value) <= allowed)
+            inside.append((side == value.value) | (np.isnan(side) & np.isnan(value.value)) | near)
+    return inside[0] | lost, inside[1], float(allowed.max(initial=0.0, where=~lost & np.isfinite(value.value)))
 
 
 def explain_places(

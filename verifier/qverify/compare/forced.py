@@ -9,11 +9,11 @@ from operator import is_
 
 import numpy as np
 
-from qverify.compare.documented_rounding import explain, explain_places
+from qverify.compare.arithmetics import Rounded, find_arithmetics
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.compare.foreign import ForeignUnit, judge_foreign
 from qverify.compare.judge import Judged
-from qverify.compare.limits import BITS, Limit, limit_for, widen_for_other_runtime
+from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
@@ -22,7 +22,7 @@ from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.printable import describe_error
-from qverify.report.document import Forced, Verdict
+from qverify.report.document import Forced
 from qverify.report.side_names import named, within
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
@@ -121,7 +121,7 @@ class Forcing:
         arrays = self._list_local_arrays(unit)
         if arrays is None:
             return self._run(unit, outputs, inputs_same)
-        key = (id(self.judged.a), self.exact, self._is_foreign(), *unit.outputs)
+        key = (id(self.judged.a), self.exact, self.is_foreign, self.kernels, *unit.outputs)
         verdicts = self._cache.find(key, arrays)
         if verdicts is None:
             verdicts = self._run(unit, outputs, inputs_same)
@@ -202,34 +202,31 @@ class Forcing:
         forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
-        kernels = "" if self.exact else self.judged.b.recording.kernels
-        if kernels and (by_places := self._judge_places(unit, made, recorded, forced)) is not None:
-            return by_places
-        if kernels and forced.verdict == "PASSED":
-            return self._explain(unit, name, made, recorded, forced)
+        if self.is_foreign:
+            return self._judge_foreign(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
 
-    def _explain(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
-        """Returns the verdict with the number of elements that the board's documented kernels do not explain."""
+    def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict on a unit of a side that rounds in its own way."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
-            return replace(measured, unexplained=int(np.count_nonzero(made != recorded)), why="its inputs are missing")
-        kernels = self.judged.b.recording.kernels
-        explanation = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
-        return replace(measured, unexplained=explanation.unexplained, limit=explanation.limit, why=explanation.why)
+            missing = next(source for source in unit.inputs if source not in given)
+            return self._make_inconclusive(unit, name, f"its input {missing} is missing {within(self.judged.pair.b)}")
+        same, others = all(self.same(n) for n in unit.inputs), self._read_others(unit, name, recorded)
+        half = 0.5 * 10.0**-self.judged.gate.digits
+        return judge_foreign(
+            ForeignUnit(unit, name, self.graph, given, made, recorded, self.kernels, same, others, half), measured
+        )
 
-    def _judge_places(self, unit: Unit, made: Array, recorded: Array, measured: Forced) -> Forced | None:
-        """Returns the verdict of a resize for which the board's own kernel takes its samples at places of its own, or
-        None for any other unit."""
-        kernels = self.judged.b.recording.kernels
-        source = self._read_input(unit.inputs[0]) if has_own_places(unit, self.graph, kernels) else None
-        if source is None:
-            return None
-        explanation = explain_places(unit, self.graph, {unit.inputs[0]: source}, made, recorded, kernels)
-        if explanation is None:
-            return None
-        verdict: Verdict = "FAILED" if explanation.unexplained else "PASSED"
-        return replace(measured, verdict=verdict, limit=explanation.limit, why=explanation.why)
+    def gives_all(self, unit: Unit, arithmetic: str) -> bool:
+        """Returns whether an arithmetic of the catalogue gives every element of the unit's first output that b
+        recorded."""
+        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        recorded = self._read_output(unit.outputs[0])
+        if recorded is None or len(given) < len(unit.inputs):
+            return False
+        rounded = Rounded(unit, unit.outputs[0], self.graph, given)
+        return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic]))
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced
@@ -262,20 +259,25 @@ class Forcing:
         return {name: recorded, **{o: v for o, v in others.items() if v is not None}}
 
     def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
-        """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if either side is
-        another runtime, which rounds in its own way."""
+        """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if a side is another
+        runtime, which is judged by foreign.judge_foreign()."""
         if self.exact:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
-        if self._is_foreign():
-            return widen_for_other_runtime(limit, unit, name, self.graph), False
-        if self.judged.a.recording.runtime != "qvrt":  # a reference that rounds in its own way
-            return limit, False
+        if self.is_foreign:
+            return choose_foreign_limit(limit, self.graph.spec(name)), False
         return choose_tie_aware_limit(limit, unit, name, self.graph)
 
-    def _is_foreign(self) -> bool:
-        """Returns whether b is a runtime other than qvrt."""
-        return self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt"
+    @property
+    def is_foreign(self) -> bool:
+        """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
+        a, b = self.judged.a.recording, self.judged.b.recording
+        return not self.exact and (b.side == "dump" or b.runtime != "qvrt" or a.runtime != "qvrt")
+
+    @property
+    def kernels(self) -> str:
+        """The documented kernels of the side that is not qvrt, as in Recording.kernels; "" if they are not known."""
+        return self.judged.b.recording.kernels or self.judged.a.recording.kernels
 
     def _accept_equal(self, unit: Unit, name: str) -> Forced:
         spec, (limit, _) = self.graph.spec(name), self._choose_limit(unit, name)

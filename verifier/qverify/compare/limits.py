@@ -11,6 +11,7 @@ import numpy as np
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+from qverify.tensors.spec import TensorSpec
 
 FLOAT_SHARE = 2.0**-18
 # By rounding mode: LSB by which a multiplier of few bits may change a value of 2^16 LSB
@@ -81,15 +82,10 @@ def _bound_add(shift: int) -> int:
     return 1 + math.floor(255 * 2.0 ** -int(shift))
 
 
-def widen_for_other_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limit:
-    """Returns the limit for a runtime other than qvrt, which rounds in its own way. It is at least 1 LSB (LiteRT never
-    differs by more), and for an add at least the bound for 8-bit multipliers, the fewest bits that a known runtime
-    uses."""
-    spec = graph.spec(output)
-    if not spec.quantized:
-        return limit
-    bound = max([1, *(_bound_adds(unit, graph, "mul8") if spec.numpy_dtype.itemsize == 1 else [])])
-    return limit if limit.lsb >= bound else Limit(bound, 0.0, f"{bound} LSB")
+def choose_foreign_limit(limit: Limit, spec: TensorSpec) -> Limit:
+    """Returns the limit for a runtime other than qvrt, before its differences are evaluated: at least 1 LSB for a
+    quantized tensor."""
+    return Limit(1, 0.0, "1 LSB") if spec.quantized and limit.lsb < 1 else limit
 
 
 def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:

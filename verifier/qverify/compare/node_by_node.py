@@ -64,7 +64,12 @@ def find_after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str,
 
 
 def judge_node_by_node(
-    judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool
+    judged: Judged,
+    graph: Graph,
+    units: list[Unit],
+    forced: Mapping[str, Forced],
+    nan_equal: bool,
+    kernels: str = "",
 ) -> None:
     """Sets rows that fail only the decimals to PASSED if every unit before them passes when recomputed, and concludes
     the pair again.
@@ -73,14 +78,12 @@ def judge_node_by_node(
     model.bin rounds as the reference does. Elements that are NaN or Inf on one side are excused only if values of the
     reference mean nothing in this tensor or in one that it depends on; elements that are NaN or Inf on both sides make
     the row INCONCLUSIVE, unless nan_equal is set. Extra gates judge the free-running values, so a pair with extra gates
-    is left unchanged."""
+    is left unchanged. kernels: the documented kernels of the side that is not qvrt, or ""."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
-    kernels = judged.b.recording.kernels
     if graph.rounding not in (("ref-exact", LITERT) if kernels else ("ref-exact",)):
         return  # integer nodes may then differ by much more than one step
-    explained = {n: f for n, f in forced.items() if not f.unexplained}
-    agreeing = find_agreeing(graph, units, explained, {})
+    agreeing = find_agreeing(graph, units, forced, {})
     agreeing = agreeing if kernels else agreeing & find_after_float(graph, units)
     excused, meaningless = set(judged.decimals_only), find_after_meaningless(graph, units, forced)
     excused |= {name for name, (one_sided, _) in judged.not_finite.items() if not one_sided or name in meaningless}

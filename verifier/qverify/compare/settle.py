@@ -31,12 +31,12 @@ def settle_pair(
     """Sets the pair's final verdict and counts the differences outside its scope. distrusted: as in
     blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
-    if (judged.pair.a == "reference" or judged.b.recording.kernels) and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal)
+    if (judged.pair.a == "reference" or force.kernels) and not options.strict:
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     _state_not_judged(judged, force.graph, units, forced)
-    _state_unexplained(judged, units, forced)
+    _state_fixed_point(judged, forced)
     judged.pair.others = find_other_differences(
         judged, find_agreeing(force.graph, units, forced, map_known_equality(judged))
     )
@@ -100,17 +100,11 @@ def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: M
         pair.verdict, pair.cause, pair.why = "INCONCLUSIVE", "not_judged", describe_not_judged(pair.not_judged)
 
 
-def _state_unexplained(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
-    """Adds notes that name the first node whose differences the board's documented kernels do not explain, and the
-    outputs that a known kernel computes bit for bit."""
+def _state_fixed_point(judged: Judged, forced: Mapping[str, Forced]) -> None:
+    """Adds a note that names the outputs that a known kernel computes bit for bit."""
     if fixed := [o for o, f in forced.items() if f.why == FIXED_POINT and f.mismatched]:
         others = f" (and {len(fixed) - 1} more)" if len(fixed) > 1 else ""
         judged.pair.notes.append(f"{fixed[0]}{others}: {FIXED_POINT}")
-    unexplained = [(o, forced[o]) for u in units for o in u.outputs if o in forced and forced[o].unexplained]
-    if unexplained:
-        name, first = unexplained[0]
-        more = f" (and {count(len(unexplained) - 1, 'more tensor')})" if len(unexplained) > 1 else ""
-        judged.pair.notes.append(f"{name}: within {first.limit} when recomputed, but {first.why}{more}")
 
 
 def _explain_not_judged(unit: Unit) -> str:

@@ -13,6 +13,7 @@ from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
+from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.values import Pull, Values
@@ -148,6 +149,8 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         verdicts.update(force.force_unit(unit))
         if progress is not None:
             progress(i + 1, len(todo))
+    if force.is_foreign:
+        accept_one_arithmetic(todo, verdicts, force.gives_all)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict
@@ -172,9 +175,9 @@ def _is_offered(force: Forcing, unit: Unit) -> bool:
     return all(force.is_offered(n) for n in names)
 
 
-def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
-    """Sets the pair's first divergence and, if it FAILED, its cause: node, accumulated_rounding, undocumented_rounding
-    or unlocated."""
+def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> None:
+    """Sets the pair's first divergence and, if it FAILED, its cause (node, accumulated_rounding, other_rounding or unlocated) and the
+    arithmetic of a side that is not qvrt."""
     pair = force.judged.pair
     pair.first_divergence = find_first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
@@ -194,8 +197,11 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
-        unexplained = any(f.unexplained for f in verdicts.values())
-        pair.cause = "undocumented_rounding" if unexplained else "accumulated_rounding"
+        pair.cause = "accumulated_rounding"
+    if force.is_foreign:
+        pair.arithmetics, everywhere = name_arithmetics(units, verdicts, force.gives_all)
+        pair.cause = "other_rounding" if everywhere and pair.cause == "accumulated_rounding" else pair.cause
+        pair.notes += pair.arithmetics
 
 
 def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.tensors: dict[str, TensorSpec] = {}
         self.constants: dict[str, Array] = {}
+        self.real_tables: dict[str, Callable[[], Array]] = {}  # as in Graph
 
     def tensor(self, spec: TensorSpec) -> str:
         """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
@@ -135,7 +136,8 @@ class Builder:
         used = set(inputs) | {n for node in self.nodes for n in (*node.inputs, *node.outputs) if n is not None}
         tensors = {n: s for n, s in self.tensors.items() if n in used}
         constants = {n: v for n, v in self.constants.items() if n in used}
-        return Graph(self.nodes, tensors, constants, tuple(inputs), tuple(outputs), self.rounding, meta=meta)
+        ends, real = (tuple(inputs), tuple(outputs)), {n: t for n, t in self.real_tables.items() if n in tensors}
+        return Graph(self.nodes, tensors, constants, *ends, self.rounding, meta=meta, real_tables=real)
 
 
 def float_word(value: float) -> int:

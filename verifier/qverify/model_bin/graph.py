@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,9 @@ class Graph:
         producer: the program that made the model.bin.
         meta: further properties: source_sha256, integer_sha256, options, check.
         islands: the host islands.
+        real_tables: functions that return the values of a lookup's function before they are rounded, by the lookup's
+            output: float64, in LSB of the output without its zero point, for each value of the input, from the lowest.
+            They are known where the ONNX was compiled, and are no part of model.bin.
     """
 
     nodes: list[Node]
@@ -77,6 +80,7 @@ class Graph:
     producer: str = "qverify"
     meta: dict[str, Any] = field(default_factory=dict)
     islands: tuple[HostIsland, ...] = ()
+    real_tables: Mapping[str, Callable[[], npt.NDArray[np.float64]]] = field(default_factory=dict)
 
     def spec(self, name: str) -> TensorSpec:
         """Returns the spec of a tensor."""

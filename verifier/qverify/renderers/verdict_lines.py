@@ -14,7 +14,7 @@ from qverify.report.weakenings import list_weakenings
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
 CAUSES = {
     "accumulated_rounding": "every node passes when forced: the difference is accumulated rounding",
-    "undocumented_rounding": "every node is within its limit when forced, but rounds otherwise than its documented kernels",
+    "other_rounding": "every node passes when forced: the board rounds in another known way",
     "unlocated": "location unknown",
     "not_finite": "NaN or Inf",
 }

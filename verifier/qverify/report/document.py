@@ -69,8 +69,9 @@ class Forced:
     in LSB; null for floats. limit: the limit in words. not_judged: number of elements for which `by`, the reference,
     has no meaningful value, because its float32 intermediates overflow or underflow; there `on` was compared with the
     exact value only. sqnr_db, cosine: of the computed and the recorded values; null if their bytes are equal, or
-    nothing was computed. unexplained: number of elements that differ within the limit although the documented kernels
-    of the board must not differ there."""
+    nothing was computed. unexplained: number of elements at which a runtime other than qvrt must not differ.
+    arithmetics: the arithmetics that give every recorded element, of such a runtime. at_fault: the side whose elements
+    are not those of the exact value, of a pair with such a runtime; else ""."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -85,6 +86,8 @@ class Forced:
     sqnr_db: float | None = None
     cosine: float | None = None
     unexplained: int = 0
+    arithmetics: list[str] = field(default_factory=list)
+    at_fault: str = ""
 
 
 @dataclass(slots=True)
@@ -185,14 +188,15 @@ class NetworkUnit:
 @dataclass(slots=True)
 class Pair:
     """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node,
-    accumulated_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    accumulated_rounding, other_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
     first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of
     the largest values of the final outputs. notes: further facts for the reader. relaxed: the ways in which the pair
     was judged less strictly than by default; stated in the verdict line. node_by_node: tensors that were judged by
     recomputing. others: differences outside the scope. not_judged: elements without a meaningful reference value.
-    same_bytes: for tensors without a row, whether both sides have the same bytes, if known."""
+    same_bytes: for tensors without a row, whether both sides have the same bytes, if known. arithmetics: lines on the
+    arithmetics that give every byte of a side that is not qvrt."""
 
     a: str
     b: str
@@ -214,6 +218,7 @@ class Pair:
     others: OtherDifferences | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
     same_bytes: dict[str, bool] = field(default_factory=dict)
+    arithmetics: list[str] = field(default_factory=list)
     drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # if requested; not in JSON
 
 

@@ -77,7 +77,7 @@ class Rung:
     """Two neighbouring stages. kind: kind of the evidence, which determines the advice. first_divergence: tensors that
     differ although everything their node reads agrees. neighbourhoods: the neighbours of these. forced: number of
     tensors that were recomputed from the other side's inputs. not_forced: number of tensors that could not be. caveats:
-    reservations about a gate that passes; stated in the last line."""
+    reservations about a gate that passes; stated in the last line. arithmetics: as in Pair."""
 
     a: str
     b: str
@@ -95,6 +95,7 @@ class Rung:
     evidence: list[str] = field(default_factory=list)
     next_step: str = ""
     caveats: list[str] = field(default_factory=list)
+    arithmetics: list[str] = field(default_factory=list)
     drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # tensors that differ; not in JSON
 
 

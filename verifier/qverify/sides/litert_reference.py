@@ -52,6 +52,7 @@ class LiteRtReference:
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
             runtime="litert",
+            kernels="litert-reference",
         )
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -14,6 +14,7 @@ WIDESPREAD = 0.1  # share of the tensors: if more are clipped hard, the calibrat
 LOST = 0.1  # share of output channels with lost weights, above which the weights are blamed
 
 _ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--gate)"
+_OTHER_ROUNDING = "the board rounds in another way than the reference, the same one everywhere: {why}"
 _NOT_JUDGED = "give inputs whose values onnxruntime can compute in float32: {why}"
 _NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
 ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, where "" is any other kind
@@ -48,8 +49,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "and clock; `--repeat N` and `qverify soak` show how often, and which bits",
         "node": "report to the team of the board's driver or runtime: the node and its inputs reproduce the fault",
         "accumulated_rounding": _ROUNDING,
-        "undocumented_rounding": "report to the team of the board's runtime: the node named in the notes rounds otherwise than the "
-        "kernels that it states; `--gate` accepts it",
+        "other_rounding": _OTHER_ROUNDING,
         "does_not_run": "reach the board first: {why}",
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,
@@ -64,6 +64,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "other_inputs": "dump again from these same inputs, or give that dump's inputs with -i",
         "node": "report to the vendor of this runtime: the node computes differently from its own inputs",
         "accumulated_rounding": _ROUNDING,
+        "other_rounding": _OTHER_ROUNDING,
         "": "let that runtime dump every tensor from these same inputs: {why}",
     },
     "application": {

@@ -82,8 +82,8 @@ STEPS: dict[str, recurrences.StepBoundFunction] = {
 Part = tuple[Array, BoundedValue]  # flat positions in the output, and the bounded values there
 
 
-def explain_missing_evaluation(unit: Unit, graph: Graph) -> str:
-    """Returns the reason why this unit has no float64 evaluation, or "" if it has one."""
+def explain_missing_evaluation(unit: Unit, graph: Graph, pages: Mapping[str, BoundFunction] = PAGES) -> str:
+    """Returns the reason why this unit has no float64 evaluation with these bound functions, or "" if it has one."""
     first, *others = unit.nodes
     if sums_integers(first, graph):
         rq = graph.constants.get(next(n for n in reversed(first.inputs) if n is not None))
@@ -93,9 +93,9 @@ def explain_missing_evaluation(unit: Unit, graph: Graph) -> str:
     else:
         in_place = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
         lacking = [
-            n.op for n in unit.nodes if n not in in_place or n.op not in {**PAGES, **STEPS} or sums_integers(n, graph)
+            n.op for n in unit.nodes if n not in in_place or n.op not in {**pages, **STEPS} or sums_integers(n, graph)
         ]
-    return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in PAGES else "") if lacking else ""
+    return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in pages else "") if lacking else ""
 
 
 def sums_integers(node: Node, graph: Graph) -> bool:
@@ -116,6 +116,7 @@ def evaluate_unit(
     given: Mapping[str, Array],
     at: Array,
     made: Mapping[str, Array] | None = None,
+    pages: Mapping[str, BoundFunction] = PAGES,
 ) -> Iterator[Part]:
     """Yields the bounded values at some flat positions of one output, in parts. Raises NoBound for an op without an
     evaluation, and ValueError or IndexError for inputs that do not fit.
@@ -127,6 +128,7 @@ def evaluate_unit(
         given: the recorded inputs of the unit.
         at: the flat positions.
         made: all outputs of one side, for a unit that is_stepwise(). The values are then those of this side.
+        pages: the bound functions, by op.
     """
     with np.errstate(all="ignore"):
         if sums_integers(unit.nodes[0], graph):
@@ -134,16 +136,16 @@ def evaluate_unit(
             return
         values: dict[str, BoundedValue] = {name: bound_exactly(given[name]) for name in unit.inputs}
         for node in unit.nodes:
-            bound_function = _find_bound_function(node, made or {})
+            bound_function = _find_bound_function(node, made or {}, pages)
             outputs = carry_through(bound_function, node, read_inputs(node, graph, values), graph)
             values |= zip(node.outputs, outputs, strict=True)
         yield at, take(values[output], at)
 
 
-def _find_bound_function(node: Node, made: Mapping[str, Array]) -> BoundFunction:
-    """Returns the bound function of the node. made: as in evaluate_unit()."""
+def _find_bound_function(node: Node, made: Mapping[str, Array], pages: Mapping[str, BoundFunction]) -> BoundFunction:
+    """Returns the bound function of the node. made, pages: as in evaluate_unit()."""
     if node.op not in STEPS:
-        return PAGES[node.op]
+        return pages[node.op]
     step = STEPS[node.op]
     return lambda node, inputs, graph: step(node, inputs, graph, made)
 

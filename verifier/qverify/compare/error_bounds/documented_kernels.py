@@ -1,9 +1,9 @@
-"""Evaluates the integers that a runtime with documented kernels may compute. The kernels of LiteRT and onnxruntime
-round in ways that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near
-a tie.
+"""Evaluates the values that a runtime other than qvrt may compute. The kernels of LiteRT and onnxruntime round in ways
+that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near a tie. A
+runtime that is not known has the distance from a tie that every one of them keeps to with a single rounding.
 
 Each evaluation takes a unit, the inputs that one side recorded, and flat positions in an output. It yields the values
-at these positions with the largest error of any of these kernels."""
+at these positions with the largest error of any of these kernels, of which "" are those that are not known."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import numpy as np
 
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.arithmetic.requantize import half_up
+from qverify.compare.accumulators import CHANNEL_AXIS, accumulate
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
+    TINY,
     Array,
     BoundedValue,
     NoBound,
+    Real,
     Reals,
     Whole,
     bound_exactly,
@@ -27,7 +30,7 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
-from qverify.model_bin.graph import Graph
+from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
@@ -38,21 +41,31 @@ ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # of 21-bit multipliers and operand
 CONVERT = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
+TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
+FIXED_FUNCTION = 2.0**-6  # of LiteRT's functions in fixed point
+BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
+SUMMED_AT_ONCE = ("conv", "fully_connected", "matmul")
 SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
 
 
 def evaluate_documented(
-    unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
+    unit: Unit,
+    output: str,
+    graph: Graph,
+    given: Mapping[str, Array],
+    at: Array,
+    kernels: str,
+    made: Mapping[str, Array] | None = None,
 ) -> Iterator[chain.Part]:
     """Yields the bounded values at these flat positions of one output, in parts. kernels: the kernels of the recorded
-    side, as in Recording.kernels. Raises NoBound if these kernels have no evaluation, TooMany for too many positions,
-    and ValueError or IndexError for inputs that do not fit."""
+    side, as in Recording.kernels. made: as in chain.evaluate_unit(). Raises NoBound if the unit has no evaluation, TooMany for too many positions, and
+    ValueError or IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
         first, *others = unit.nodes
         if chain.sums_integers(first, graph):
             if any(n.op != "lookup" for n in others):
                 raise NoBound(next(n.op for n in others if n.op != "lookup"))
-            for part, whole in _evaluate_sums(_StatedOperands(first, graph, dict(given)), at, kernels):
+            for part, whole in _evaluate_sums(StatedOperands(first, graph, dict(given)), at, kernels):
                 for node in others:
                     assert isinstance(whole, Whole)
                     whole = chain.look_up(
@@ -60,13 +73,13 @@ def evaluate_documented(
                     )
                 yield part, whole
             return
-        page = _PAGES.get(first.op) if not others else None
+        page = _OWN_PAGES.get(first.op) if not others else None
         if page is not None:
             yield page(unit, graph, given, at, kernels)
             return
-        if why := chain.explain_missing_evaluation(unit, graph):
+        if why := chain.explain_missing_evaluation(unit, graph, PAGES):
             raise NoBound(why.removeprefix("no float64 evaluation of "))
-        for part, value in chain.evaluate_unit(unit, output, graph, given, at):
+        for part, value in chain.evaluate_unit(unit, output, graph, given, at, made, PAGES):
             yield part, replace(value, ours=None)
 
 
@@ -74,7 +87,7 @@ class TooMany(Exception):
     """Raised if more elements differ than are evaluated. The text states their number."""
 
 
-class _StatedOperands(integer_sums.SumOperands):
+class StatedOperands(integer_sums.SumOperands):
     """Operands with the scales that the tensors state, whatever the multipliers in model.bin are."""
 
     @property
@@ -93,22 +106,43 @@ class _StatedOperands(integer_sums.SumOperands):
         return x / y / (1.0 if self.node.op == "average_pool" else part)
 
 
-def _evaluate_sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, BoundedValue]]:
+def _evaluate_sums(o: StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, BoundedValue]]:
     """Yields the bounded values of an op that sums integers, in parts."""
-    terms = integer_sums.terms_of(o)
-    if terms * len(at) > MAX_TERMS:
+    terms, y = integer_sums.terms_of(o), o.graph.spec(o.node.outputs[0])
+    if o.has_float_output:
+        yield from ((part, replace(value, ours=None)) for part, value in _evaluate_float_sums(o, at, terms))
+        return
+    whole = o.node.op in SUMMED_AT_ONCE and o.node.integer_reference and terms * len(at) > integer_sums.TERMS_AT_ONCE
+    if not whole and terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
-    step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
-    y = o.graph.spec(o.node.outputs[0])
-    if y.numpy_dtype.itemsize != 1:
-        raise NoBound(f"{o.node.op} with an output of {y.dtype}")
-    for start in range(0, len(at), step):
+    step = len(at) if whole else -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    for start in range(0, len(at), max(step, 1)):
         part = at[start : start + step]
-        sums, (low, high) = integer_sums.SUMS[o.node.op](o, part), o.node.words[-2:]
+        sums = _sum_at_once(o, part) if whole else integer_sums.SUMS[o.node.op](o, part)
+        low, high = o.node.words[-2:]
         yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
 
 
-def _error(o: _StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:
+def _evaluate_float_sums(o: StatedOperands, at: Array, terms: int) -> Iterator[tuple[Array, BoundedValue]]:
+    """Yields the bounded values of a sum that is scaled to float32."""
+    step = -(-integer_sums.TERMS_AT_ONCE // terms)
+    for part in (at[start : start + step] for start in range(0, len(at), step)):
+        yield part, integer_sums.bound_elements(o, part)
+
+
+def _sum_at_once(o: StatedOperands, at: Array) -> integer_sums.IntegerSums:
+    """Returns the sums at these positions of a node whose sums are exact, from its whole accumulator. Their size is
+    that of the value, since no error depends on the terms."""
+    acc = accumulate(o.node, o.graph, o.given)
+    if acc is None:
+        raise NoBound(o.node.op)
+    inner = int(np.prod(acc.shape[CHANNEL_AXIS[o.node.op] :][1:])) if CHANNEL_AXIS[o.node.op] >= 0 else 1
+    scale = o.scale(at // inner % np.atleast_1d(o.rq).size)
+    value = acc.reshape(-1)[at] * scale
+    return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
+
+
+def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:
     """Returns the largest error of the sums before their last rounding, in LSB."""
     size = np.abs(sums.value)
     if o.node.op == "add":
@@ -117,8 +151,10 @@ def _error(o: _StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> 
         inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
         own_error = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
-        return own_error + MULTIPLIER * size + np.maximum(rounded_twice(sums.step), short) + ZERO_INSIDE
-    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + 2 * rounded_twice(sums.step) + ZERO_INSIDE
+        twice = rounded_twice(sums.step) if kernels else 0.0
+        return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_INSIDE
+    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + ZERO_INSIDE
+    mean = mean + (2 * rounded_twice(sums.step) if kernels else 0.0)
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 
 
@@ -128,7 +164,7 @@ def is_fixed_point_add(unit: Unit, graph: Graph, given: Mapping[str, Array], rec
     node = unit.nodes[-1]
     if len(unit.nodes) > 1 or node.op != "add" or recorded.dtype.itemsize > 1:
         return False
-    o = _StatedOperands(node, graph, dict(given))
+    o = StatedOperands(node, graph, dict(given))
     try:
         first, second, shift = add_parameters("mul22", *(float(r) for r in o.rq)).tolist()
     except ValueError:
@@ -145,7 +181,7 @@ def rounded_twice(step: Reals | float) -> Reals:
     return np.where(exponent < 0, np.exp2(exponent - 1.0), 0.0)
 
 
-def _is_unsigned(o: _StatedOperands) -> bool:
+def _is_unsigned(o: StatedOperands) -> bool:
     return o.node.op != "mul" and o.graph.spec(o.node.inputs[1] or "").dtype == "uint8"
 
 
@@ -155,7 +191,7 @@ def _short_multiplier(size: Reals, step: Reals | float) -> Reals:
     return np.asarray(np.frexp(np.asarray(step, np.float64))[0] / 2 + 2.0**-15 * size)
 
 
-def _cut_zero_point(o: _StatedOperands) -> float:
+def _cut_zero_point(o: StatedOperands) -> float:
     """Returns the error of LiteRT's optimised MEAN, which subtracts the input's zero point, in steps of the output, as
     a whole number."""
     x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
@@ -163,26 +199,42 @@ def _cut_zero_point(o: _StatedOperands) -> float:
     return 0.0 if o.node.op == "average_pool" else float(abs(steps - np.trunc(steps)))
 
 
-def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
-    """Evaluates a lookup that changes the quantization of its input. Raises NoBound for the table of a function."""
-    node = unit.nodes[0]
-    x, y, table = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0]), graph.constants[node.inputs[1] or ""]
+def is_change_of_quantization(node: Node, graph: Graph) -> bool:
+    """Returns whether a lookup changes the quantization of its input, and is not the table of a function."""
+    x, y, table = (graph.spec(n or "") for n in (node.inputs[0], node.outputs[0], node.inputs[1]))
     if len(x.scale) != 1 or len(y.scale) != 1:
-        raise NoBound("a table with several scales")
-    limits, scale = np.iinfo(y.dtype), x.scale[0] / y.scale[0]
-    low = int(np.iinfo(x.dtype).min)
-    every = (np.arange(low, low + len(table)) - x.zero_point[0]) * scale + y.zero_point[0]
-    if (np.abs(np.clip(every, int(limits.min), int(limits.max)) - table.astype(np.float64)) > 1).any():
+        return False
+    limits, low = np.iinfo(y.dtype), int(np.iinfo(x.dtype).min)
+    stored = graph.constants[table.name].astype(np.float64)
+    every = (np.arange(low, low + len(stored)) - x.zero_point[0]) * (x.scale[0] / y.scale[0]) + y.zero_point[0]
+    return bool((np.abs(np.clip(every, int(limits.min), int(limits.max)) - stored) <= 1).all())
+
+
+def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
+    """Evaluates a lookup: a change of the quantization, or a function whose real values are known. Raises NoBound for
+    the table of any other function."""
+    node = unit.nodes[0]
+    x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
+    limits = int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)
+    codes = given[unit.inputs[0]].reshape(-1)[at].astype(np.int64)
+    if (real := graph.real_tables.get(node.outputs[0])) is not None:
+        value = real()[codes - int(np.iinfo(x.dtype).min)]
+        error = TABLE * (np.abs(value) + 1) + ZERO_INSIDE + (FIXED_FUNCTION if kernels.startswith("litert") else 0.0)
+    elif is_change_of_quantization(node, graph):
+        steps = codes.astype(np.float64) - x.zero_point[0]
+        scale = x.scale[0] / y.scale[0]
+        value = steps * scale
+        error = gamma(integer_sums.EXTRA) * np.abs(value) + ZERO_INSIDE
+        error = error + (rounded_twice(scale) if kernels else 0.0)
+        error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
+    else:
         raise NoBound("the table of a function")
-    steps = given[unit.inputs[0]].reshape(-1)[at].astype(np.float64) - x.zero_point[0]
-    error = gamma(integer_sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
-    error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
-    return at, round_interval(steps * scale, error, y.zero_point[0], (int(limits.min), int(limits.max)))
+    return at, round_interval(value, error, y.zero_point[0], limits)
 
 
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
     node = unit.nodes[0]
-    more = SOFTMAX * (node.words[1] + 8) if kernels.startswith("litert") else 0.0
+    more = 0.0 if kernels == "onnxruntime" else SOFTMAX * (node.words[1] + 8)
     inputs = read_inputs(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
     return at, chain.take(rows.softmax(node, inputs, graph, more)[0], at)
 
@@ -204,15 +256,26 @@ def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ker
     resized = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
     value, error = (
         require_real(resized).value,
-        require_real(resized).error + (RESIZE if kernels == "litert-xnnpack" else 0.0),
+        require_real(resized).error + (RESIZE if kernels in ("litert-xnnpack", "") else 0.0),
     )
     nearest = round_interval(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
     low = np.minimum(nearest.low, np.trunc(value - error).astype(np.int64))
     return at, Whole(low, np.maximum(nearest.high, np.trunc(value + error).astype(np.int64)), error)
 
 
-_PAGES: dict[str, Callable[[Unit, Graph, Mapping[str, Array], Array, str], chain.Part]] = {
-    "lookup": _requantize,
+_OWN_PAGES: dict[str, Callable[[Unit, Graph, Mapping[str, Array], Array, str], chain.Part]] = {
+    "lookup": _look_up,
     "softmax": _softmax,
     "resize_linear": _resize,
 }
+
+
+def _batch_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x, k, b = (require_real(v) for v in inputs)
+    along = [1, -1] + [1] * (x.value.ndim - 2)
+    factor, summand = k.value.reshape(along), b.value.reshape(along)
+    size = np.abs(x.value * factor) + np.abs(summand)
+    return [Real(x.value * factor + summand, np.abs(factor) * x.error + BATCH_NORM * size + TINY)]
+
+
+PAGES = {**chain.PAGES, "batch_norm": _batch_norm}

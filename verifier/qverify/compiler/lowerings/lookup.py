@@ -3,7 +3,8 @@ onnxruntime itself."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
 }
 OPERATORS: dict[str, Any] = {"QLinearSigmoid": {}, "QLinearLeakyRelu": {"alpha": ANY}}
 SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
+OPERAND = "/operand"  # what the function of a QLinear operator reads
+RealTable = Callable[[], Array]
 
 
 def region(view: GraphView, output: str) -> tuple[QuantizedTensor, list[Any]] | None:
@@ -70,7 +73,8 @@ def match_region(view: GraphView, output: str, y: QuantizedTensor) -> LoweredUni
     x, nodes = matched
     # computed once, although a unit is lowered several times
     table = cache(lambda: harvest(view, x, y, output, nodes, unit))
-    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
+    real = cache(lambda: make_real_table(view, x, y, output, nodes))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table(), real()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
         unit.onnx = [
@@ -84,7 +88,11 @@ def match_region(view: GraphView, output: str, y: QuantizedTensor) -> LoweredUni
 def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     table = cache(lambda: harvest(view, x, y, "", [], unit))
-    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), [node])
+    function = helper.make_node(
+        node.op_type.removeprefix("QLinear"), [OPERAND], [f"{y.name}/real"], f"{y.name}/real", **attributes(node)
+    )
+    real = cache(lambda: make_real_table(view, x, y, function.output[0], [function]))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table(), real()), [node])
     return unit
 
 
@@ -92,49 +100,91 @@ def harvest(
     view: GraphView, x: QuantizedTensor, y: QuantizedTensor, output: str, nodes: list[Any], unit: LoweredUnit
 ) -> Array:
     """Returns y for every value of x, computed by onnxruntime with the unit's own operators."""
-    limits = np.iinfo(x.dtype)
-    every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
-    source, dequantized, result = (view.fresh(n) for n in ("every", "every_real", "result"))
-    initializers = {
-        x.scale_name: x.scale.reshape(()),
-        x.zero_name: x.zero_point.reshape(()),
-        y.scale_name: y.scale.reshape(()),
-        y.zero_name: y.zero_point.reshape(()),
-    }
-    body: list[onnx.NodeProto] = []
+    every, source, result = _every_value(x), view.fresh("every"), view.fresh("result")
+    initializers = {y.scale_name: y.scale.reshape(()), y.zero_name: y.zero_point.reshape(())}
     if unit.onnx:
         kernel = onnx.NodeProto()
         kernel.CopyFrom(unit.onnx[0])
         kernel.input[0], kernel.output[0] = source, result
-        body.append(kernel)
+        body = [kernel]
+        initializers |= {x.scale_name: x.scale.reshape(()), x.zero_name: x.zero_point.reshape(())}
     else:
-        x_names, y_names = [source, x.scale_name, x.zero_name], [y.scale_name, y.zero_name]
-        body.append(helper.make_node("DequantizeLinear", x_names, [dequantized], domain=_domain(view, x)))
-        leaf = {n.output[0] for n in view.consumers[x.name] if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
-        for node in nodes:
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            if node.op_type in SHAPE_ONLY:
-                copy = helper.make_node("Identity", [node.input[0]], list(node.output))
-            for i, name in enumerate(copy.input):
-                value = view.float_constant(name) if name else None
-                if name in leaf:
-                    copy.input[i] = dequantized
-                elif value is not None:
-                    initializers[name] = value.reshape(())
-            body.append(copy)
-        last = dequantized if output in leaf else output
+        body, last = _copy_function(view, x, source, output, nodes, initializers)
+        y_names = [y.scale_name, y.zero_name]
         body.append(helper.make_node("QuantizeLinear", [last, *y_names], [result], domain=_domain(view, y)))
+    model = _make_model(view, body, (source, every), (result, ELEMENT[y.dtype]), initializers)
+    return Engine(model, threads=1).run({source: every})[result]
+
+
+def make_real_table(
+    view: GraphView, x: QuantizedTensor, y: QuantizedTensor, output: str, nodes: list[Any]
+) -> RealTable | None:
+    """Returns a function that computes the values of y, in LSB without its zero point, before they are rounded: float64,
+    for every value of x. Returns None if the nodes only change the quantization."""
+    if not nodes:
+        return None
+    every, source = _every_value(x), view.fresh("every")
+    initializers: dict[str, Array] = {}
+    body, last = _copy_function(view, x, source, output, nodes, initializers)
+    model = _make_model(view, body, (source, every), (last, onnx.TensorProto.FLOAT), initializers)
+    return cache(partial(_compute_real_table, model, source, every, last, float(y.scale.reshape(-1)[0])))
+
+
+def _compute_real_table(model: bytes, source: str, every: Array, result: str, scale: float) -> Array:
+    return Engine(model, threads=1).run({source: every})[result].astype(np.float64) / scale
+
+
+def _every_value(x: QuantizedTensor) -> Array:
+    limits = np.iinfo(x.dtype)
+    return np.arange(limits.min, limits.max + 1).astype(x.dtype)
+
+
+def _copy_function(
+    view: GraphView, x: QuantizedTensor, source: str, output: str, nodes: list[Any], initializers: dict[str, Array]
+) -> tuple[list[onnx.NodeProto], str]:
+    """Returns copies of the nodes behind a DequantizeLinear of `source`, and the name of their result. Adds the
+    constants that they read to `initializers`."""
+    dequantized = view.fresh("every_real")
+    initializers |= {x.scale_name: x.scale.reshape(()), x.zero_name: x.zero_point.reshape(())}
+    x_names = [source, x.scale_name, x.zero_name]
+    body = [helper.make_node("DequantizeLinear", x_names, [dequantized], domain=_domain(view, x))]
+    leaf = {n.output[0] for n in view.consumers[x.name] if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
+    leaf.add(OPERAND)
+    for node in nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        if node.op_type in SHAPE_ONLY:
+            copy = helper.make_node("Identity", [node.input[0]], list(node.output))
+        for i, name in enumerate(copy.input):
+            value = view.float_constant(name) if name else None
+            if name in leaf:
+                copy.input[i] = dequantized
+            elif value is not None:
+                initializers[name] = value.reshape(())
+        body.append(copy)
+    return body, dequantized if output in leaf else output
+
+
+def _make_model(
+    view: GraphView,
+    body: list[onnx.NodeProto],
+    source: tuple[str, Array],
+    result: tuple[str, int],
+    initializers: dict[str, Array],
+) -> bytes:
+    """Returns a serialized model with one input and one output. source: its name and all its values. result: name and
+    element type."""
+    name, every = source
     graph = helper.make_graph(
         body,
         "table",
-        [helper.make_tensor_value_info(source, ELEMENT[x.dtype], every.shape)],
-        [helper.make_tensor_value_info(result, ELEMENT[y.dtype], every.shape)],
+        [helper.make_tensor_value_info(name, ELEMENT[str(every.dtype)], every.shape)],
+        [helper.make_tensor_value_info(*result, every.shape)],
         [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in initializers.items() if n],
     )
     model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
     model.ir_version = view.model.ir_version
-    return Engine(model.SerializeToString(), threads=1).run({source: every})[result]
+    return bytes(model.SerializeToString())
 
 
 def _domain(view: GraphView, q: QuantizedTensor) -> str:
@@ -142,7 +192,17 @@ def _domain(view: GraphView, q: QuantizedTensor) -> str:
     return "com.microsoft" if q.sixteen_bit and view.opset < 21 else ""
 
 
-def lower(builder: Builder, view: GraphView, x: QuantizedTensor, y: QuantizedTensor, table: Array) -> None:
+def lower(
+    builder: Builder,
+    view: GraphView,
+    x: QuantizedTensor,
+    y: QuantizedTensor,
+    table: Array,
+    real_table: RealTable | None = None,
+) -> None:
+    """Appends the lookup. real_table: as make_real_table() returns it."""
     name = builder.new_constant(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("lookup", [operand(builder, x, view.shape(x.name)), name], [y.name])
+    if real_table is not None:
+        builder.real_tables[y.name] = real_table

@@ -110,6 +110,7 @@ class DeviceRungs:
             rung.evidence.append(f"blame: {rung.blame.side} at {rung.blame.node}: {rung.blame.why}")
         if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
             rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
+        rung.arithmetics = list(pair.arithmetics)
         rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
         rung.drawings = _drawings(pair, report)
         return rung

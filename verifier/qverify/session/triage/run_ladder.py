@@ -297,7 +297,7 @@ class Ladder:
         for rung in report.rungs:
             if rung.verdict != "PASSED":
                 culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
-                rung.next_step = advice(_advice_key(stages, rung), rung.kind, culprits, rung.why)
+                rung.next_step = advice(_advice_key(stages, rung), rung.kind, culprits, _reason(rung))
                 if rung.kind in ("few", "few_clipped", "weights") and _advice_key(stages, rung) == "quantized":
                     rung.next_step += self._quantize_command(culprits)
         report.verdict, report.input_drawings = worst([r.verdict for r in report.rungs]), self.drawn_inputs.worst()
@@ -368,3 +368,8 @@ def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:
     if kind == "simulator" and stages[rung.a].kind == "float":
         return "quantized"
     return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer"}.get(kind, kind)
+
+
+def _reason(rung: Rung) -> str:
+    """Returns the details that the next step contains."""
+    return "; ".join(rung.arithmetics) if rung.kind == "other_rounding" else rung.why

@@ -1,0 +1,41 @@
+"""The accumulator of a node that scales one integer sum, before it is requantized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qverify.compare.error_bounds.bounded_values import Array
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import simulate_node
+
+# The axis of the channels to which the scales belong, by op.
+CHANNEL_AXIS = {
+    "conv": 1,
+    "conv_transpose": 1,
+    "fully_connected": 1,
+    "matmul": -1,
+    "global_average_pool": 1,
+    "reduce_mean": 1,
+}
+WIDE_LIMITS = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
+IDENTITY = np.array([[1], [0]], np.int32)  # multiplier 1, shift 0
+
+
+def accumulate(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array | None:
+    """Returns the int64 accumulator of a node, in the shape of its output, or None if the op has none or its output is
+    float. It is computed by the op's own page with multiplier 1, shift 0, no zero point and no limits."""
+    name, rq = node.outputs[0], node.inputs[-1] or ""
+    spec = graph.spec(name)
+    if node.op not in CHANNEL_AXIS or spec.numpy_dtype.kind == "f" or rq not in graph.constants:
+        return None
+    wide = replace(spec, dtype="int64", zero_point=(0,))
+    changed = replace(
+        graph,
+        tensors={**graph.tensors, name: wide},
+        constants={**graph.constants, rq: IDENTITY},
+        rounding="pow2-floor",
+    )
+    return simulate_node(changed, replace(node, words=(*node.words[:-2], *WIDE_LIMITS)), given)[name]

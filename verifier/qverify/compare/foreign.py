@@ -1,0 +1,138 @@
+"""Judges a recomputed node of a side that is not qvrt: a runner, a dump, another runtime, or LiteRT as the reference.
+
+Such a side rounds in its own way. A node of it is right if each element that differs lies at a tie of the rounding, or
+if one arithmetic of the catalogue gives every element (compare/one_arithmetic.py). Everything else is a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from qverify.compare.arithmetics import Rounded, choose_name, describe, find_arithmetics
+from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
+from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.document import Forced, Verdict
+from qverify.report.side_names import named
+from qverify.tensors.recording import Array
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignUnit:
+    """A recomputed unit.
+
+    Attributes:
+        unit, output, graph: the unit, the output that is judged, and the graph.
+        given: the inputs that the recorded side has.
+        made: what the other side computes from them.
+        recorded: the recorded output.
+        kernels: the kernels of the side that is not qvrt, as in Recording.kernels, or "" if they are not known.
+        inputs_same: whether both sides had the same inputs in their own runs.
+        outputs: all recorded outputs of a recurrence.
+        half: half a unit in the last decimal of floats by which the pair is judged.
+    """
+
+    unit: Unit
+    output: str
+    graph: Graph
+    given: Mapping[str, Array]
+    made: Array
+    recorded: Array
+    kernels: str
+    inputs_same: bool
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    half: float = HALF
+
+
+def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
+    """Returns the forced verdict. measured: the distances and the verdict by the plain limit."""
+    by_places = _judge_places(foreign, measured)
+    if by_places is not None:
+        return by_places
+    f = foreign
+    found = explain(
+        f.unit, f.output, f.graph, f.given, f.made, f.recorded, f.kernels, measured.limit, f.outputs, f.half
+    )
+    if not found.evaluated:
+        return _judge_without_evaluation(foreign, measured, found)
+    far = f.recorded.dtype.itemsize == 1 and (measured.max_lsb or 0) > 1
+    if not found.unexplained and not far:
+        names = [] if f.kernels else find_arithmetics(Rounded(f.unit, f.output, f.graph, f.given), f.made, f.recorded)
+        verdict = replace(measured, verdict="PASSED", limit=found.limit, why=found.why)
+        return replace(verdict, arithmetics=names)
+    names = find_arithmetics(Rounded(f.unit, f.output, f.graph, f.given), f.made, f.recorded)
+    why = _describe_finding(foreign, measured, found, names)
+    at_fault = measured.by if found.recorded_fits and found.unexplained and not far else measured.on
+    return replace(
+        measured,
+        verdict="FAILED",
+        limit=found.limit,
+        why=why,
+        unexplained=found.unexplained or measured.mismatched or 0,
+        arithmetics=names,
+        at_fault=at_fault,
+    )
+
+
+def _judge_without_evaluation(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation) -> Forced:
+    """Returns the verdict on a unit that has no evaluation: FAILED beyond the plain limit, else INCONCLUSIVE, because
+    nothing shows that the elements that differ may differ."""
+    names = find_arithmetics(
+        Rounded(foreign.unit, foreign.output, foreign.graph, foreign.given), foreign.made, foreign.recorded
+    )
+    if measured.verdict == "FAILED":
+        return replace(measured, arithmetics=names, at_fault=measured.on)
+    differ = count(measured.mismatched or 0, "element", "differs", "differ")
+    why = f"{differ} and cannot be judged: {found.why}"
+    return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0, arithmetics=names)
+
+
+def _judge_places(foreign: ForeignUnit, measured: Forced) -> Forced | None:
+    """Returns the verdict of a resize for which the board's own kernel takes its samples at places of its own, or None
+    for any other unit."""
+    f = foreign
+    if not f.kernels or not has_own_places(f.unit, f.graph, f.kernels):
+        return None
+    found = explain_places(f.unit, f.graph, f.given, f.made, f.recorded, f.kernels)
+    if found is None:
+        return None
+    verdict: Verdict = "FAILED" if found.unexplained else "PASSED"
+    return replace(measured, verdict=verdict, limit=found.limit, why=found.why)
+
+
+def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation, names: list[str]) -> str:
+    """Returns which elements differ, in which direction, whether the inputs are equal, and the arithmetic that gives
+    all of them."""
+    parts = [found.why] if found.why and not found.recorded_fits else []
+    if found.recorded_fits and found.unexplained:
+        parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
+    parts.append(describe_direction(foreign.made, foreign.recorded))
+    near_ties = (measured.mismatched or 0) - found.unexplained
+    if foreign.recorded.dtype.kind in "iu":
+        parts.append(f"{near_ties or 'none'} of them near a tie")
+    parts.append("the inputs of both sides are equal" if foreign.inputs_same else "the inputs differ")
+    if names:
+        parts.append(f"{describe(choose_name(names))} gives every element")
+    return "; ".join(part for part in parts if part)
+
+
+def describe_direction(made: Array, recorded: Array) -> str:
+    """Returns whether the recorded elements that differ are larger or smaller than the computed ones, and by how much,
+    or "" for values that are not finite."""
+    kind = np.float64 if made.dtype.kind == "f" else np.int64
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = (recorded.astype(kind) - made.astype(kind)).reshape(-1)
+    apart = apart[apart != 0]
+    if not apart.size or not np.isfinite(apart).all():
+        return ""
+    low, high = int(np.count_nonzero(apart < 0)), int(np.count_nonzero(apart > 0))
+    if low and high:
+        return f"{low} too low, {high} too high"
+    steps = np.abs(apart)
+    most = f"{steps.max():g}" if steps.min() == steps.max() else f"{steps.min():g} to {steps.max():g}"
+    unit = " LSB" if kind is np.int64 else ""
+    return f"all {apart.size} too {'low' if low else 'high'} by {most}{unit}"

@@ -1,0 +1,80 @@
+"""Accepts the nodes of a side that is not qvrt of which one arithmetic of the catalogue gives every element: the same
+one at all nodes of an op, and at all nodes that round sums if it does not round to the nearest integer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.document import Forced
+
+SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
+OPS = (*SUMS, "average_pool", "lookup")
+GivesAll = Callable[[Unit, str], bool]  # whether an arithmetic gives every recorded element of a unit
+
+
+def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> None:
+    """Sets the FAILED verdicts of an op to PASSED if one legal arithmetic gives every element of all its nodes.
+
+    Args:
+        units: the units of the graph.
+        forced: the forced verdicts by tensor, which are changed.
+        gives_all: asked for the units whose bytes are equal, or which passed.
+    """
+    for op in OPS:
+        members = [u for u in units if u.nodes[0].op == op and u.outputs[0] in forced]
+        failed = [u for u in members if forced[u.outputs[0]].verdict == "FAILED"]
+        if not failed:
+            continue
+        names = set(LEGAL).intersection(*(forced[u.outputs[0]].arithmetics for u in failed))
+        held = {n for n in names if _holds(n, members, units, forced, gives_all)}
+        if held:
+            for unit in failed:
+                verdict = forced[unit.outputs[0]]
+                limit = f"every element is that of {describe(choose_name(held))}"
+                forced[unit.outputs[0]] = replace(
+                    verdict, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
+                )
+
+
+def _holds(name: str, members: list[Unit], units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> bool:
+    """Returns whether the arithmetic gives every element of all nodes that must round alike."""
+    if name == FLOOR:
+        members = [u for u in units if u.nodes[0].op in SUMS and u.outputs[0] in forced]
+    return all(name in forced[u.outputs[0]].arithmetics or gives_all(u, name) for u in members)
+
+
+def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> tuple[list[str], bool]:
+    """Returns lines on the arithmetics that give every byte of the nodes that differ, one for each op, or a single line
+    if one arithmetic gives every byte of all nodes that round sums; and whether that is so. Nothing is named if no
+    arithmetic of the catalogue fits."""
+    by_op: dict[str, list[Unit]] = {}
+    for unit in units:
+        if unit.nodes[0].op in OPS and unit.outputs[0] in forced:
+            by_op.setdefault(unit.nodes[0].op, []).append(unit)
+    found = {op: _find_common(members, forced, gives_all) for op, members in by_op.items()}
+    differing = {op: names for op, names in found.items() if any(forced[u.outputs[0]].mismatched for u in by_op[op])}
+    if not differing:
+        return [], False
+    everywhere = set.intersection(*differing.values(), *(names for op, names in found.items() if op in SUMS))
+    if everywhere:
+        sums = {u.outputs[0] for op in found for u in by_op[op]}
+        whole = all(f.mismatched == 0 for name, f in forced.items() if name not in sums)
+        given = f"all {count(len(forced), 'tensor')}" if whole else f"{count(len(sums), 'tensor')} of sums"
+        return [f"{describe(choose_name(everywhere))} gives every byte of {given}"], True
+    return [
+        f"{op}: {describe(choose_name(names))} gives every byte of {count(len(by_op[op]), 'tensor')}"
+        for op, names in differing.items()
+        if names
+    ], False
+
+
+def _find_common(members: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> set[str]:
+    """Returns the arithmetics that give every element of all these units."""
+    differing = [set(forced[u.outputs[0]].arithmetics) for u in members if forced[u.outputs[0]].mismatched]
+    names = set.intersection(*differing) if differing else {*LEGAL}
+    equal = [u for u in members if not forced[u.outputs[0]].mismatched]
+    return {n for n in names if all(gives_all(u, n) for u in equal)}

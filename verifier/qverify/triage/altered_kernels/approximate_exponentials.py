@@ -61,6 +61,16 @@ def polynomial(r: Array, degree: int) -> Array:
     return result
 
 
+def whole_power(x: Array, exponent: int) -> Array:
+    """Returns x to a power of 1 or more by squarings and products, with the same bits on every processor."""
+    result, square = np.ones_like(x), x
+    while exponent:
+        result = result * square if exponent & 1 else result
+        exponent >>= 1
+        square = square * square
+    return result
+
+
 def _stepped(x: Array, step: float, rule: Function) -> Array:
     return exp64(rule(x / step) * step)
 
@@ -184,7 +194,7 @@ def _reduced() -> Iterator[tuple[str, Function]]:
         )
         yield (
             f"by (1 + r/8)^8 after reduction {phrase}",
-            partial(reduced, fraction=lambda r: (1.0 + r / 8) ** 8, whole=whole),
+            partial(reduced, fraction=lambda r: whole_power(1.0 + r / 8, 8), whole=whole),
         )
         yield (
             f"by the Pade form (1 + r/2 + r^2/12)/(1 - r/2 + r^2/12) after reduction {phrase}",
@@ -217,7 +227,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield text, partial(_limited, power=power, positive=False)
         yield f"{text}, not below 0", partial(_limited, power=power, positive=True)
     for count in (100, 1000):
-        yield f"as (1 + x/{count})^{count}", bind_last(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
+        yield f"as (1 + x/{count})^{count}", bind_last(lambda x, n: whole_power(np.maximum(1.0 + x / n, 0.0), n), count)
     for phrase, base in (
         ("2", LN2),
         ("4", 2 * LN2),

@@ -10,6 +10,7 @@ from operator import is_
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded, find_arithmetics
+from qverify.compare.codes import restore_codes
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.foreign import ForeignUnit, judge_foreign
 from qverify.compare.judge import Judged
@@ -17,7 +18,7 @@ from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
-from qverify.compare.values import both_keep_arrays, same_bytes
+from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -90,6 +91,8 @@ class Forcing:
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
         self._cache = cache or SameArrays()
         self._same: dict[str, bool | None] = {}
+        self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
+        self._unreadable: dict[str, str] = {}
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
@@ -104,12 +107,21 @@ class Forcing:
         if name not in self._same:
             row = self.judged.rows.get(name)
             if row is not None:
-                self._same[name] = row.bit_equal
+                self._same[name] = row.bit_equal or self._has_same_codes(name)
             elif self.is_offered(name):
                 self._same[name] = same_bytes(self.judged.a, self.judged.b, *self._map_names(name))
             else:
                 self._same[name] = None
         return self._same[name]
+
+    def _has_same_codes(self, name: str) -> bool:
+        """Returns whether a side gives real values of a quantized tensor that stand for the other side's integers."""
+        name_a, name_b = self._map_names(name)
+        values = [side.get_local(n) for side, n in ((self.judged.a, name_a), (self.judged.b, name_b))]
+        if any(v is None for v in values) or all(v is not None and v.dtype.kind != "f" for v in values):
+            return False
+        stored = [self._as_stored(name, v) for v in values]
+        return stored[0] is not None and stored[1] is not None and bits_equal(stored[0], stored[1])
 
     def force_unit(self, unit: Unit) -> dict[str, Forced]:
         """Returns the forced verdict of each output, by name. A unit that cannot be forced is INCONCLUSIVE, with the
@@ -151,7 +163,7 @@ class Forcing:
     def _compute(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
         """Returns a's outputs for b's inputs, or the reason why they cannot be computed."""
         if inputs_same:  # then a's run has already computed them
-            recorded_by_a = {o: self.judged.a.get_local(self._map_names(o)[0]) for o in outputs}
+            recorded_by_a = {o: self._get_local(self.judged.a, self._map_names(o)[0], o) for o in outputs}
             if all(v is not None for v in recorded_by_a.values()):
                 return recorded_by_a  # type: ignore[return-value]
         if self.run_unit is None:
@@ -160,7 +172,7 @@ class Forcing:
         for name in unit.inputs:
             value = self._read_input(name)
             if value is None:
-                return f"its input {name} is missing {within(self.judged.pair.b)}"
+                return self._explain_missing(name, "input")
             arrays[name] = value
         try:
             computed = self.run_unit(unit, arrays)
@@ -177,22 +189,48 @@ class Forcing:
         name_a, name_b = self._map_names(name)
         if name in self._graph_inputs or self.same(name):
             for side, name_at_side in ((self.judged.b, name_b), (self.judged.a, name_a)):
-                if (value := side.get_local(name_at_side)) is not None:
+                if (value := self._get_local(side, name_at_side, name)) is not None:
                     return value
-        return self.judged.b.get(name_b) if self.is_offered(name) else None
+        return self._as_stored(name, self.judged.b.get(name_b)) if self.is_offered(name) else None
+
+    def _get_local(self, side: Values, name_at_side: str, name: str) -> Array | None:
+        return self._as_stored(name, side.get_local(name_at_side))
+
+    def _as_stored(self, name: str, value: Array | None) -> Array | None:
+        """Returns the value as the graph stores it: integers of a quantized tensor that a side gives as real values.
+        Returns None if these are none, and keeps the reason."""
+        spec = self.graph.spec(name)
+        if value is None or value.dtype.kind != "f" or spec.numpy_dtype.kind not in "iu" or not spec.quantized:
+            return value
+        if value.shape != spec.shape:
+            return value
+        key = name, id(value)
+        if key not in self._stored:
+            self._stored[key] = value, restore_codes(value, spec)
+        codes = self._stored[key][1]
+        if isinstance(codes, str):
+            self._unreadable[name] = codes
+            return None
+        return codes
+
+    def _explain_missing(self, name: str, role: str) -> str:
+        """Returns the reason why an input or output that b recorded cannot be read."""
+        if why := self._unreadable.get(name):
+            return f"its {role} {name} is recorded as real values, of which {why}"
+        return f"its {role} {name} is missing {within(self.judged.pair.b)}"
 
     def _read_output(self, name: str) -> Array | None:
         """Returns the value of an output that b recorded, or a's copy if the bytes are the same, or None if neither is
         available."""
-        recorded = self.judged.b.get(self._map_names(name)[1])
+        recorded = self._as_stored(name, self.judged.b.get(self._map_names(name)[1]))
         if recorded is None and self.same(name):
-            recorded = self.judged.a.get_local(self._map_names(name)[0])
+            recorded = self._get_local(self.judged.a, self._map_names(name)[0], name)
         return recorded
 
     def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
         spec, made, recorded = self.graph.spec(name), computed[name], self._read_output(name)
         if recorded is None:
-            return self._make_inconclusive(unit, name, f"its output {name} is missing {within(self.judged.pair.b)}")
+            return self._make_inconclusive(unit, name, self._explain_missing(name, "output"))
         limit, by_ties = self._choose_limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
@@ -211,7 +249,7 @@ class Forcing:
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
-            return self._make_inconclusive(unit, name, f"its input {missing} is missing {within(self.judged.pair.b)}")
+            return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
         same, others = all(self.same(n) for n in unit.inputs), self._read_others(unit, name, recorded)
         half = 0.5 * 10.0**-self.judged.gate.digits
         return judge_foreign(
@@ -236,9 +274,7 @@ class Forcing:
         for source in unit.inputs:
             value = self._read_input(source)
             if value is None:
-                return self._make_inconclusive(
-                    unit, name, f"its input {source} is missing {within(self.judged.pair.b)}"
-                )
+                return self._make_inconclusive(unit, name, self._explain_missing(source, "input"))
             arrays[source] = value
         try:
             limit = self._choose_limit(unit, name)[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic.float32 import exp64, log64, pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, page, with_one_nan
 from qverify.ops.elementwise_float import TWO
@@ -23,6 +24,18 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "float-elements"
 OPS = ("elementwise_float",)
 One = Callable[[Array, float, float], Array]
+
+
+def _power(x: Array, exponent: float) -> Array:
+    """Returns x to this power; NaN for a negative x and an exponent that is not whole."""
+    size, odd = pow64(np.abs(x), exponent), exponent % 2 == 1
+    return np.where(x < 0, (-size if odd else size) if exponent == int(exponent) else np.nan, size)
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + log64(1 + exp64(-np.abs(x)))
+
+
 OTHERS: dict[str, dict[str, One]] = {
     "relu": {
         "limits at 6 (relu6)": lambda x, p, q: np.clip(x, 0, 6),
@@ -52,14 +65,14 @@ OTHERS: dict[str, dict[str, One]] = {
         "returns slope times the absolute value": lambda x, p, q: np.where(x < 0, -p * x, x),
     },
     "elu": {
-        "ignores its alpha": lambda x, p, q: np.where(x < 0, np.exp(x) - 1, x),
-        "multiplies exp(x) alone by alpha": lambda x, p, q: np.where(x < 0, p * np.exp(x) - 1, x),
-        "leaves out the -1": lambda x, p, q: np.where(x < 0, p * np.exp(x), x),
+        "ignores its alpha": lambda x, p, q: np.where(x < 0, exp64(x) - 1, x),
+        "multiplies exp(x) alone by alpha": lambda x, p, q: np.where(x < 0, p * exp64(x) - 1, x),
+        "leaves out the -1": lambda x, p, q: np.where(x < 0, p * exp64(x), x),
         "computes exp(x) - 1 in float32": lambda x, p, q: np.where(
-            x < 0, p * (np.exp(x).astype(np.float32) - np.float32(1)), x
+            x < 0, p * (exp64(x).astype(np.float32) - np.float32(1)), x
         ),
         "takes x for exp(x) - 1": lambda x, p, q: np.where(x < 0, p * x, x),
-        "is selu": lambda x, p, q: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * (np.exp(x) - 1), x),
+        "is selu": lambda x, p, q: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * (exp64(x) - 1), x),
     },
     "hard_sigmoid": {
         f"computes {a:g} x + {b:g}": bind_last(lambda x, p, q, a, b: np.clip(a * x + b, 0, 1), a, b)
@@ -81,7 +94,7 @@ OTHERS: dict[str, dict[str, One]] = {
         "multiplies by 0.16667 for 1/6": lambda x, p, q: x * np.clip(0.16667 * x + 0.5, 0, 1),
         "multiplies by the float32 nearest 1/6": lambda x, p, q: x * np.clip(float(np.float32(1 / 6)) * x + 0.5, 0, 1),
         "multiplies by the float16 nearest 1/6": lambda x, p, q: x * np.clip(float(np.float16(1 / 6)) * x + 0.5, 0, 1),
-        "is x times sigmoid(x)": lambda x, p, q: x / (1 + np.exp(-x)),
+        "is x times sigmoid(x)": lambda x, p, q: x / (1 + exp64(-x)),
         "does not divide by 6": lambda x, p, q: x * np.clip(x + 3, 0, 6),
         "divides by 8": lambda x, p, q: x * np.clip(x + 3, 0, 6) / 8,
         "has no upper limit": lambda x, p, q: x * np.maximum(x / 6 + 0.5, 0),
@@ -90,31 +103,31 @@ OTHERS: dict[str, dict[str, One]] = {
     },
     "softplus": {
         **{
-            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, np.logaddexp(0, x)), n)
+            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, _softplus(x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
         },
         **{
-            f"returns 0 below {-n}": bind_last(lambda x, p, q, n: np.where(x < -n, 0.0, np.logaddexp(0, x)), n)
+            f"returns 0 below {-n}": bind_last(lambda x, p, q, n: np.where(x < -n, 0.0, _softplus(x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
         },
         "is relu(x)": lambda x, p, q: np.maximum(x, 0),
-        "leaves out the term in x": lambda x, p, q: np.log1p(np.exp(-np.abs(x))),
+        "leaves out the term in x": lambda x, p, q: log64(1 + exp64(-np.abs(x))),
         "computes 1 + exp in float32": lambda x, p, q: (
-            np.maximum(x, 0) + np.log((1 + np.exp(-np.abs(x)).astype(np.float32)).astype(float))
+            np.maximum(x, 0) + log64((1 + exp64(-np.abs(x)).astype(np.float32)).astype(float))
         ),
-        "computes log(1 + exp(x)) in float32, without the absolute value": lambda x, p, q: np.log(
-            (1 + np.exp(x).astype(np.float32)).astype(np.float32)
-        ),
+        "computes log(1 + exp(x)) in float32, without the absolute value": lambda x, p, q: log64(
+            (1 + exp64(x).astype(np.float32)).astype(np.float64)
+        ).astype(np.float32),
     },
     "pow": {
-        "takes the exponent as a whole number": lambda x, p, q: x ** float(int(p)),
+        "takes the exponent as a whole number": lambda x, p, q: _power(x, float(int(p))),
         "takes the exponent 2": lambda x, p, q: x * x,
-        "takes the absolute value of the base": lambda x, p, q: np.abs(x) ** p,
+        "takes the absolute value of the base": lambda x, p, q: pow64(np.abs(x), p),
         "multiplies by the exponent": lambda x, p, q: x * p,
-        "squares in float64": lambda x, p, q: x**p,
-        "returns the inverse": lambda x, p, q: x**-p,
-        "takes negative bases as 0": lambda x, p, q: np.maximum(x, 0) ** p,
-        "keeps the sign of the base": lambda x, p, q: np.copysign(np.abs(x) ** p, x),
+        "squares in float64": lambda x, p, q: _power(x, p),
+        "returns the inverse": lambda x, p, q: 1 / _power(x, p),
+        "takes negative bases as 0": lambda x, p, q: pow64(np.maximum(x, 0), p),
+        "keeps the sign of the base": lambda x, p, q: np.copysign(pow64(np.abs(x), p), x),
     },
     "sqrt": {
         "takes the absolute value": lambda x, p, q: np.sqrt(np.abs(x)),

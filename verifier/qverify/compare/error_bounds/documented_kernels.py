@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -233,10 +234,21 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
 
 
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
+    """Evaluates a softmax of 8 bits. A kernel may scale by the whole part of 1/scale, as onnxruntime's integer kernel
+    does, or by 1/scale itself."""
     node = unit.nodes[0]
     more = 0.0 if kernels == "onnxruntime" else SOFTMAX * (node.words[1] + 8)
     inputs = read_inputs(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
-    return at, chain.take(rows.softmax(node, inputs, graph, more)[0], at)
+    stated = int(np.float32(1.0 / graph.spec(node.outputs[0]).scale[0]).view(np.int32))
+    found = []
+    for factor in {node.words[3], stated}:
+        words = (*node.words[:3], factor)
+        whole = chain.take(rows.softmax(replace(node, words=words), inputs, graph, more)[0], at)
+        assert isinstance(whole, Whole)
+        found.append(whole)
+    low, high = (reduce(f, (getattr(w, n) for w in found)) for f, n in ((np.minimum, "low"), (np.maximum, "high")))
+    error = reduce(np.maximum, (w.error for w in found if w.error is not None))
+    return at, replace(found[0], low=low, high=high, error=error)
 
 
 def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:

@@ -26,6 +26,6 @@ def restore_codes(values: Array, spec: TensorSpec) -> Array | str:
         near = np.abs(steps - whole) <= NEAR + ROUNDOFF * np.abs(steps - zero)
         fits = near & (whole >= limits.min) & (whole <= limits.max)
     if not fits.all():
-        lost = count(int(np.count_nonzero(~fits)), "element is", "elements are")
+        lost = count(int(np.count_nonzero(~fits)), "element", "is", "are")
         return f"{lost} no whole step of its scale {spec.scale[0]:g} within {spec.dtype}"
     return whole.astype(spec.numpy_dtype)

@@ -1,0 +1,174 @@
+"""A board that is not qvrt: a known rounding is named and accepted, the same one at all nodes of an op; everything else is
+a finding at its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name, find_arithmetics
+from qverify.compare.codes import restore_codes
+from qverify.compare.foreign import describe_direction
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.ops import simulate_node
+from qverify.tensors.spec import TensorSpec
+
+from tests.plain.test_documented_rounding import REFERENCE, inputs, judged, network, run
+
+Array = Any
+RNG = np.random.default_rng(11)
+
+
+def between(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a side that computes h as the first and y as the second."""
+    return lambda unit, given: (first if unit.name == "h" else second)(unit, given)
+
+
+def exact(name: str, x: Array) -> Array:
+    """Returns the exact value of a layer, in LSB before the zero point."""
+    node = next(n for n in REFERENCE.nodes if n.name == name)
+    x_spec, w_spec, y_spec = (REFERENCE.spec(n or "") for n in (node.inputs[0], node.inputs[1], name))
+    acc = (x.astype(np.int64) - x_spec.zero_point[0]) @ REFERENCE.constants[node.inputs[1] or ""].T.astype(np.int64)
+    acc = acc + REFERENCE.constants[node.inputs[2] or ""]
+    return acc * (float(x_spec.scale[0]) * float(w_spec.scale[0]) / float(y_spec.scale[0]))
+
+
+def rounded_by(rule: Callable[[Array], Array]) -> Callable[..., Any]:
+    """Returns a side that rounds the exact values of both layers by this rule."""
+
+    def side(unit: Any, given: Any) -> Any:
+        spec = REFERENCE.spec(unit.name)
+        steps = rule(exact(unit.name, given[unit.inputs[0]])) + spec.zero_point[0]
+        return {unit.name: np.clip(steps, -128, 127).astype(np.int8)}
+
+    return side
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rounding_mode_at_every_node_is_named_and_blames_nobody(mode: str) -> None:
+    report = judged(run(network(mode)), kernels="")
+    pair = report.pairs[1]
+    assert report.blame is None and all(r.forced.verdict == "PASSED" for r in pair.tensors if r.forced)
+    if report.verdict == "FAILED":
+        assert pair.cause == "other_rounding" and len(pair.arithmetics) == 1
+        assert "gives every byte of all 2 tensors" in pair.arithmetics[0]
+        assert any(mode in r.forced.arithmetics for r in pair.tensors if r.forced and r.forced.mismatched)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_any_rule_for_halves_is_right(name: str) -> None:
+    assert judged(rounded_by(RULES[name]), kernels="").blame is None
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_does_not_round_to_the_nearest_is_blamed_and_named(name: str) -> None:
+    report = judged(rounded_by(MISTAKES[name]), kernels="")
+    assert report.verdict == "FAILED" and (report.blame.side, report.blame.node) == ("board", "h")
+    assert f"the exact value, {name} gives every element" in report.blame.why
+    assert "of them near a tie" in report.blame.why and "the inputs of both sides are equal" in report.blame.why
+
+
+def test_another_rounding_at_one_node_only_is_blamed() -> None:
+    """pow2-floor at the first of two layers, gemmlowp at the second."""
+    report = judged(between(run(network("pow2-floor")), run(network("gemmlowp"))), kernels="")
+    assert report.verdict == "FAILED" and report.blame.node == "h"
+    report = judged(between(run(network("pow2-floor")), run(REFERENCE)), kernels="")
+    assert report.verdict == "FAILED" and report.blame.node == "h"
+
+
+@pytest.mark.parametrize("by", [1, -1, 3, -20])
+def test_an_offset_is_never_rounding(by: int) -> None:
+    def shifted(h: Array) -> Array:
+        return np.clip(h.astype(np.int64) + by, -128, 127).astype(np.int8)
+
+    report = judged(run(REFERENCE, shifted), kernels="")
+    assert report.verdict == "FAILED" and (report.blame.side, report.blame.node) == ("board", "h")
+    assert f"too {'high' if by > 0 else 'low'} by " in report.blame.why
+
+
+def test_noise_of_one_step_is_blamed_at_its_node() -> None:
+    def noisy(h: Array) -> Array:
+        return np.clip(h.astype(np.int64) + RNG.integers(-1, 2, h.shape), -128, 127).astype(np.int8)
+
+    report = judged(run(REFERENCE, noisy), kernels="")
+    assert report.blame.node == "h" and " too low, " in report.blame.why
+
+
+def pair_graph(op: str) -> Graph:
+    """Returns a node of two tensors of 6,000 elements: y = a + b or a * b."""
+    shape, specs = (3, 2000), {}
+    for name, scale, zero in (("a", 0.05, 3), ("b", 0.11, -7), ("y", 0.12 if op == "add" else 0.3, 5)):
+        specs[name] = TensorSpec(name, "int8", shape, scale=(float(np.float32(scale)),), zero_point=(zero,))
+    specs["y/rq"] = TensorSpec("y/rq", "float64", (2,))
+    real = [specs["a"].scale[0] / specs["y"].scale[0], specs["b"].scale[0] / specs["y"].scale[0]]
+    rq = np.array(real if op == "add" else [specs["a"].scale[0] * specs["b"].scale[0] / specs["y"].scale[0]])
+    words = (0, -128, 127) if op == "add" else (-128, 127)
+    node = Node("y", op, ("a", "b", "y/rq"), ("y",), words)
+    return Graph([node], specs, {"y/rq": rq}, ("a", "b"), ("y",))
+
+
+@pytest.mark.parametrize("op", ["add", "mul"])
+def test_the_catalogue_of_two_operands(op: str) -> None:
+    graph = pair_graph(op)
+    given = {n: RNG.integers(-128, 128, (3, 2000)).astype(np.int8) for n in ("a", "b")}
+    rounded = Rounded(units(graph)[0], "y", graph, given)
+    made = simulate_node(graph, graph.nodes[0], given)["y"]
+    every = np.arange(made.size)
+    for name, compute in rounded.formulas.items():
+        recorded = compute(every).reshape(made.shape)
+        found = find_arithmetics(rounded, made, recorded)
+        assert name in found, name
+        spoilt = recorded.copy()
+        spoilt[2, 1999] ^= 1
+        assert name not in find_arithmetics(rounded, made, spoilt)
+    assert {*MODES, *RULES, *MISTAKES} <= rounded.formulas.keys()
+
+
+def test_the_first_name_is_that_of_powers_of_two() -> None:
+    assert choose_name(["half up", "tflite-single", "pow2-half-up"]) == "pow2-half-up"
+    assert choose_name(["half up", "gemmlowp"]) == "gemmlowp" and choose_name([]) == ""
+    assert not set(MISTAKES) & set(LEGAL)
+
+
+def test_real_values_stand_for_integers() -> None:
+    spec = TensorSpec("x", "int8", (2, 3), scale=(0.1,), zero_point=(4,))
+    codes = np.array([[-128, 4, 127], [0, 5, -7]], np.int8)
+    real = ((codes.astype(np.float32) - 4) * np.float32(0.1)).astype(np.float32)
+    found = restore_codes(real, spec)
+    assert isinstance(found, np.ndarray) and found.dtype == np.int8 and np.array_equal(found, codes)
+    for at, value in (((0, 1), 0.05), ((1, 2), np.nan), ((0, 2), 20.0)):
+        spoilt = real.copy()
+        spoilt[at] = value
+        assert restore_codes(spoilt, spec) == "1 element is no whole step of its scale 0.1 within int8"
+    channels = replace(spec, scale=(0.1, 0.2, 0.4), zero_point=(0, 0, 0), channel_axis=1)
+    real = (codes * np.array([0.1, 0.2, 0.4])).astype(np.float32)
+    assert np.array_equal(restore_codes(real, channels), codes)
+
+
+@pytest.mark.parametrize("fault", [0, 1])
+def test_a_board_that_gives_real_values_is_judged_by_their_integers(fault: int) -> None:
+    def real(unit: Any, given: Any) -> Any:
+        codes = run(REFERENCE)(unit, given)[unit.name].astype(np.float64)
+        codes = np.clip(codes + fault, -128, 127) if unit.name == "h" else codes
+        spec = REFERENCE.spec(unit.name)
+        return {unit.name: ((codes - spec.zero_point[0]) * spec.scale[0]).astype(np.float32)}
+
+    def stored(unit: Any, given: Any) -> Any:
+        integers = {n: v if v.dtype == np.int8 else restore_codes(v, REFERENCE.spec(n)) for n, v in given.items()}
+        return real(unit, integers)
+
+    report = judged(stored, kernels="", x=inputs())
+    nodes = [] if report.blame is None else [report.blame.node, *report.blame.also]
+    assert nodes == (["h"] if fault else [])
+
+
+def test_the_direction_of_differences() -> None:
+    made = np.zeros(5, np.int8)
+    assert describe_direction(made, np.array([0, 1, 1, 0, 0], np.int8)) == "all 2 too high by 1 LSB"
+    assert describe_direction(made, np.array([-3, 0, -1, 0, 0], np.int8)) == "all 2 too low by 1 to 3 LSB"
+    assert describe_direction(made, np.array([-3, 0, 1, 1, 0], np.int8)) == "1 too low, 2 too high"
+    assert describe_direction(made.astype(np.float32), np.full(5, np.nan, np.float32)) == ""

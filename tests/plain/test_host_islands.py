@@ -18,6 +18,7 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import HostNode
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.report.document import ReportDocument
 from qverify.session.host_sides import HostSides
 from qverify.session.job import verify
@@ -191,7 +192,9 @@ def test_names_of_classes_are_compared_with_those_of_the_untouched_file(tmp_path
     path = tmp_path / "q.onnx"
     path.write_bytes(model.SerializeToString())
     report = run(path)
-    assert report.verdict == "PASSED" and [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True, True]
+    equal = [o["equal"] for o in report.plain_onnxruntime["outputs"]]
+    assert report.verdict == "PASSED" and len(equal) == 2
+    assert all(equal) or inexact_kernels()  # default onnxruntime saturates on processors without VNNI
 
 
 def refusal(build: Callable[[Qdq], None]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.arithmetic.requantize import requantize, shifted
+from qverify.arithmetic.requantize import half_up, requantize, shifted
 from qverify.compare.accumulators import CHANNEL_AXIS, accumulate
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands, is_change_of_quantization
@@ -38,7 +38,18 @@ MISTAKES: dict[str, Callable[[Reals], Reals]] = {
 ZERO_INSIDE = "half even, the zero point added before"
 CONVERT = "multiplier of 8 fraction bits"
 LITERT_ADD = "each operand scaled by itself, gemmlowp"
-LEGAL = (*MODES, *RULES, ZERO_INSIDE, CONVERT, LITERT_ADD)
+SINGLE = (", scales multiplied in float32", ", scales in float32")  # how a runtime computed its multipliers
+TWICE_HALF_UP = "gemmlowp with halves up at its second rounding"  # ruy, and the instructions of NEON
+LEGAL = (
+    *MODES,
+    *(m + s for s in SINGLE for m in MODES),
+    TWICE_HALF_UP,
+    *(TWICE_HALF_UP + s for s in SINGLE),
+    *RULES,
+    ZERO_INSIDE,
+    CONVERT,
+    LITERT_ADD,
+)
 SAMPLE, OTHERS = 1024, 512  # elements by which arithmetics are excluded: that differ, and that do not
 Compute = Callable[[Array], Array]  # from flat positions to the integers there
 
@@ -114,7 +125,7 @@ def _choose_sample(differing: Array) -> Array:
 
 def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterator[tuple[str, Compute]]:
     """Yields the arithmetics of an op that scales one sum."""
-    y, (low, high) = graph.spec(node.outputs[0]), node.words[-2:]
+    y, (low, most) = graph.spec(node.outputs[0]), node.words[-2:]
     real = np.atleast_1d(StatedOperands(node, graph, dict(given)).rq)
     acc = accumulate(node, graph, given)
     if acc is None or len(y.zero_point) != 1:
@@ -126,13 +137,36 @@ def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterat
     def channel(at: Array) -> Array:
         return at // inner % len(real) if len(real) > 1 else np.zeros_like(at)
 
-    def in_mode(at: Array, mode: str) -> Array:
-        multiplier, shift = parameters(mode, real, wide).astype(np.int64)[:, channel(at)]
-        return np.clip(shifted(flat[at], multiplier, shift, mode, wide) + zero, low, high).astype(y.dtype)
+    def in_mode(at: Array, mode: str, scale: Reals) -> Array:
+        multiplier, shift = parameters(mode, scale, wide).astype(np.int64)[:, channel(at)]
+        return np.clip(shifted(flat[at], multiplier, shift, mode, wide) + zero, low, most).astype(y.dtype)
 
-    for mode in MODES:
-        yield mode, lambda at, mode=mode: in_mode(at, mode)  # type: ignore[misc]
-    yield from _list_rules(lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, high), y.dtype)
+    def in_two_steps(at: Array, scale: Reals) -> Array:
+        multiplier, exponent = parameters("gemmlowp", scale).astype(np.int64)[:, channel(at)]
+        lifted = np.clip(flat[at] << np.maximum(exponent, 0), -(2**31), 2**31 - 1)
+        high, right = (lifted * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
+        return np.clip(np.where(right > 0, half_up(high, right), high) + zero, low, most).astype(y.dtype)
+
+    for suffix, scale in _list_scales(node, graph, real).items():
+        if not wide:
+            yield TWICE_HALF_UP + suffix, lambda at, scale=scale: in_two_steps(at, scale)  # type: ignore[misc]
+        for mode in MODES:
+            yield mode + suffix, lambda at, mode=mode, scale=scale: in_mode(at, mode, scale)  # type: ignore[misc]
+    yield from _list_rules(lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, most), y.dtype)
+
+
+def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
+    """Returns the scales of an op by the suffix of the name: as they are, and for an op of two operands as runtimes
+    compute them that multiply the operands' scales, or do everything, in float32 (LiteRT: a FULLY_CONNECTED with one
+    scale)."""
+    names = node.inputs[:2]
+    if node.op not in ("conv", "conv_transpose", "fully_connected", "matmul") or None in names:
+        return {"": real}
+    product = np.multiply(*(np.asarray(graph.spec(n or "").scale, np.float32) for n in names))
+    y = np.float32(graph.spec(node.outputs[0]).scale[0])
+    ways = (product.astype(np.float64) / np.float64(y), (product / y).astype(np.float64))
+    fitting = {s: np.atleast_1d(w) for s, w in zip(SINGLE, ways, strict=True) if np.allclose(w, real, rtol=1e-6)}
+    return {"": real, **fitting}
 
 
 def _list_rules(
@@ -226,7 +260,12 @@ def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Itera
 
 def describe(name: str) -> str:
     """Returns the arithmetic in words, with the option that gives it to model.bin if there is one."""
-    return f"rounding {name} (qverify compile --rounding {name})" if name in MODES else f"the exact value, {name}"
+    mode, _, how = name.partition(", ")
+    if mode == TWICE_HALF_UP:
+        return f"rounding {name}"
+    if mode not in MODES:
+        return f"the exact value, {name}"
+    return f"rounding {mode} (qverify compile --rounding {mode}{'; ' + how if how else ''})"
 
 
 def choose_name(names: Collection[str]) -> str:

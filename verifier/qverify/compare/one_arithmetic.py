@@ -17,7 +17,9 @@ GivesAll = Callable[[Unit, str], bool]  # whether an arithmetic gives every reco
 
 
 def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> None:
-    """Sets the FAILED verdicts of an op to PASSED if one legal arithmetic gives every element of all its nodes.
+    """Sets the FAILED verdicts of an op to PASSED where one legal arithmetic gives every element. It must give every
+    element of the op's other nodes, too, apart from those that no verdict accepts. Of several, the one that accepts
+    most nodes counts.
 
     Args:
         units: the units of the graph.
@@ -27,24 +29,30 @@ def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_al
     for op in OPS:
         members = [u for u in units if u.nodes[0].op == op and u.outputs[0] in forced]
         failed = [u for u in members if forced[u.outputs[0]].verdict == "FAILED"]
-        if not failed:
-            continue
-        names = set(LEGAL).intersection(*(forced[u.outputs[0]].arithmetics for u in failed))
-        held = {n for n in names if _holds(n, members, units, forced, gives_all)}
-        if held:
-            for unit in failed:
-                verdict = forced[unit.outputs[0]]
-                limit = f"every element is that of {describe(choose_name(held))}"
-                forced[unit.outputs[0]] = replace(
-                    verdict, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
-                )
+        tried = dict.fromkeys(n for u in failed for n in forced[u.outputs[0]].arithmetics if n in LEGAL)
+        passed = [u for u in members if u not in failed]
+        accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
+        for name in sorted(tried, key=lambda n: (-len(accepted[n]), LEGAL.index(n))):
+            if all(_gives(name, u, forced, gives_all) for u in (*passed, *_others(name, units, members, forced))):
+                for unit in accepted[name]:
+                    verdict = forced[unit.outputs[0]]
+                    limit = f"every element is that of {describe(name)}"
+                    forced[unit.outputs[0]] = replace(
+                        verdict, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
+                    )
+                break
 
 
-def _holds(name: str, members: list[Unit], units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> bool:
-    """Returns whether the arithmetic gives every element of all nodes that must round alike."""
-    if name == FLOOR:
-        members = [u for u in units if u.nodes[0].op in SUMS and u.outputs[0] in forced]
-    return all(name in forced[u.outputs[0]].arithmetics or gives_all(u, name) for u in members)
+def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[str, Forced]) -> list[Unit]:
+    """Returns the nodes of other ops that must round alike: all that round sums, if the arithmetic does not round to the
+    nearest integer."""
+    if not name.startswith(FLOOR):
+        return []
+    return [u for u in units if u.nodes[0].op in SUMS and u not in members and u.outputs[0] in forced]
+
+
+def _gives(name: str, unit: Unit, forced: Mapping[str, Forced], gives_all: GivesAll) -> bool:
+    return name in forced[unit.outputs[0]].arithmetics or gives_all(unit, name)
 
 
 def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> tuple[list[str], bool]:

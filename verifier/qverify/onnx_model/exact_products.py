@@ -30,6 +30,11 @@ OPERANDS: dict[str, tuple[int | None, tuple[tuple[int, int], ...]]] = {
     "DynamicQuantizeLSTM": (None, ((1, 9), (2, 11))),
 }
 SHIFT = 128
+# Operators whose output has the type of their first input
+SAME_TYPE = {
+    *("Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "Squeeze", "Tile", "Transpose"),
+    "Unsqueeze",
+}
 
 
 @cache
@@ -93,6 +98,8 @@ class _Operands:
         maker = self._makers.get(name)
         if maker is not None and maker.op_type == "DynamicQuantizeLinear" and name != maker.output[1]:
             return int(TensorProto.UINT8)
+        if maker is not None and maker.op_type in SAME_TYPE and not self._types.get(name):
+            return self._type_of(maker.input[0])
         return int(self._types.get(name, 0))
 
 

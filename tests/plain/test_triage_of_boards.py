@@ -212,6 +212,9 @@ def with_outputs(digits: Path, folder: Path, change) -> Path:
 
 def without_output(held):
     del held["prob"], held[D]
+
+
+def noise_of_one_step(held):
     held["relu1_QuantizeLinear_Output"] = held["relu1_QuantizeLinear_Output"] ^ np.uint8(1)
 
 
@@ -228,6 +231,7 @@ def other_input(held):
     ("change", "status", "said"),
     [
         (without_output, 3, "prob is missing in the dump"),
+        (noise_of_one_step, 1, "blame: dump at relu1_QuantizeLinear_Output"),
         (cut_output, 1, "prob: "),
         (other_input, 3, "the dump was computed from other inputs"),
     ],

@@ -18,7 +18,7 @@ from qverify.compare.regions import list_inner
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Forced
+from qverify.report.document import Forced, Verdict
 
 WIDEST = 8.0  # LSB: a carried bound with a larger mean excuses nothing
 WIDEST_SHARE = 2.0**-6  # the same for floats, as a share of the largest value
@@ -84,10 +84,12 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
     """Returns the forced verdict: FAILED beyond the carried bound, or if the differences lie on one side only; PASSED
     within it; INCONCLUSIVE without a bound, or with one that is too wide. A region that is computed exactly as one of
     ALTERNATIVES is right in any case. measured: the distances."""
+    if (name := _find_alternative(region)) is not None:
+        return replace(measured, verdict="PASSED", limit=f"every element is that of the region with {name}", why="")
     try:
         low, high = region.allowed()
-    except NoBound as why:
-        return _leave_open(region, measured, f"no bound can be carried through {why}")
+    except NoBound as missing:
+        return _leave_open(region, measured, f"no bound can be carried through {missing}")
     except (ValueError, IndexError, MemoryError) as error:
         return _leave_open(region, measured, f"it could not be evaluated in float64: {type(error).__name__}")
     if not _holds(region.made, (low, high)):
@@ -95,8 +97,6 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
     finding = _find(region, (low, high), measured)
     if finding is None:
         return replace(measured, verdict="PASSED", limit=_describe_limit(region, (low, high)), why="")
-    if (name := _find_alternative(region)) is not None:
-        return replace(measured, verdict="PASSED", limit=f"every element is that of the region, {name}", why="")
     verdict, why, wrong = finding
     limit, direction = _describe_limit(region, (low, high)), describe_direction(region.made, region.recorded)
     why = "; ".join(text for text in (why, direction) if text)
@@ -119,7 +119,7 @@ def _holds(values: Array, ends: Ends) -> bool:
     return bool(((values >= ends[0]) & (values <= ends[1])).all())
 
 
-def _find(region: RecomputedRegion, ends: Ends, measured: Forced) -> tuple[str, str, int] | None:
+def _find(region: RecomputedRegion, ends: Ends, measured: Forced) -> tuple[Verdict, str, int] | None:
     """Returns verdict, reason and number of elements if the bound does not excuse the differences, else None."""
     outside = ~((region.recorded >= ends[0]) & (region.recorded <= ends[1]))
     if outside.any():
@@ -180,4 +180,6 @@ def _describe_limit(region: RecomputedRegion, ends: Ends) -> str:
         reach = float(((ends[1] - ends[0]) / 2).max(initial=0.0))
         return f"up to {reach:.2g}, {carried}"
     most = int(np.maximum(ends[1] - region.made, region.made - ends[0]).max(initial=0))
+    if not inner:
+        return f"{most} LSB at a tie, {carried}"
     return f"up to {most} LSB, {carried}"

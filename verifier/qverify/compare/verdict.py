@@ -180,7 +180,7 @@ def _is_one_node(unit: Unit) -> bool:
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> None:
-    """Sets the pair's first divergence and, if it FAILED, its cause (node, accumulated_rounding, other_rounding or unlocated) and the
+    """Sets the pair's first divergence and, if it FAILED, its cause (node, region, accumulated_rounding, other_rounding or unlocated) and the
     arithmetic of a side that is not qvrt."""
     pair = force.judged.pair
     pair.first_divergence = find_first_divergence(units, force.same, pair.b)
@@ -197,7 +197,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
         )
     ]
     if failed:
-        pair.cause = "node"
+        pair.cause = "node" if any(verdicts[name].region is None for name in failed) else "region"
     elif unknown or not units or force.exact:
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")

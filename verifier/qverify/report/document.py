@@ -170,6 +170,11 @@ class FirstDivergence:
     also: list[str] = field(default_factory=list)
     region: FusedRegion | None = None
 
+    @property
+    def what(self) -> str:
+        """The operator that computes the tensor, or the region that ends with it, in words."""
+        return self.op if self.region is None else self.region.place
+
 
 @dataclass(slots=True)
 class NodeByNode:
@@ -219,7 +224,7 @@ class NetworkUnit:
 
 @dataclass(slots=True)
 class Pair:
-    """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node,
+    """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node, region,
     accumulated_rounding, other_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from qverify.arithmetic.float_convolution import convolve, convolve_transposed
 from qverify.arithmetic.linear import along_axis
+from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.compare.error_bounds import bounded_values, chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
     Array,
@@ -222,7 +224,15 @@ def _count_terms(node: Node, graph: Graph) -> int:
 
 
 def _sum_all(operands: integer_sums.SumOperands) -> integer_sums.IntegerSums:
-    """Returns the sums of all elements of the output."""
+    """Returns the sums of all elements of the output, flat."""
+    if (multiply := _products_of(operands)) is not None:
+        a, b = (operands.centred(at) for at in (0, 1))
+        value, size = multiply(a, b).reshape(-1), multiply(np.abs(a), np.abs(b)).reshape(-1)
+        shape = operands.shape
+        axis = 1 if operands.node.op in ("conv", "conv_transpose") else len(shape) - 1
+        channel = np.broadcast_to(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - axis - 1)), shape).reshape(-1)
+        bias = None if operands.node.op == "matmul" else operands.bias(channel)
+        return operands.scaled(value, size, _count_terms(operands.node, operands.graph), channel, bias)
     elements = int(np.prod(operands.shape))
     step = max(1, integer_sums.TERMS_AT_ONCE // _count_terms(operands.node, operands.graph))
     of = integer_sums.SUMS[operands.node.op]
@@ -230,6 +240,21 @@ def _sum_all(operands: integer_sums.SumOperands) -> integer_sums.IntegerSums:
     value, size = (np.concatenate([getattr(p, n) for p in parts]) for n in ("value", "size"))
     doubt = np.concatenate([np.broadcast_to(p.doubt, p.value.shape) for p in parts])
     return integer_sums.IntegerSums(value, size, max(p.terms for p in parts), doubt)
+
+
+def _products_of(operands: integer_sums.SumOperands) -> Callable[[Reals, Reals], Reals] | None:
+    """Returns the function that sums the products of all elements at once, or None for an op without one."""
+    node, shape = operands.node, operands.shape
+    if node.op in ("conv", "conv_transpose"):
+        of, window, group = (
+            convolve if node.op == "conv" else convolve_transposed,
+            window_of(node.words),
+            node.words[10],
+        )
+        return lambda x, w: of(as_planes(x), w, window, group, plane_shape(shape))
+    if node.op == "fully_connected":
+        return lambda x, w: np.matmul(x, w.T)
+    return np.matmul if node.op == "matmul" else None
 
 
 def _look_up(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:

@@ -93,7 +93,8 @@ class DeviceRungs:
             [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
         )
         if failing and pair.b == "dump":  # even where the final outputs pass
-            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails when forced"
+            rung.verdict, rung.why = "FAILED", rung.why or f"{failing[0]} fails when forced"
+            rung.kind = "node" if any(failed[n].region is None for n in failing) else "region"
         if where is not None:
             rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
             rung.not_forced = len(graph.observable()) - rung.forced

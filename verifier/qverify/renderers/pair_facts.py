@@ -78,7 +78,7 @@ def _list_regions(pair: Pair) -> dict[str, str]:
 
 def _describe_digits(pair: Pair) -> Iterable[str]:
     digits = [d for r in pair.tensors if isinstance(d := r.metrics.get("matching_digits"), int)]
-    if digits:
+    if digits and min(digits) >= 0:  # -c takes no negative number
         yield f"would still pass at {count(min(digits), 'decimal')} (-c {min(digits)})"
 
 

@@ -1,5 +1,5 @@
-"""What is recorded, hashed or judged is the same on processors without AVX-512 and without AVX2: the tests of it run
-again in child processes in which numpy and OpenBLAS do not use these features."""
+"""Results are the same on processors without AVX-512 and without AVX2: the tests of what is recorded run again in child
+processes in which numpy and OpenBLAS do not use these features."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.arithmetic.recurrences import RECURRENT
+from qverify.compare.documented_rounding import explain
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compiler.builder import float_word
@@ -87,6 +88,23 @@ def test_float32_in_another_order_is_within_the_bound(spread: float) -> None:
     made, ours = in_float32(graph, x), simulated(graph, x)
     assert not np.array_equal(made["y"], ours["y"])
     assert judged(graph, x, made, ours) == {"y": True, "last_h": True, "last_c": True}
+
+
+def test_a_board_of_another_runtime_is_held_to_its_own_steps_alone() -> None:
+    """The simulator's run drifts away from a board's that is right; a board that is wrong at one step is found."""
+    graph, x = recurrence("lstm", 2.0), x_of(1)
+    made, recorded = simulated(graph, x), in_float32(graph, x)
+
+    def unexplained(name: str, **changed: Array) -> int:
+        outputs = {**recorded, **changed}
+        found = explain(units(graph)[0], name, graph, {"x": x}, made[name], outputs[name], "", "", outputs, half=0.0)
+        assert found.evaluated
+        return found.unexplained
+
+    assert [unexplained(name) for name in recorded] == [0, 0, 0]
+    wrong = recorded["y"].copy()
+    wrong[STEPS // 2, 0, 0, 1] += np.float32(0.01)
+    assert unexplained("y", y=wrong) > 0
 
 
 @pytest.mark.parametrize("spread", [0.4, 2.0])

@@ -12,12 +12,15 @@ import pytest
 from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name, find_arithmetics
 from qverify.compare.codes import restore_codes
 from qverify.compare.foreign import describe_direction
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_documented_rounding import REFERENCE, inputs, judged, network, run
+from tests.plain.three_sides import record
 
 Array = Any
 RNG = np.random.default_rng(11)
@@ -172,3 +175,15 @@ def test_the_direction_of_differences() -> None:
     assert describe_direction(made, np.array([-3, 0, -1, 0, 0], np.int8)) == "all 2 too low by 1 to 3 LSB"
     assert describe_direction(made, np.array([-3, 0, 1, 1, 0], np.int8)) == "1 too low, 2 too high"
     assert describe_direction(made.astype(np.float32), np.full(5, np.nan, np.float32)) == ""
+
+
+def test_kernels_of_the_reference_excuse_no_other_runtime() -> None:
+    """LiteRT is the reference; the board is a runner whose kernels are not known, and is one step off away from ties."""
+    x, sides = inputs(), {"reference": run(REFERENCE), "board": run(network("tflite-single"), lambda h: h ^ 1)}
+    recordings = {n: record(n, made, graph=REFERENCE, x=x) for n, made in sides.items()}
+    recordings["reference"].runtime, recordings["reference"].kernels = "litert", "litert-reference"
+    recordings["board"].runtime = "command"
+    runs = {"reference": sides["reference"]}
+    report = judge_all(recordings, REFERENCE, units(REFERENCE), Options(dump_all=True), runs, None, {"x": x})
+    assert report.verdict == "FAILED" and report.blame is not None
+    assert (report.blame.side, report.blame.node) == ("board", "h") and report.pairs[0].node_by_node is None

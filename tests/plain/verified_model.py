@@ -12,7 +12,6 @@ from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph
-from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
@@ -31,7 +30,7 @@ def passes(model: onnx.ModelProto, tmp_path: Path, plain: bool = True) -> Graph:
     with exact_default():
         report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
     assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
-    assert not plain or all(o["equal"] for o in report.plain_onnxruntime["outputs"]) or inexact_kernels()
+    assert not plain or all(o["equal"] for o in report.plain_onnxruntime["outputs"])
     return graph
 
 
@@ -49,7 +48,7 @@ def verified(model: onnx.ModelProto, tmp_path: Path) -> Graph:
     assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
     assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
     apart = [o["max_abs"] for o in report.plain_onnxruntime["outputs"]]
-    assert all(a is not None and a < 0.05 for a in apart) or inexact_kernels()  # default onnxruntime saturates there
+    assert all(a is not None and a < 0.05 for a in apart)
     return graph
 
 

@@ -100,7 +100,7 @@ class Rounded:
 
 
 def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Collection[str] | None = None) -> list[str]:
-    """Returns the names of the arithmetics that give every recorded element, legal ones first. made: what the other
+    """Returns the names of the arithmetics that give every recorded element, legal or not. made: what the other
     side computes from the same inputs, by which the first elements to try are chosen. among: the names to try, all of
     them if None."""
     flat, every = recorded.reshape(-1), np.arange(recorded.size)

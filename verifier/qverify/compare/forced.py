@@ -252,9 +252,10 @@ class Forcing:
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
         same, others = all(self.same(n) for n in unit.inputs), self._read_others(unit, name, recorded)
         half = 0.5 * 10.0**-self.judged.gate.digits
-        return judge_foreign(
-            ForeignUnit(unit, name, self.graph, given, made, recorded, self.kernels, same, others, half), measured
+        foreign = ForeignUnit(
+            unit, name, self.graph, given, made, recorded, self.kernels, same, others, half, self.is_made_known
         )
+        return judge_foreign(foreign, measured)
 
     def gives_all(self, unit: Unit, arithmetic: str) -> bool:
         """Returns whether an arithmetic of the catalogue gives every element of the unit's first output that b
@@ -312,8 +313,16 @@ class Forcing:
 
     @property
     def kernels(self) -> str:
-        """The documented kernels of the side that is not qvrt, as in Recording.kernels; "" if they are not known."""
-        return self.judged.b.recording.kernels or self.judged.a.recording.kernels
+        """The documented kernels of the recorded side, as in Recording.kernels; "" if they are not known. If that side is
+        qvrt, those of the reference, which is the one that is not."""
+        a, b = self.judged.a.recording, self.judged.b.recording
+        return b.kernels if b.side == "dump" or b.runtime != "qvrt" else a.kernels
+
+    @property
+    def is_made_known(self) -> bool:
+        """Whether what side a computes keeps to the same distance from ties as b's kernels. LiteRT as the reference does
+        not, beside a side whose kernels are not known."""
+        return bool(self.kernels) or not self.judged.a.recording.kernels
 
     def _accept_equal(self, unit: Unit, name: str) -> Forced:
         spec, (limit, _) = self.graph.spec(name), self._choose_limit(unit, name)

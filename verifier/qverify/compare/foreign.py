@@ -33,7 +33,7 @@ class ForeignUnit:
         kernels: the kernels of the side that is not qvrt, as in Recording.kernels, or "" if they are not known.
         inputs_same: whether both sides had the same inputs in their own runs.
         outputs: all recorded outputs of a recurrence.
-        half: half a unit in the last decimal of floats by which the pair is judged.
+        half, check_made: as in documented_rounding.explain().
     """
 
     unit: Unit
@@ -46,6 +46,7 @@ class ForeignUnit:
     inputs_same: bool
     outputs: Mapping[str, Array] = field(default_factory=dict)
     half: float = HALF
+    check_made: bool = True
 
 
 def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
@@ -55,7 +56,17 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
         return by_places
     f = foreign
     found = explain(
-        f.unit, f.output, f.graph, f.given, f.made, f.recorded, f.kernels, measured.limit, f.outputs, f.half
+        f.unit,
+        f.output,
+        f.graph,
+        f.given,
+        f.made,
+        f.recorded,
+        f.kernels,
+        measured.limit,
+        f.outputs,
+        f.half,
+        f.check_made,
     )
     if not found.evaluated:
         return _judge_without_evaluation(foreign, measured, found)

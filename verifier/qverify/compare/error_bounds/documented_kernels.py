@@ -43,7 +43,6 @@ CONVERT = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
-FIXED_FUNCTION = 2.0**-6  # of LiteRT's functions in fixed point
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
 SUMMED_AT_ONCE = ("conv", "fully_connected", "matmul")
 SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
@@ -220,16 +219,16 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
     codes = given[unit.inputs[0]].reshape(-1)[at].astype(np.int64)
     if (real := graph.real_tables.get(node.outputs[0])) is not None:
         value = real()[codes - int(np.iinfo(x.dtype).min)]
-        error = TABLE * (np.abs(value) + 1) + ZERO_INSIDE + (FIXED_FUNCTION if kernels.startswith("litert") else 0.0)
+        error = TABLE * (np.abs(value) + 1) + ZERO_INSIDE
     elif is_change_of_quantization(node, graph):
-        steps = codes.astype(np.float64) - x.zero_point[0]
-        scale = x.scale[0] / y.scale[0]
-        value = steps * scale
+        value = np.asarray((codes - x.zero_point[0]) * (x.scale[0] / y.scale[0]), np.float64)
         error = gamma(integer_sums.EXTRA) * np.abs(value) + ZERO_INSIDE
-        error = error + (rounded_twice(scale) if kernels else 0.0)
-        error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
     else:
         raise NoBound("the table of a function")
+    if kernels:  # a Relu, too, may be a change of the quantization
+        error = error + rounded_twice(x.scale[0] / y.scale[0])
+    if kernels == "litert-xnnpack":
+        error = error + CONVERT * np.abs(codes - x.zero_point[0]).astype(np.float64)
     return at, round_interval(value, error, y.zero_point[0], limits)
 
 

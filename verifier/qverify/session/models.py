@@ -17,6 +17,7 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
+from qverify.onnx_model.dequantized_names import dequantized_names
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
@@ -67,6 +68,14 @@ class Models:
         """The SHA-256 of model.bin, in hex."""
         known = next((row["sha256"] for row in self.rows if row["kind"] == "model.bin"), "")
         return known or hashlib.sha256(self.binary).hexdigest()
+
+    @cached_property
+    def dequantized(self) -> dict[str, str]:
+        """The quantized tensors of the graph by the ONNX's name of their real values, without names that the graph has
+        itself; {} without a quantized ONNX."""
+        known = {*self.graph.inputs, *self.graph.observable()}
+        names = {} if self.original is None else dequantized_names(self.original)
+        return {real: stored for real, stored in names.items() if stored in known and real not in known}
 
     @cached_property
     def islands(self) -> HostIslands | None:

@@ -64,9 +64,11 @@ class RunnerBoard:
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         model_sha256: str = "",
+        dequantized: Mapping[str, str] | None = None,
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
+        self._dequantized = dequantized or {}
         self._replies: dict[str, CommandReply] = {}
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
@@ -143,7 +145,14 @@ class RunnerBoard:
         _write_texts(plan, folder)
         try:
             recording = read_folder(
-                folder, plan.profile, plan.reading, self.graph, self._graph_sha256, self._spool, plan.per_node
+                folder,
+                plan.profile,
+                plan.reading,
+                self.graph,
+                self._graph_sha256,
+                self._spool,
+                plan.per_node,
+                self._dequantized,
             )
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")

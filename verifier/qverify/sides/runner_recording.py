@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool
 from qverify.vendor_files.vendor_dump import ReadingOptions, spelled_loosely
@@ -23,21 +24,29 @@ MAX_MEMBERS = 4096  # of an .npz
 
 
 def read_folder(
-    folder: str, profile: str, options: ReadingOptions, graph: Graph, model_sha256: str, spool: Spool, per_node: bool
+    folder: str,
+    profile: str,
+    options: ReadingOptions,
+    graph: Graph,
+    model_sha256: str,
+    spool: Spool,
+    per_node: bool,
+    dequantized: Mapping[str, str] | None = None,
 ) -> Recording:
     """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name
     in the graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs
-    only. Raises BadFileError or UsageError for files that no reader accepts."""
+    only. dequantized: the quantized tensor by the name of its real values, which count as its own. Raises BadFileError or UsageError for files that no reader accepts."""
     files = os.listdir(folder)
     is_single_npz = not profile and len(files) == 1 and files[0].endswith(".npz")
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)
     if isinstance(dump, Recording):
         recording = dump
-        _rename_loosely(recording, graph)
+        _rename_loosely(recording, graph, dequantized or {})
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
+    _rename_dequantized(recording, dequantized or {})
     result = _as_board(recording, folder, graph, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))
@@ -81,9 +90,9 @@ def _refuse_ambiguous(result: Recording, files: dict[str, list[str]]) -> None:
     result.tensors = tensors
 
 
-def _rename_loosely(recording: Recording, graph: Graph) -> None:
+def _rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
     """Renames arrays whose file name spells exactly one tensor of the graph to that tensor."""
-    known = list(dict.fromkeys((*graph.inputs, *graph.observable())))
+    known = list(dict.fromkeys((*graph.inputs, *graph.observable(), *dequantized)))
     counts = Counter(map(spelled_loosely, known))
     spelled = {spelled_loosely(n): n for n in known if counts[spelled_loosely(n)] == 1}
     spellings = Counter(spelled_loosely(n) for n in recording.specs)
@@ -101,6 +110,30 @@ def _rename_loosely(recording: Recording, graph: Graph) -> None:
         for n, s in recording.specs.items()
     }
     recording.missing = {names.get(n, n): why for n, why in recording.missing.items()}
+
+
+def _rename_dequantized(recording: Recording, dequantized: Mapping[str, str]) -> None:
+    """Gives real values the name of the quantized tensor that they stand for. If the files have both, or two tensors of
+    real values, the quantized tensor is missing, since only one would be compared."""
+    found: dict[str, list[str]] = {}
+    for name in (n for n in recording.specs if n in dequantized):
+        found.setdefault(dequantized[name], []).append(name)
+    loaders = {name: partial(recording.tensors.__getitem__, name) for name in recording.tensors}
+    for stored, names in found.items():
+        if stored in recording.specs or len(names) > 1:
+            others = [n for n in (stored, *names) if n in recording.specs]
+            recording.missing[stored] = f"its values are in several files: {_some(others)}; keep one"
+            recording.specs.setdefault(stored, recording.specs[names[0]])
+        else:
+            spec = recording.specs[names[0]]
+            recording.specs[stored] = TensorSpec(stored, spec.dtype, spec.shape)
+            if names[0] in loaders:
+                loaders[stored] = loaders.pop(names[0])
+            if names[0] in recording.missing:
+                recording.missing[stored] = recording.missing.pop(names[0])
+        for name in names:
+            del recording.specs[name]
+    recording.tensors = Tensors(loaders) if found else recording.tensors
 
 
 def _same(spec: TensorSpec, graph: Graph, name: str) -> bool:

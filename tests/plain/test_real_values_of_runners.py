@@ -1,0 +1,61 @@
+"""Runners that write real values under the names of the ONNX's dequantized tensors: they are the quantized tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from qverify.model_bin.graph import Graph, Node
+from qverify.onnx_model.dequantized_names import dequantized_names
+from qverify.sides.runner_recording import read_folder
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
+from qverify.tensors.spool import Spool
+from qverify.vendor_files.vendor_dump import ReadingOptions
+
+NAMES = {"y_dq": "y_q", "y_dq2": "y_q"}
+REAL = np.array([[0.5, -0.25]], np.float32)
+
+
+def _graph() -> Graph:
+    def spec(name: str) -> TensorSpec:
+        return TensorSpec(name, "int8", (1, 2), scale=(0.25,), zero_point=(3,))
+
+    nodes = [Node("y_q", "reshape", ("x",), ("y_q",)), Node("z_q", "reshape", ("y_q",), ("z_q",))]
+    return Graph(nodes, {n: spec(n) for n in ("x", "y_q", "z_q")}, {}, ("x",), ("z_q",))
+
+
+def _read(folder: Path) -> Recording:
+    np.save(folder / "z_q.npy", np.array([[5, 2]], np.int8))
+    return read_folder(str(folder), "", ReadingOptions(), _graph(), "", Spool(), True, NAMES)
+
+
+def test_dequantized_names_are_the_quantized_tensors(tmp_path: Path) -> None:
+    np.save(tmp_path / "y_dq.npy", REAL)
+    recording = _read(tmp_path)
+    assert np.array_equal(recording.tensors["y_q"], REAL) and recording.specs["y_q"].dtype == "float32"
+    assert "per_node" in recording.capabilities and not recording.missing
+    assert not any("does not have" in note for note in recording.notes)
+
+
+def test_both_forms_of_a_tensor_are_not_told_apart(tmp_path: Path) -> None:
+    np.save(tmp_path / "y_dq.npy", REAL)
+    np.save(tmp_path / "y_q.npy", np.array([[0, 0]], np.int8))
+    recording = _read(tmp_path)
+    assert recording.missing == {"y_q": "its values are in several files: y_q, y_dq; keep one"}
+    assert "y_q" not in recording.tensors
+
+
+def test_two_dequantized_forms_are_not_told_apart(tmp_path: Path) -> None:
+    np.save(tmp_path / "y_dq.npy", REAL)
+    np.save(tmp_path / "y_dq2.npy", REAL + 1)
+    recording = _read(tmp_path)
+    assert recording.missing == {"y_q": "its values are in several files: y_dq, y_dq2; keep one"}
+    assert "y_q" not in recording.tensors
+
+
+def test_names_of_the_packaged_example(digits: Path) -> None:
+    names = dequantized_names((digits / "digits_quant.onnx").read_bytes())
+    assert names["relu1_DequantizeLinear_Output"] == "relu1_QuantizeLinear_Output"
+    assert names["prob"] == names["prob_DequantizeLinear_Output"] == "prob_QuantizeLinear_Output"
+    assert not any("weight" in stored or stored.endswith("_quantized") for stored in names.values())

@@ -1,0 +1,23 @@
+"""The names under which a quantized ONNX has the real values of its quantized tensors."""
+
+from __future__ import annotations
+
+from qverify.onnx_model.load import parse
+
+QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"  # endings of onnxruntime's quantizer
+
+
+def dequantized_names(model: bytes) -> dict[str, str]:
+    """Returns, by output of each DequantizeLinear, the quantized tensor that it reads; constants are left out. For
+    X_QuantizeLinear_Output, as onnxruntime's quantizer names it, X_DequantizeLinear_Output is such a name, also where
+    the DequantizeLinear computes an output of the model and therefore has its name."""
+    graph = parse(model, "quant.onnx").graph
+    constants, tensors = {i.name for i in graph.initializer}, {o for node in graph.node for o in node.output}
+    names = dict[str, str]()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and (stored := node.input[0]) not in constants:
+            names[node.output[0]] = stored
+            usual = stored.removesuffix(QUANTIZED) + DEQUANTIZED if stored.endswith(QUANTIZED) else ""
+            if usual and usual not in tensors:
+                names[usual] = stored
+    return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
@@ -23,6 +23,7 @@ from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
+from qverify.sides.dumps.vendor_tensor import NARROW
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
@@ -74,6 +75,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     _check_precision((first, second), options)
     model_tensors = models.graph.tensors if models is not None else {}
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
+    _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     first.finals = second.finals = outputs or tuple(first.specs)
     for side in (first, second):
@@ -124,6 +126,22 @@ def _share_specs(first: Recording, second: Recording) -> list[str]:
                 side.specs[name] = other_spec
                 borrowed.append(name)
     return borrowed
+
+
+def _refuse_unscaled(first: Recording, second: Recording, model: Mapping[str, TensorSpec]) -> None:
+    """Marks integers of 8 or 16 bits without a scale as missing where the other side has real values, unless the model
+    states that they are not quantized: they may be stored values."""
+    for side, other in ((first, second), (second, first)):
+        for name, spec in side.specs.items():
+            is_real = name in other.specs and other.specs[name].numpy_dtype.kind == "f"
+            known = model.get(name)
+            plain = known is not None and known.dtype == spec.dtype and not known.quantized
+            unscaled = spec.dtype in NARROW and not spec.quantized
+            if unscaled and is_real and not plain and name not in {*side.missing, *other.missing}:
+                side.missing[name] = (
+                    f"{spec.dtype} without a scale, {other.specs[name].dtype} on the other side: give -m quant.onnx or "
+                    "model.bin, which states it"
+                )
 
 
 def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
@@ -201,7 +219,8 @@ def _model_notes(first: Recording, second: Recording) -> list[str]:
 def _scale_notes(first: Recording, second: Recording) -> list[str]:
     """Returns a note on the tensors that are integers without a scale in one dump and floats in the other, which were
     compared as if the integers were real values; [] without such tensors."""
-    common = [n for n in first.specs if n in first.tensors and n in second.tensors]
+    missing = {*first.missing, *second.missing}
+    common = [n for n in first.specs if n in first.tensors and n in second.tensors and n not in missing]
     mixed = [
         name
         for name in common

@@ -166,3 +166,18 @@ def test_spoiled_texts_and_tables(host, tmp_path):
     shutil.rmtree(path / "simulator")
     files = [*(path / "runtime").iterdir(), path / "map_name_to_file.txt", path / "error_analysis.txt"]
     spoil("rockchip", host, path / "runtime", files)
+
+
+def test_rows_are_in_the_order_of_the_map_and_no_refused_option_is_advised(tmp_path, capsys):
+    path = tmp_path / "snapshot"
+    layers = ["images", "z_conv", "a_sigmoid"]  # the first wrong one in running order is the last by name
+    for side, wrong in (("simulator", 0), ("runtime", 400)):
+        (path / side).mkdir(parents=True)
+        for layer in layers:
+            np.save(path / side / f"{layer}.npy", np.full((1, 4), 1 + (wrong if layer != "images" else 0), np.float32))
+    (path / "map_name_to_file.txt").write_text("".join(f"{layer:20s} {layer}.npy\n" for layer in layers))
+    dumps = [str(path / "simulator"), str(path / "runtime"), "--profile", "rockchip"]
+    assert main(["compare", *dumps, "-v", "--criteria", "rknn"]) == 1
+    shown = capsys.readouterr().out
+    rows = [line.split()[1] for line in shown.splitlines() if line.startswith("[")]
+    assert rows == layers and "FAILED (z_conv:" in shown and "(-c -" not in shown

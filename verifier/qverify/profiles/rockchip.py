@@ -60,7 +60,9 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
         raise BadFileError(f"{side.path}: no .npy and no .txt in it; wanted {WANTED}")
     layer_names, missing, notes = _read_map(top, {_stem(a): a for a in files})
     stems = {_stem(path): path for path in files[::-1]}  # .npy before .txt
-    tensors = [_tensor(side.file(path), layer_names.get(stem, stem)) for stem, path in sorted(stems.items())]
+    order = {stem: place for place, stem in enumerate(layer_names)}  # the map lists layers in running order
+    listed = sorted(stems.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+    tensors = [_tensor(side.file(path), layer_names.get(stem, stem)) for stem, path in listed]
     if twins := [path for path in files if path.endswith(".txt") and path not in stems.values()]:
         for path in twins:
             _check_twin(side.file(stems[_stem(path)]), side.file(path))

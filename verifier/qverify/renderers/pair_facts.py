@@ -69,7 +69,7 @@ def _describe_first(pair: Pair) -> Iterable[str]:
 
 def _describe_digits(pair: Pair) -> Iterable[str]:
     digits = [d for r in pair.tensors if isinstance(d := r.metrics.get("matching_digits"), int)]
-    if digits:
+    if digits and min(digits) >= 0:  # -c takes no negative number
         yield f"would still pass at {count(min(digits), 'decimal')} (-c {min(digits)})"
 
 

@@ -309,6 +309,7 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         input_drawings=[*{(d.frame, d.name): d for r in reports for d in r.input_drawings}.values()],
         units=first.units,
         tasks=[t for r in reports for t in r.tasks],
+        findings=[f for r in reports for f in r.findings],
     )
 
 

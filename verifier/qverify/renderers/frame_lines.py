@@ -8,6 +8,7 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.findings import finding_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
@@ -71,6 +72,7 @@ def _summarize(report: ReportDocument) -> str:
     if bad:
         parts += ["worst frames:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
     parts += describe_repeat(report)
+    parts += finding_lines(report.findings)
     if report.blame is not None:
         parts.append(blame_line(report.blame))
     return "\n".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qverify.renderers import task_lines
+from qverify.renderers.findings import finding_lines
 from qverify.renderers.overall_lines import overall_lines
 from qverify.report.document import ReportDocument
 
@@ -14,6 +15,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
     lines += [f"board {board}" for board in report.boards]
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
+    lines += finding_lines(report.findings, None)
     lines += dict.fromkeys(f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:

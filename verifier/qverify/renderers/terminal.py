@@ -18,6 +18,7 @@ from qverify.renderers import (
     verdict_lines,
 )
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.findings import finding_lines
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
 from qverify.report.document import ReportDocument
@@ -45,6 +46,8 @@ def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) ->
     parts.append(draft)
     if view.wrapped:
         parts.append(blamed_tensor.render(report, view))
+    if report.findings:
+        parts.append(view.wrap("\n".join(finding_lines(report.findings))))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
         parts.append("\n".join(view.paint(text, "heading" if text.startswith("blame: ") else "") for text in blamed))

@@ -10,6 +10,7 @@ from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_
 from qverify.renderers.blamed import list_others
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
+from qverify.renderers.findings import finding_lines
 from qverify.renderers.shortened_names import shorten
 from qverify.renderers.text_view import TextView
 from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
@@ -41,6 +42,7 @@ def render(document: TriageDocument, view: TextView = PLAIN) -> str:
         return last
     parts = [heading.render(document, PLAIN)]
     parts += [_draw_ladder(document, view)]
+    parts += ["\n".join(finding_lines(document.findings))]
     parts += [
         _list_evidence(r)
         for r in document.rungs

@@ -223,6 +223,18 @@ class Pair:
 
 
 @dataclass(slots=True)
+class Finding:
+    """A fact that the recorded values alone show, and that no verdict depends on. kind: frozen (the same bytes for other
+    inputs), order (the same values in other places), clipping (values beyond a quantized range). tensor: the tensor
+    that shows it. text: the fact in words. frame: the frame that shows it; null if several frames do together."""
+
+    kind: Literal["frozen", "order", "clipping"]
+    tensor: str
+    text: str
+    frame: int | None = None
+
+
+@dataclass(slots=True)
 class NotRun:
     """A side that did not take part, and the reason."""
 
@@ -287,7 +299,8 @@ class ReportDocument:
     criteria: the vendor whose thresholds are used (--criteria), or "". units: the network, in running order; empty
     without a model. command: the command that produces this report again, without the options that write reports; "" if
     no command produced it. tasks: results of --labels or --task-metric, one for each board. frames: the frames, if
-    there were several. reference_spread: results of --reference-spread, those of this interpreter first."""
+    there were several. reference_spread: results of --reference-spread, those of this interpreter first. findings: what
+    the recorded values alone show, frozen outputs first."""
 
     verdict: Verdict
     blame: Blame | None
@@ -319,6 +332,7 @@ class ReportDocument:
     command: str = field(default="", compare=False)
     input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
     tasks: list[TaskNumbers] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
-from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, ReportDocument, Verdict, plain
+from qverify.report.document import EXIT, Blame, Finding, FirstDivergence, NetworkUnit, ReportDocument, Verdict, plain
 from qverify.report.drawings import InputDrawing, TensorDrawing
 
 SCHEMA = "qverify.triage/1"
@@ -189,7 +189,7 @@ class TriageDocument:
     the triage, UTC, ISO 8601. board: address of the board, or null without one. drafts: drafts of descriptions in TOML,
     by input. sides: the sides that ran on the first frame, as in the main job's report, without values that differ from
     run to run. units: the network, in running order. command: the command that produces this report again, without the
-    options that write reports."""
+    options that write reports. findings: what the recorded values alone show, as in the main job's report."""
 
     verdict: Verdict
     broken: str | None
@@ -219,6 +219,7 @@ class TriageDocument:
     input_drawings: list[InputDrawing] = field(
         default_factory=list, compare=False
     )  # inputs of the worst frames; not in JSON
+    findings: list[Finding] = field(default_factory=list)
 
     def take_run(self, report: ReportDocument) -> None:
         """Takes models, units and sides from a frame's report; the sides only from the first one."""

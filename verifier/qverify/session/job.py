@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qverify_agents.errors import LinkError
 
+from qverify.compare.frozen import OutputHistory
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -86,6 +87,7 @@ class Job:
         itself or provides fewer than `fewest_sides` sides."""
         self.request = request
         self.unreached: LinkError | None = None
+        self.history = OutputHistory()
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
@@ -128,6 +130,7 @@ class Job:
             else None
         )
         ran, pull, unreached = self.record(prepared, watch)
+        self.history.add(ran.recordings)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         if self._runner is not None:

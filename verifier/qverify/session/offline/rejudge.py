@@ -10,6 +10,7 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.capture.reader import Capture, open_capture
+from qverify.compare.frozen import OutputHistory
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
@@ -65,6 +66,7 @@ class CapturedJob:
     def __init__(self, capture: Capture, models: Models, run_sim: bool):
         self.capture, self.models, self.run_sim = capture, models, run_sim
         self._host, self._frame = HostSides(models), 0
+        self.history = OutputHistory()
 
     def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
         """Returns the captured inputs of frame `number`; `inputs` is not used."""

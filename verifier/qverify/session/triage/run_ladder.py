@@ -204,6 +204,7 @@ class Ladder:
             job.request = replace(job.request, board=None)
         if isinstance(job, Job):
             job.keep_frame(number, source, prepared, ran, pull)
+        job.history.add(ran.recordings)
         for path in self.files.dumps:
             ran.recordings["dump"] = dump_as_side(path, graph)
             check_dump_shapes(path, ran.recordings["dump"].specs, graph)
@@ -305,6 +306,8 @@ class Ladder:
         if bad is not None:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
             report.next_step = bad.next_step
+        if self.job is not None:
+            report.findings = [*self.job.history.find_frozen(report.verdict), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})
         return report
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from qverify.compare.frozen import OutputHistory
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec

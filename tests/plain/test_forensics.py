@@ -54,11 +54,23 @@ def wrapped16(c: Conv) -> Array:
     return c.out(c.acc().astype(np.int16).astype(np.int64))
 
 
+def saturated_pairs_of_bytes(c: Conv) -> Array:
+    """An x86 processor without VNNI: its first operand is unsigned (x + 128), and the sum of two products has 16 bits."""
+    taps = c.columns(zero=0, pad=ZX).reshape(6, 3, 3, 9, 11).transpose(1, 2, 0, 3, 4).reshape(54, 9, 11) + 128
+    weights = c.w.astype(np.int64).transpose(0, 2, 3, 1).reshape(10, 54)
+    acc = np.zeros((10, 9, 11), np.int64)
+    for k in range(0, 54, 2):
+        pair = sum(weights[:, k + i, None, None] * taps[k + i] for i in (0, 1))
+        acc += np.clip(pair, -32768, 32767)
+    return c.out(acc + (c.b.astype(np.int64) - (128 + ZX) * weights.sum(1))[:, None, None])
+
+
 FAULTS: dict[str, tuple[str, Callable[[Conv], Array]]] = {
     "8-bit multiplier": ("rounding", multiplier(8, True)),
     "floor": ("rounding", multiplier(31, False)),
     "16 bits saturate": ("accumulator", saturated_steps),
     "16 bits wrap": ("accumulator", wrapped16),
+    "pairs of shifted bytes saturate": ("shifted-pairs", saturated_pairs_of_bytes),
     "no bias": ("bias", lambda c: c.out(c.acc(bias=np.zeros(10)))),
     "next channel's bias": ("bias", lambda c: c.out(c.acc(bias=np.roll(c.b, -1)))),
     "input zero point 0": ("zero-point", lambda c: c.out(c.acc(zero=0))),

@@ -65,6 +65,7 @@ EARLY = {
     "scale-order",
     "scale-precision",
     "shared-terms",
+    "shifted-pairs",
     "split-products",
     "stale-panel",
     "stale-sums",

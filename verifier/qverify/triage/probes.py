@@ -75,6 +75,7 @@ PLACES = frozenset(  # families of rules of places, many of which are the same i
         "resize-linear-samples",
         "resize-mode",
         "resize-nearest-source",
+        "shifted-pairs",
         "slice-steps",
         "softmax-axis",
         "split-order",

@@ -10,7 +10,7 @@ from qverify.plural import count
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Forced, Pair, ReportDocument, TensorRow
+from qverify.report.document import Pair, ReportDocument, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
 LEGEND = {
@@ -18,6 +18,7 @@ LEGEND = {
     "~": "~ other bytes, which the gate allows (elements that differ)",
     "-": "- not compared, or outside the scope",
 }
+NOT_FORCED = "not forced"
 ROWS_AROUND_CULPRIT = 3  # on each side
 MAX_OUTPUTS = 10
 RANK = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -150,7 +151,7 @@ def _sum_up(rows: Sequence[TensorRow | None]) -> str:
 def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
     chosen = [rows[n] for n in names]
     compared = [[r for r in row if r is not None] for row in chosen]
-    forced = [_describe_forced([r.forced for r in row if r.forced]) for row in compared]
+    forced = [_describe_forced(row, pairs) for row in chosen]
     return [
         Column("tensor", names, name=True),
         Column("op", [row[0].op if row else "" for row in compared], rank=2),
@@ -166,7 +167,7 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Colum
             rank=3,
         ),
         Column("cosine", [_describe_cosine(row) for row in compared], rank=4),
-        Column("forced", forced, ["forced", *(text.partition(" ")[0] for text in forced)]),
+        Column("forced", forced, ["forced", *map(_shorten_forced, forced)]),
     ]
 
 
@@ -206,13 +207,29 @@ def _mark(row: TensorRow | None) -> str:
     return f"{mark} {differing}/{row.elements}" if differing else mark
 
 
-def _describe_forced(verdicts: list[Forced]) -> str:
-    if not verdicts:
-        return ""
-    failed = [f for f in verdicts if f.verdict == "FAILED"]
-    if failed:
-        return f"FAILED {SHORT.get(failed[0].by, failed[0].by)} on {SHORT.get(failed[0].on, failed[0].on)}'s inputs"
-    return "ok" if all(f.verdict == "PASSED" for f in verdicts) else "not possible"
+def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
+    """Returns the forced verdicts of one tensor in words: the first that FAILED, else those of the pairs that could not
+    force it, else ok if every pair that compared it did."""
+    compared = [(pair, r.forced) for pair, r in zip(pairs, row, strict=True) if r is not None]
+    verdicts = [(pair, forced) for pair, forced in compared if forced is not None]
+    for _, forced in verdicts:
+        if forced.verdict == "FAILED":
+            return f"FAILED {SHORT.get(forced.by, forced.by)} on {SHORT.get(forced.on, forced.on)}'s inputs"
+    doubtful = [pair for pair, forced in verdicts if forced.verdict != "PASSED"]
+    lacking = [pair for pair, forced in compared if forced is None] if verdicts else []
+    texts = [("not possible", doubtful), (NOT_FORCED, lacking)]
+    described = [f"{text}{_name_some(some, compared)}" for text, some in texts if some]
+    return "; ".join(described) or ("ok" if verdicts else "")
+
+
+def _name_some(some: list[Pair], compared: Sequence[tuple[Pair, object]]) -> str:
+    """Returns the names of these pairs, or "" if they are all that compared the tensor."""
+    names = dict.fromkeys(map(name_pair, some))
+    return "" if len(some) == len(compared) else f" {', '.join(names)}"
+
+
+def _shorten_forced(text: str) -> str:
+    return NOT_FORCED if text.startswith(NOT_FORCED) else text.partition(" ")[0]
 
 
 def _colour(line: str, view: TextView) -> str:

@@ -1,0 +1,43 @@
+"""The column of forced verdicts: what it says of a tensor that only some pairs could force."""
+
+from __future__ import annotations
+
+from qverify.renderers import tensor_table
+from qverify.renderers.text_view import TextView
+
+from tests.plain.three_sides import ALL, step, three, wrong_at
+
+FINALS_ONLY = frozenset({"finals", "digests"})
+
+
+def rows(report, columns=200):
+    lines = tensor_table.render(report, ["y"], TextView(columns=columns, detail="verbose")).split("\n")
+    return {line.split()[0]: line for line in lines if line}
+
+
+def test_a_tensor_that_one_pair_could_not_force_is_not_ok():
+    report = three(board=wrong_at("n1"), board_caps=FINALS_ONLY)
+    assert report.pairs[0].tensors[-1].forced.verdict == "PASSED"  # reference ~ simulator, which was forced
+    shown = rows(report)
+    assert shown["y"].endswith("not forced ref ~ board, sim ~ board")
+    assert shown["n1"].endswith("ok")  # compared by reference ~ simulator only
+    assert "forced ok" not in "\n".join(shown.values())
+
+
+def test_short_words_do_not_hide_that_it_was_not_forced():
+    assert rows(three(board=wrong_at("n1"), board_caps=FINALS_ONLY), 60)["y"].endswith("not forced")
+
+
+def test_a_tensor_that_every_pair_forced_is_ok_and_one_that_fails_says_in_which():
+    shown = rows(three(board=wrong_at("n2"), board_caps=ALL))
+    assert shown["y"].endswith("ok")
+    assert shown["n2"].endswith("FAILED ref on board's inputs")
+    assert "not forced" not in "\n".join(shown.values())
+
+
+def test_a_report_without_forced_verdicts_has_no_such_column():
+    report = three(board=step, board_caps=FINALS_ONLY)
+    for pair in report.pairs:
+        for row in pair.tensors:
+            row.forced = None
+    assert "forced" not in "\n".join(rows(report).values())

@@ -84,7 +84,7 @@ def _attach(report: Report, request: pytest.FixtureRequest, call: int) -> Iterat
     suffix = "" if call == 1 else f"-{call}"
     yield f"qverify{suffix}-verdict", report.verdict
     if report.blame is not None:
-        yield f"qverify{suffix}-blame", _without_controls(f"{report.blame.side} at {report.blame.node}")
+        yield f"qverify{suffix}-blame", _without_controls(f"{report.blame.side} {report.blame.place}")
     folder = request.config.getoption("--qverify-reports")
     if not folder:
         return

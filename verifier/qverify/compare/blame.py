@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from qverify.compare.regions import describe_region
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Blame, FirstDivergence, Forced
+from qverify.report.document import Blame, FirstDivergence, Forced, FusedRegion
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
 DISTRUST = (
@@ -16,10 +17,12 @@ DISTRUST = (
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
-def find_first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
-    """Returns the first unit, in running order, of which an output differs although all its inputs are known to be
-    equal; further such units are listed in `also`. Returns None if there is no such unit. same: a function that returns
-    whether both sides have the same bytes of a tensor, or None if this is not known."""
+def find_first_divergence(
+    units: list[Unit], same: Callable[[str], bool | None], side: str = "board"
+) -> FirstDivergence | None:
+    """Returns the first unit or region, in running order, of which an output differs although all its inputs are known
+    to be equal; further ones are listed in `also`. Returns None if there is none. same: a function that returns whether
+    both sides have the same bytes of a tensor, or None if this is not known. side: the side that gives regions."""
     diverging = [
         (unit, next(o for o in unit.outputs if same(o) is False))
         for unit in units
@@ -28,7 +31,8 @@ def find_first_divergence(units: list[Unit], same: Callable[[str], bool | None])
     if not diverging:
         return None
     unit, tensor = diverging[0]
-    return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in diverging[1:]])
+    others = [u.name for u, _ in diverging[1:]]
+    return FirstDivergence(tensor, unit.name, unit.op, others, describe_region(unit, side))
 
 
 def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
@@ -69,7 +73,7 @@ def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str]
             if side in blames:
                 blames[side].also.append(unit.name)
             else:
-                blames[side] = Blame(side, unit.name, why)
+                blames[side] = Blame(side, unit.name, why, region=_find_region(side, unit, matrix, states))
     return list(blames.values())
 
 
@@ -94,10 +98,24 @@ def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
     return True if states and all(v == "PASSED" for v in states) else None
 
 
+def _find_region(
+    side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]
+) -> FusedRegion | None:
+    """Returns the region of the first failing verdict by which a side is blamed, or None if it is a single node's."""
+    return _find_failing(side, unit, matrix, states)[1].region
+
+
+def _find_failing(
+    side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]
+) -> tuple[tuple[str, str], Forced]:
+    """Returns the first pair that fails at this unit, and the failing verdict."""
+    key = next(k for k in (SB, RB, RS) if states.get(k) is False and (side != "compiler" or k != SB))
+    return key, next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
+
+
 def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
     """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree."""
-    key = next(k for k in (SB, RB, RS) if states.get(k) is False and (side != "compiler" or k != SB))
-    forced = next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
+    key, forced = _find_failing(side, unit, matrix, states)
     by = (
         f"up to {forced.max_lsb} LSB"
         if forced.max_lsb is not None
@@ -106,8 +124,9 @@ def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple
         else forced.why
     )
     share = f"{forced.mismatched if forced.mismatched is not None else 'all'} of {count(forced.elements, 'element')}"
-    text = f"{unit.op}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
-    text = f"{text}; {forced.why}" if forced.at_fault and forced.why else text
+    what = unit.op if forced.region is None else "recomputed as one"
+    text = f"{what}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
+    text = f"{text}; {forced.why}" if (forced.at_fault or forced.region) and forced.why else text
     agreeing = [f"{a} and {b} agree here" for (a, b), passes in states.items() if passes]
     if side == "board" and states.get(SB) is None:
         agreeing.append("no simulator ran, so the compiler cannot be ruled out")

@@ -17,6 +17,8 @@ from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
+from qverify.compare.region_verdict import RecomputedRegion, judge_region
+from qverify.compare.regions import Region
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
@@ -234,15 +236,28 @@ class Forcing:
         limit, by_ties = self._choose_limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
+            if isinstance(unit, Region):  # the row says so; nothing shows at which of its nodes
+                return self._make_inconclusive(unit, name, why)
             return Forced(
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
         forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
+        if isinstance(unit, Region) and (self.is_foreign or limit.lsb + limit.share > 0):
+            return self._judge_region(unit, name, made, recorded, forced)
         if self.is_foreign:
             return self._judge_foreign(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
+
+    def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict on several units of which the side does not give the tensors between them."""
+        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        if len(given) < len(unit.inputs):
+            missing = next(source for source in unit.inputs if source not in given)
+            return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
+        half = 0.5 * 10.0**-self.judged.gate.digits
+        return judge_region(RecomputedRegion(unit, name, self.graph, given, made, recorded, half), measured)
 
     def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on a unit of a side that rounds in its own way."""

@@ -11,6 +11,7 @@ from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged
 from qverify.compare.node_by_node import find_agreeing, judge_node_by_node
 from qverify.compare.options import Options
+from qverify.compare.regions import names_inside
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import in_order
@@ -65,7 +66,11 @@ def _fail_by_forced(
     every gate. With --relax-board the verdict line names the unit instead. Pairs with a dump are left to triage."""
     pair = judged.pair
     failed = [
-        o for u in units if u.name not in distrusted for o in u.outputs if o in forced and forced[o].verdict == "FAILED"
+        o
+        for u in units
+        if not distrusted & {u.name, *names_inside(u)}
+        for o in u.outputs
+        if o in forced and forced[o].verdict == "FAILED"
     ]
     if not failed or pair.verdict == "FAILED" or judged.b.recording.side == "dump":
         return

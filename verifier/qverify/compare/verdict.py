@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, TypeVar
 
@@ -15,6 +16,14 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.regions import (
+    describe_region,
+    find_inside,
+    find_steps,
+    list_single,
+    names_inside,
+    replace_by_regions,
+)
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
@@ -68,25 +77,28 @@ def judge_all(
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
-    judged, forcing, matrix, cache = [], [], {}, SameArrays()
+    judged, forcing, matrix, cache = [], list[tuple[Forcing, list[Unit]]](), {}, SameArrays()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
         judge = Judge(values[label_a], values[label_b], graph, options)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
         judged.append(judged_pair)
         if graph is not None and judged_pair.pair.cause != "does_not_run":
             exact = requires_equal_bits(a, b)
-            forcing.append(Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache))
+            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
-            matrix[(a.side, b.side)] = _force_pair(forcing[-1], to_force, progress, located is not None)
-            settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
+            steps = find_steps(to_force, graph, force.is_offered, merge=recomputes)
+            matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
+            forcing.append((force, replace_by_regions(units, steps)))
+            settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
             judged_pair.pair.others = find_other_differences(judged_pair)
-    blamed = find_culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
-    for force in forcing:
+    suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
+    blamed = find_culprits(units, matrix, suspect) if any(j.pair.verdict == "FAILED" for j in judged) else []
+    for force, parts in forcing:
+        key = (force.judged.a.recording.side, force.judged.b.recording.side)
         if located is not None:
-            key = (force.judged.a.recording.side, force.judged.b.recording.side)
             located.append(Located(*key, force.same, matrix[key]))
-        _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
+        _explain(force, parts, matrix[key])
     for judged_pair in judged:
         _keep_rows(judged_pair, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
@@ -129,7 +141,7 @@ def _name_side(label: str, recording: Recording) -> str:
 
 
 def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Returns the forced verdicts, by tensor, of every unit of which side b declares all inputs and outputs. A pair
+    """Returns the forced verdicts, by tensor, of units and regions of which side b declares all inputs and outputs. A pair
     whose gate passes is forced only where tensors were judged or bytes are known to differ, unless `everywhere` is
     set."""
     judged = force.judged
@@ -142,15 +154,15 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
             for u in todo
             if any(o in judged.rows for o in u.outputs) or differing.intersection((*u.inputs, *u.outputs))
         ]
-    todo = [u for u in todo if _is_offered(force, u)]
     force.prefetch(todo)
     verdicts: dict[str, Forced] = {}
     for i, unit in enumerate(todo):
-        verdicts.update(force.force_unit(unit))
+        region = describe_region(unit, judged.pair.b)
+        verdicts.update({o: replace(f, region=region) for o, f in force.force_unit(unit).items()})
         if progress is not None:
             progress(i + 1, len(todo))
     if force.is_foreign:
-        accept_one_arithmetic(todo, verdicts, force.gives_all)
+        accept_one_arithmetic(list_single(todo), verdicts, force.gives_all)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict
@@ -167,31 +179,25 @@ def _is_one_node(unit: Unit) -> bool:
     return sum(max(len(node.covers), 1) for node in unit.nodes) == 1
 
 
-def _is_offered(force: Forcing, unit: Unit) -> bool:
-    """Returns whether b declares all inputs and outputs of the unit."""
-    names = [
-        n for n in (*unit.inputs, *unit.outputs) if n not in force.graph.inputs and not force.graph.spec(n).interior
-    ]
-    return all(force.is_offered(n) for n in names)
-
-
 def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> None:
-    """Sets the pair's first divergence and, if it FAILED, its cause (node, accumulated_rounding, other_rounding or unlocated) and the
+    """Sets the pair's first divergence and, if it FAILED, its cause (node, region, accumulated_rounding, other_rounding or unlocated) and the
     arithmetic of a side that is not qvrt."""
     pair = force.judged.pair
-    pair.first_divergence = find_first_divergence(units, force.same)
+    pair.first_divergence = find_first_divergence(units, force.same, pair.b)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
     if pair.verdict != "FAILED":
         return
+    inside = find_inside(units, {o for o, f in verdicts.items() if f.verdict == "PASSED"})
     unknown = [
         u
         for u in units
-        if not all(
+        if u.name not in inside
+        and not all(
             o in verdicts and verdicts[o].verdict == "PASSED" for o in u.outputs if not force.graph.spec(o).interior
         )
     ]
     if failed:
-        pair.cause = "node"
+        pair.cause = "node" if any(verdicts[name].region is None for name in failed) else "region"
     elif unknown or not units or force.exact:
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
@@ -199,7 +205,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
     else:
         pair.cause = "accumulated_rounding"
     if force.is_foreign:
-        pair.arithmetics, everywhere = name_arithmetics(units, verdicts, force.gives_all)
+        pair.arithmetics, everywhere = name_arithmetics(list_single(units), verdicts, force.gives_all)
         pair.cause = "other_rounding" if everywhere and pair.cause == "accumulated_rounding" else pair.cause
         pair.notes += pair.arithmetics
 

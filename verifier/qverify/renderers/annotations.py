@@ -48,7 +48,7 @@ def _of_report(report: ReportDocument) -> list[Annotation]:
     if report.verdict not in LEVELS:
         return []
     blamed = [
-        Annotation("error", f"qverify: {b.side} is to blame", f"{b.side} at {b.node}: {b.why}") for b in report.blamed
+        Annotation("error", f"qverify: {b.side} is to blame", f"{b.side} {b.place}: {b.why}") for b in report.blamed
     ]
     common = common_weakenings(report)
     judged = [

@@ -19,4 +19,4 @@ def list_others(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
 
 def blame_line(blame: Blame) -> str:
     """Returns two lines: the side and its nodes, and the evidence."""
-    return f"blame: {blame.side} at {blame.node}{list_others(blame.also)}\n  {blame.why}"
+    return f"blame: {blame.side} {blame.place}{list_others(blame.also)}\n  {blame.why}"

@@ -64,7 +64,16 @@ def _list_names(names: list[str]) -> str:
 
 def _describe_first(pair: Pair) -> Iterable[str]:
     if (first := pair.first_divergence) is not None:
-        yield f"first divergence: {first.tensor} ({first.op}){list_others(first.also)}"
+        yield f"first divergence: {first.tensor} ({first.what}){list_others(first.also)}"
+    for region, limit in _list_regions(pair).items():
+        yield f"recomputed as one: {region}; limit {limit}"
+
+
+def _list_regions(pair: Pair) -> dict[str, str]:
+    """Returns the limits of the regions that pass although they differ, by the region in words, at most MAX_SHOWN."""
+    regions = [r.forced for r in pair.tensors if r.forced is not None and r.forced.region is not None]
+    passing = {f.region.place: f.limit for f in regions if f.region and f.verdict == "PASSED" and f.mismatched}
+    return dict(list(passing.items())[:MAX_SHOWN])
 
 
 def _describe_digits(pair: Pair) -> Iterable[str]:

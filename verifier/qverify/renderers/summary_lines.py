@@ -16,7 +16,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines += [f"board {board}" for board in report.boards]
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     lines += finding_lines(report.findings, None)
-    lines += dict.fromkeys(f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed)
+    lines += dict.fromkeys(f"blame: {blame.side} {blame.place}: {blame.why}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:
         words = (pair.board if len(report.boards) > 1 else "", f"frame {pair.frame}" if report.frames else "")

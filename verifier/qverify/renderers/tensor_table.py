@@ -214,12 +214,14 @@ def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
     verdicts = [(pair, forced) for pair, forced in compared if forced is not None]
     for _, forced in verdicts:
         if forced.verdict == "FAILED":
-            return f"FAILED {SHORT.get(forced.by, forced.by)} on {SHORT.get(forced.on, forced.on)}'s inputs"
+            region = " (region)" if forced.region is not None else ""
+            return f"FAILED {SHORT.get(forced.by, forced.by)} on {SHORT.get(forced.on, forced.on)}'s inputs{region}"
     doubtful = [pair for pair, forced in verdicts if forced.verdict != "PASSED"]
     lacking = [pair for pair, forced in compared if forced is None] if verdicts else []
     texts = [("not possible", doubtful), (NOT_FORCED, lacking)]
     described = [f"{text}{_name_some(some, compared)}" for text, some in texts if some]
-    return "; ".join(described) or ("ok" if verdicts else "")
+    region = " (region)" if any(f.region is not None for _, f in verdicts) else ""
+    return "; ".join(described) or (f"ok{region}" if verdicts else "")
 
 
 def _name_some(some: list[Pair], compared: Sequence[tuple[Pair, object]]) -> str:

@@ -117,7 +117,7 @@ def _list_evidence(rung: Rung) -> str:
     lines += [f"  {line}" for line in rung.evidence]
     first = rung.first_divergence
     if first is not None:
-        lines.append(f"  first divergence: {first.tensor} ({first.op}){list_others(first.also, MAX_SHOWN)}")
+        lines.append(f"  first divergence: {first.tensor} ({first.what}){list_others(first.also, MAX_SHOWN)}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > MAX_SHOWN else ""
         share = f"{len(rung.forced_failures)} of {count(rung.forced, 'tensor')}"

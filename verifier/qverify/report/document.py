@@ -15,6 +15,7 @@ SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
+MAX_REGION_NODES = 6  # of a region, named in its place
 DRAWN = {"drawings", "input_drawings"}  # fields that only pages show; the JSON document does not contain them
 _FIELD_NAMES = dict[Any, tuple[str, ...]]()
 
@@ -28,14 +29,42 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 
 @dataclass(slots=True)
+class FusedRegion:
+    """Several nodes that were recomputed as one, because a side gives no tensor between them. inputs: the tensors of
+    that side (or inputs of the network) from which they were recomputed. outputs: the tensors that were compared.
+    nodes: the nodes, each with its operator, in running order. side: the side that gives no tensor between them."""
+
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[str]
+    side: str = "board"
+
+    @property
+    def place(self) -> str:
+        """The region in words: between which tensors, and which nodes."""
+        nodes = self.nodes[:MAX_REGION_NODES]
+        more = f" and {len(self.nodes) - len(nodes)} more" if len(self.nodes) > len(nodes) else ""
+        why = f"fused on the {self.side}" if self.side == "board" else f"not separate in the {self.side}"
+        return f"between {', '.join(self.inputs)} and {', '.join(self.outputs)}: {', '.join(nodes)}{more}, {why}"
+
+
+@dataclass(slots=True)
 class Blame:
     """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first
-    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order."""
+    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
+    nodes that were recomputed as one, if the fault lies between two tensors and not at a single node; `node` is then
+    the last of them."""
 
     side: str
     node: str
     why: str
     also: list[str] = field(default_factory=list)
+    region: FusedRegion | None = None
+
+    @property
+    def place(self) -> str:
+        """The place of the fault in words: at a node, or between two tensors."""
+        return f"at {self.node}" if self.region is None else self.region.place
 
 
 @dataclass(slots=True)
@@ -71,7 +100,8 @@ class Forced:
     exact value only. sqnr_db, cosine: of the computed and the recorded values; null if their bytes are equal, or
     nothing was computed. unexplained: number of elements at which a runtime other than qvrt must not differ.
     arithmetics: the arithmetics that give every recorded element, of such a runtime. at_fault: the side whose elements
-    are not those of the exact value, of a pair with such a runtime; else ""."""
+    are not those of the exact value, of a pair with such a runtime; else "". region: the nodes that were recomputed as
+    one, if `on` gives no tensor between them."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -88,6 +118,7 @@ class Forced:
     unexplained: int = 0
     arithmetics: list[str] = field(default_factory=list)
     at_fault: str = ""
+    region: FusedRegion | None = None
 
 
 @dataclass(slots=True)
@@ -131,12 +162,18 @@ class Agreement:
 @dataclass(slots=True)
 class FirstDivergence:
     """The first tensor, in running order, that differs although everything its unit reads agrees. also: the units of
-    the other such tensors."""
+    the other such tensors. region: the nodes before the tensor that a side gives only together."""
 
     tensor: str
     node: str
     op: str
     also: list[str] = field(default_factory=list)
+    region: FusedRegion | None = None
+
+    @property
+    def what(self) -> str:
+        """The operator that computes the tensor, or the region that ends with it, in words."""
+        return self.op if self.region is None else self.region.place
 
 
 @dataclass(slots=True)
@@ -187,7 +224,7 @@ class NetworkUnit:
 
 @dataclass(slots=True)
 class Pair:
-    """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node,
+    """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node, region,
     accumulated_rounding, other_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.

@@ -17,6 +17,10 @@ _ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--
 _OTHER_ROUNDING = "the board rounds in another way than the reference, the same one everywhere: {why}"
 _NOT_JUDGED = "give inputs whose values onnxruntime can compute in float32: {why}"
 _NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
+_REGION = (
+    "the nodes between two tensors that it gives, and these tensors, reproduce the fault ({why}); what it gives of the "
+    "tensors between them narrows it down"
+)
 ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, where "" is any other kind
     "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done differently"},
     "float": {
@@ -48,6 +52,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "not_deterministic": "the board differs from run to run: look for races, buffers that keep earlier contents, power supply "
         "and clock; `--repeat N` and `qverify soak` show how often, and which bits",
         "node": "report to the team of the board's driver or runtime: the node and its inputs reproduce the fault",
+        "region": f"report to the team of the board's driver or runtime: {_REGION}",
         "accumulated_rounding": _ROUNDING,
         "other_rounding": _OTHER_ROUNDING,
         "does_not_run": "reach the board first: {why}",
@@ -63,6 +68,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "other_model": "dump the same model as -m, with its tensors as it stores them: {why}",
         "other_inputs": "dump again from these same inputs, or give that dump's inputs with -i",
         "node": "report to the vendor of this runtime: the node computes differently from its own inputs",
+        "region": f"report to the vendor of this runtime: {_REGION}",
         "accumulated_rounding": _ROUNDING,
         "other_rounding": _OTHER_ROUNDING,
         "": "let that runtime dump every tensor from these same inputs: {why}",

@@ -103,18 +103,22 @@ class SumOperands:
         """Returns the scaled sums of x * w along the last axis, with the bias. The bias of an integer output has an
         error of half a step of the accumulator. That of a float output is exact: an integer is added before scaling, a
         real number after it."""
-        scale, products = self.scale(channel), x * w
-        value, size = products.sum(-1), np.abs(products).sum(-1)
+        products = x * w
+        return self.scaled(products.sum(-1), np.abs(products).sum(-1), x.shape[-1], channel, bias)
+
+    def scaled(self, value: Reals, size: Reals, terms: int, channel: Array, bias: Reals | None) -> IntegerSums:
+        """Returns sums of products with these magnitudes, with bias and scales, as dot() does."""
+        scale = self.scale(channel)
         if self.has_float_output:
             whole = bias is None or self.graph.constants[self.node.inputs[2] or ""].dtype.kind == "i"
             inside, outside = (bias, None) if whole else (None, bias)
             inside, outside = (np.zeros(1) if b is None else b for b in (inside, outside))
             return IntegerSums(
-                (value + inside) * scale + outside, (size + np.abs(inside)) * scale + np.abs(outside), x.shape[-1]
+                (value + inside) * scale + outside, (size + np.abs(inside)) * scale + np.abs(outside), terms
             )
         if bias is not None:
             value, size = value + bias, size + np.abs(bias)
-        return IntegerSums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
+        return IntegerSums(value * scale, size * scale, terms, 0.0 if bias is None else 0.5 * scale, scale)
 
 
 def conv(o: SumOperands, at: Array) -> IntegerSums:

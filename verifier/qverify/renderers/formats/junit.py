@@ -156,6 +156,7 @@ def _suite(report: ReportDocument, pair: Pair) -> xml.Element:
 def _why(row: TensorRow) -> str:
     numbers = [f"{name} {value}" for name, value in row.metrics.items() if isinstance(value, (int, float))]
     forced = f"recomputed: {row.forced.verdict} {row.forced.why}".strip() if row.forced is not None else ""
+    forced += f" ({row.forced.region.place})" if row.forced is not None and row.forced.region is not None else ""
     return "; ".join(text for text in (row.why, ", ".join(numbers), forced) if text)
 
 

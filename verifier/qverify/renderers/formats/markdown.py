@@ -12,7 +12,7 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
 from qverify.report.difference import ReportDifference
-from qverify.report.document import Pair, ReportDocument, TensorRow
+from qverify.report.document import Blame, Pair, ReportDocument, TensorRow
 from qverify.report.triage_document import TensorLoss, TriageDocument
 
 SUFFIX = ".md"
@@ -68,7 +68,7 @@ def _report(report: ReportDocument) -> list[str]:
     lines = [f"## {MARKS[report.verdict]} qverify: {report.verdict}", ""]
     if report.blame is not None:
         lines += [
-            f"**{_escape(report.blame.side)}** is to blame at **{_escape(report.blame.node)}**: {_escape(report.blame.why)}",
+            f"**{_escape(report.blame.side)}** is to blame {_place(report.blame)}: {_escape(report.blame.why)}",
             "",
         ]
     elif report.verdict != "PASSED":
@@ -82,6 +82,10 @@ def _report(report: ReportDocument) -> list[str]:
         lines += [f"{len(shown_pairs) - MAX_PAIRS} more comparisons are not shown; the other formats have them.", ""]
     lines += ["<details><summary>All verdicts and notes</summary>", ""]
     return lines + [f"- {_escape(line)}" for line in summary_lines(report)]
+
+
+def _place(blame: Blame) -> str:
+    return f"at **{_escape(blame.node)}**" if blame.region is None else f"**{_escape(blame.place)}**"
 
 
 def _difference(difference: ReportDifference) -> list[str]:
@@ -115,7 +119,7 @@ def _triage(document: TriageDocument) -> list[str]:
     lines = [f"## {MARKS[document.verdict]} qverify triage: {document.verdict}", ""]
     broken = next((r for r in document.rungs if document.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and (blame := broken.blame) is not None:
-        lines += [f"**{_escape(blame.side)}** is to blame at **{_escape(blame.node)}**: {_escape(blame.why)}", ""]
+        lines += [f"**{_escape(blame.side)}** is to blame {_place(blame)}: {_escape(blame.why)}", ""]
     explained = [row for row in document.explained if row.explanation is not None]
     lines += [f"{_escape(row.tensor)}: {_escape(explain(row.explanation))}\n" for row in explained]
     lines += [f"Next step: {_escape(document.next_step)}", ""] if document.next_step else []
@@ -156,7 +160,8 @@ def _table(pair: Pair, report: ReportDocument) -> list[str]:
 def _row(row: TensorRow) -> str:
     largest, failing = row.metrics.get("max_abs"), "" if row.failing is None else f"{row.failing} of {row.elements}"
     number = f"{largest:.4g}" if isinstance(largest, (int, float)) else ""
-    forced = row.forced.verdict if row.forced is not None else ""
+    forced = "" if row.forced is None else str(row.forced.verdict)
+    forced += f" ({_escape(row.forced.region.place)})" if row.forced is not None and row.forced.region else ""
     return f"| {_escape(row.name)} | {_escape(row.op)} | {row.verdict} | {failing} | {number} | {forced} |"
 
 

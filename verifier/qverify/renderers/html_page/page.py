@@ -104,9 +104,14 @@ def _blame(blame: Blame, times: int) -> str:
     also = f" Also at {', '.join(map(code, blame.also))}." if blame.also else ""
     return element(
         "p",
-        f"{element('strong', text(blame.side))} is to blame at {code(blame.node)}. {text(blame.why)}.{also}{again}",
+        f"{element('strong', text(blame.side))} is to blame {place(blame)}. {text(blame.why)}.{also}{again}",
         class_="blame",
     )
+
+
+def place(blame: Blame) -> str:
+    """Returns where the fault is, in words: at a node, or between two tensors."""
+    return f"at {code(blame.node)}" if blame.region is None else text(blame.place)
 
 
 def _blamed(report: ReportDocument, network: around.Network | None) -> Section:
@@ -116,7 +121,7 @@ def _blamed(report: ReportDocument, network: around.Network | None) -> Section:
     for blame in [*{(b.side, b.node): b for b in report.blamed}.values()][:MAX_BLAMED]:
         at = None if network is None else network.find(blame.node)
         if network is not None and at is not None:
-            parts += [element("h3", f"{text(blame.side)} at {code(blame.node)}"), around.figure(network, at, hops=2)]
+            parts += [element("h3", f"{text(blame.side)} {place(blame)}"), around.figure(network, at, hops=2)]
     legend = element("p", text(_of(network)), class_="under") if parts else ""
     return Section("blamed", "Around the blamed node", "".join(parts) + legend)
 
@@ -144,7 +149,7 @@ def _pair(
     )
     parts = [
         element("p", text(summary)),
-        element("p", f"First divergence: {code(first.tensor)} ({text(first.op)})") if first else "",
+        element("p", f"First divergence: {code(first.tensor)} ({text(first.what)})") if first else "",
         listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
     ]
     drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), drawings)]

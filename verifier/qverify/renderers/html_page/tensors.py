@@ -102,6 +102,7 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
                 f"{verdict(forced.verdict)} by {text(forced.by)} from the inputs of {text(forced.on)}{text(result)}",
             )
         )
+        facts_of_row += [("recomputed as one", text(forced.region.place))] if forced.region is not None else []
     histogram = row.metrics.get("lsb_histogram")
     return facts(facts_of_row) + (_bars(histogram) if isinstance(histogram, dict) and not drawing else "")
 

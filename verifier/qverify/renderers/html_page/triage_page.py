@@ -10,7 +10,7 @@ from qverify.renderers.html_page.elements import code, element, facts, listed, n
 from qverify.renderers.html_page.explained import explanation
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.losses import losses, what_if
-from qverify.renderers.html_page.page import when
+from qverify.renderers.html_page.page import place, when
 from qverify.report.document import NetworkUnit
 from qverify.report.triage_document import OutputRow, Rung, Stage, TriageDocument
 
@@ -73,7 +73,7 @@ def _concluded(document: TriageDocument) -> str:
         b = broken.blame
         cause = next((e for e in document.explained if e.explanation is not None and e.explanation.confirmed), None)
         because = f" {text(_cause(cause))}." if cause is not None else ""
-        summary = f"{element('strong', text(b.side))} is to blame at {code(b.node)}. {text(b.why)}.{because}"
+        summary = f"{element('strong', text(b.side))} is to blame {place(b)}. {text(b.why)}.{because}"
         return element("p", summary, class_="blame")
     kind = {"PASSED": "blame good", "FAILED": "blame"}.get(document.verdict, "blame quiet")
     first = triage_text.conclusion(document).removeprefix("TRIAGE: ").splitlines()[0]
@@ -121,7 +121,7 @@ def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
     first = rung.first_divergence
     if first is not None:
         also = f", also {', '.join(map(code, first.also))}" if first.also else ""
-        fact_rows.append(("first divergence", f"{code(first.tensor)} ({text(first.op)}){also}"))
+        fact_rows.append(("first divergence", f"{code(first.tensor)} ({text(first.what)}){also}"))
     if rung.forced_failures:
         failing = ", ".join(map(code, rung.forced_failures))
         fact_rows.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))

@@ -93,7 +93,8 @@ class DeviceRungs:
             [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
         )
         if failing and pair.b == "dump":  # even where the final outputs pass
-            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails when forced"
+            rung.verdict, rung.why = "FAILED", rung.why or f"{failing[0]} fails when forced"
+            rung.kind = "node" if any(failed[n].region is None for n in failing) else "region"
         if where is not None:
             rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
             rung.not_forced = len(graph.observable()) - rung.forced
@@ -107,7 +108,7 @@ class DeviceRungs:
                 parts, graph.inputs, where.same, where.forced, list(dict.fromkeys(around)), on_host
             )
         if rung.blame is not None:
-            rung.evidence.append(f"blame: {rung.blame.side} at {rung.blame.node}: {rung.blame.why}")
+            rung.evidence.append(f"blame: {rung.blame.side} {rung.blame.place}: {rung.blame.why}")
         if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
             rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
         rung.arithmetics = list(pair.arithmetics)
@@ -201,11 +202,10 @@ def _find_blame(
     forced."""
     if pair.b == "dump" and failing and where is not None:
         unit = next(u for u in parts if failing[0] in u.outputs)
-        return Blame(
-            "dump",
-            unit.name,
-            f"{unit.op}: {numbers(where.forced[failing[0]])} (limit {where.forced[failing[0]].limit})",
-        )
+        forced = where.forced[failing[0]]
+        what = unit.op if forced.region is None else "recomputed as one"
+        why = f"{what}: {numbers(forced)} (limit {forced.limit})"
+        return Blame("dump", unit.name, why, region=forced.region)
     if not failing:
         return None
     return next((b for side in BLAMED.get(pair.b, ()) for b in report.blamed if b.side == side), None)

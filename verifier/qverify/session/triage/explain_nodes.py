@@ -100,7 +100,8 @@ def _explain_blame(
         return []
     graph, end = evidence.graph, time.monotonic() + deadline_s
     by_name, unsteady = {unit.name: unit for unit in units(graph)}, _unsteady(report)
-    chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MAX_NODES]]
+    names = [*([] if blamed.region else [blamed.node]), *blamed.also]  # a region's inner tensors are not known
+    chosen = [by_name[n] for n in names[:MAX_NODES]]
     outputs = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
     board, explained = board_tensors(evidence), list[ExplainedOutput]()
     searches = dict[str, FaultSearch]()

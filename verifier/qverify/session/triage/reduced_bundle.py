@@ -47,7 +47,7 @@ def _readme(paths: list[str], outcome: JobOutcome, request: Request, nodes: int,
     board = " ".join(["-b", shlex.quote(request.board or "local"), *options])
     names = ",".join(os.path.basename(p) for p in paths)
     blame = outcome.report.blame
-    culprit = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
+    culprit = f"{blame.side} {blame.place}: {blame.why}" if blame is not None else "no single node is blamed"
     versions = [f"{s['name']}: {s['engine']} {s['version']} ({s['host']})" for s in outcome.report.sides]
     lines = [
         f"# {count(nodes, 'node', 'that differs', 'that differ')} on the board",

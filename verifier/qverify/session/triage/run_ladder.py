@@ -375,4 +375,6 @@ def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:
 
 def _reason(rung: Rung) -> str:
     """Returns the details that the next step contains."""
+    if rung.kind == "region" and rung.blame is not None:
+        return rung.blame.place
     return "; ".join(rung.arithmetics) if rung.kind == "other_rounding" else rung.why

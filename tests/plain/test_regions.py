@@ -1,0 +1,269 @@
+"""What a board fuses is recomputed as one region between the tensors that it gives, and judged with the bound that is
+carried through it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from qverify.compare.error_bounds.bounded_values import Real
+from qverify.compare.error_bounds.inner_tensors import Steps, allow_any, keep, round_as_model
+from qverify.compare.error_bounds.table_ranges import TableRanges
+from qverify.compare.options import Options
+from qverify.compare.regions import Region, find_steps, list_inner
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.units import units
+from qverify.renderers import pair_facts, summary_lines
+from qverify.renderers.formats import junit, markdown
+from qverify.renderers.html_page import page
+from qverify.report.document import ReportDocument
+from qverify.report.schema import report_schema
+from qverify.tensors.spec import TensorSpec
+
+from tests.ops.qdq import Qdq
+from tests.plain.fused_boards import fused, judge_fused, residual
+from tests.plain.three_sides import X, chain, record, spec, step, three, three_with, without, wrong_at
+
+SHOWN = ["in0_q", "h_q", "s_q", "o_q"]  # not c_q, the convolution before the addition
+PLACE = "between h_q, in0_q and s_q: conv c_q, add s_q, fused on the board"
+
+
+@pytest.fixture(scope="module")
+def block() -> Qdq:
+    return residual()
+
+
+def region_of(report: ReportDocument, pair: int = 2, name: str = "s_q"):
+    return next(r.forced for r in report.pairs[pair].tensors if r.name == name)
+
+
+def fusing(run):
+    """Returns a board that gives no n1."""
+    board = without(record("board", run), "n1", digests=False)
+    del board.specs["n1"]
+    return board
+
+
+# --- which regions there are ---
+
+
+def test_a_region_is_the_smallest_part_between_tensors_that_are_given():
+    graph = chain()
+    steps = find_steps(units(graph), graph, {"n2", "y"}.__contains__)
+    assert [(s.name, s.inputs, s.outputs) for s in steps] == [("n2", ("x",), ("n2",)), ("y", ("n2",), ("y",))]
+    assert isinstance(steps[0], Region) and [m.name for m in steps[0].members] == ["n1", "n2"]
+    assert [n.name for n in steps[0].nodes] == ["n1", "n2"] and list_inner(steps[0]) == ["n1"]
+    assert not isinstance(steps[1], Region)
+
+
+def test_a_board_that_gives_every_tensor_has_no_region():
+    graph = chain()
+    assert find_steps(units(graph), graph, lambda name: True) == units(graph)
+
+
+def test_a_board_that_gives_only_final_outputs_has_no_region():
+    """It would be the whole network, and nothing were located."""
+    graph = chain()
+    assert find_steps(units(graph), graph, {"y"}.__contains__) == []
+    report = three(board=wrong_at("n2"), board_caps=frozenset({"finals", "digests"}))
+    assert report.blame is None and report.pairs[2].cause == "unlocated"
+
+
+def test_two_tensors_share_what_is_inside():
+    graph = chain()
+    graph.nodes.append(replace(graph.nodes[1], name="z", outputs=("z",)))  # reads n1, as n2 does
+    graph.tensors["z"] = spec("z")
+    steps = find_steps(units(graph), graph, {"n2", "y", "z"}.__contains__)
+    assert [[n.name for n in s.nodes] for s in steps] == [["n1", "n2"], ["y"], ["n1", "z"]]
+
+
+# --- a board that runs the same arithmetic: equal bytes ---
+
+
+def test_a_fault_inside_is_blamed_between_the_tensors_of_the_board():
+    report = three_with(fusing(wrong_at("n1")))
+    assert (report.verdict, report.blame.side, report.blame.node) == ("FAILED", "board", "n2")
+    assert report.blame.place == "between x and n2: add n1, add n2, fused on the board"
+    assert report.pairs[2].cause == "region" and report.pairs[2].first_divergence.region == report.blame.region
+    assert not any("could not be forced" in note for pair in report.pairs for note in pair.notes)
+
+
+def test_a_fault_after_a_region_is_blamed_at_its_node():
+    report = three_with(fusing(wrong_at("y")))
+    assert (report.blame.place, report.blame.region, report.pairs[2].cause) == ("at y", None, "node")
+
+
+def test_a_compiler_that_is_wrong_inside_is_blamed_at_its_node_and_not_the_board():
+    sides = {"reference": record("reference", wrong_at("n1")), "simulator": record("simulator")}
+    sides["board"] = fusing(step)
+    graph = chain()
+    runs = {"reference": wrong_at("n1"), "simulator": step}
+    report = judge_all(sides, graph, units(graph), Options(dump_all=True), runs, None, {"x": X})
+    assert [(b.side, b.place) for b in report.blamed] == [("compiler", "at n1")]
+    assert report.pairs[2].verdict == "PASSED"
+
+
+# --- a board that rounds in its own way ---
+
+
+@pytest.mark.parametrize("kind", ["none", "model"])
+def test_a_board_that_fuses_without_the_inner_rounding_is_right(block: Qdq, kind: str) -> None:
+    report = judge_fused(block, fused(block.model(), {"c": kind}), SHOWN)
+    assert report.blame is None and region_of(report).verdict == "PASSED"
+    if kind == "none":
+        assert region_of(report).mismatched and "inner tensors not rounded" in region_of(report).limit
+        assert report.pairs[2].cause == "accumulated_rounding"
+
+
+def test_a_board_that_fuses_one_of_two_hidden_tensors_is_right(block: Qdq) -> None:
+    """h is not shown, but rounded; c is fused with the addition."""
+    report = judge_fused(block, fused(block.model(), {"c": "none"}), ["in0_q", "s_q", "o_q"])
+    verdict = region_of(report)
+    assert verdict.verdict == "PASSED" and verdict.limit.endswith(
+        "c_q not rounded, other inner tensors as in the model"
+    )
+
+
+def test_a_board_that_rounds_every_tensor_down_is_right(block: Qdq) -> None:
+    half = {"s": -0.5 * float(block.constants["s_scale"])}
+    report = judge_fused(block, fused(block.model(), {"h": "down", "c": "down"}, half), ["in0_q", "s_q", "o_q"])
+    assert region_of(report).verdict == "PASSED" and "rounded down" in region_of(report).limit
+
+
+@pytest.mark.parametrize("by", [-3, 1, 3])
+def test_one_step_too_high_everywhere_is_no_rounding(block: Qdq, by: int) -> None:
+    model = fused(block.model(), {"c": "none"}, {"s": by * float(block.constants["s_scale"])})
+    report = judge_fused(block, model, SHOWN)
+    assert (report.verdict, report.blame.side, report.blame.place) == ("FAILED", "board", PLACE)
+    assert report.pairs[2].cause == "region" and "recomputed as one" in report.blame.why
+
+
+def test_what_a_bias_inside_moves_to_one_side_is_no_rounding() -> None:
+    """All of it lies within the carried bound."""
+    block = residual(1)
+    model = fused(block.model(), {"h": "none"}, {"c": 0.6 * float(block.constants["c_scale"])})
+    report = judge_fused(block, model, ["in0_q", "s_q", "o_q"])
+    verdict = region_of(report)
+    assert verdict.verdict == "FAILED" and "on one side" in verdict.why and "beyond" not in verdict.why
+    assert report.blame.place == "between in0_q and s_q: conv h_q, conv c_q, add s_q, fused on the board"
+
+
+def test_within_the_carried_bound_the_row_states_it() -> None:
+    """Rounded down inside and to the nearest at the end: none of the certain arithmetics, but within the bound."""
+    report = judge_fused(residual(1), fused(residual(1).model(), {"h": "down", "c": "down"}), ["in0_q", "s_q", "o_q"])
+    verdict = region_of(report)
+    assert verdict.verdict == "PASSED" and verdict.mismatched and verdict.max_lsb > 1
+    assert verdict.limit == "up to 12 LSB, carried from 2 roundings inside"
+    facts = "\n".join(pair_facts.describe(report.pairs, False))
+    assert (
+        "recomputed as one: between in0_q and s_q: conv h_q, conv c_q, add s_q, fused on the board; limit up to"
+        in facts
+    )
+
+
+def test_without_a_bound_nothing_is_said(monkeypatch: pytest.MonkeyPatch, block: Qdq) -> None:
+    from qverify.compare import region_verdict
+    from qverify.compare.error_bounds.bounded_values import NoBound
+
+    def refuse(*_: object) -> None:
+        raise NoBound("a recurrence")
+
+    monkeypatch.setattr(region_verdict, "evaluate_region", refuse)
+    report = judge_fused(block, fused(block.model(), {"c": "none"}), SHOWN)
+    verdict = region_of(report)
+    assert verdict.verdict == "INCONCLUSIVE" and "no bound can be carried through a recurrence" in verdict.why
+    assert report.blame is None and report.pairs[2].cause == "unlocated" and report.verdict == "FAILED"
+
+
+def test_a_bound_that_does_not_contain_our_own_value_blames_nobody(monkeypatch: pytest.MonkeyPatch, block: Qdq) -> None:
+    from qverify.compare import region_verdict
+
+    real = region_verdict.evaluate_region
+
+    def shifted(*arguments: object) -> Steps:
+        value = real(*arguments)
+        return replace(value, real=Real(value.real.value + 40, value.real.error))
+
+    monkeypatch.setattr(region_verdict, "evaluate_region", shifted)
+    verdict = region_of(judge_fused(block, fused(block.model(), {"c": "none"}), SHOWN))
+    assert verdict.verdict == "INCONCLUSIVE" and "does not contain what simulator computes" in verdict.why
+
+
+def test_a_wide_bound_excuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from qverify.compare import region_verdict
+
+    monkeypatch.setattr(region_verdict, "WIDEST", 0.5)
+    report = judge_fused(residual(1), fused(residual(1).model(), {"h": "down", "c": "down"}), ["in0_q", "s_q", "o_q"])
+    verdict = region_of(report)
+    assert verdict.verdict == "INCONCLUSIVE" and "too wide" in verdict.why and report.verdict == "FAILED"
+
+
+# --- operators inside of a region ---
+
+
+@pytest.mark.parametrize("op", ["Sigmoid", "MaxPool", "AveragePool", "Concat", "Transpose", "Softmax", "Mul", "Pad"])
+def test_operators_are_carried_through(op: str) -> None:
+    """The board keeps what it fuses in floats: right as it is, and a finding three steps away."""
+    m = Qdq("uint8", seed=4)
+    x = m.input((1, 4, 8, 8))
+    a = m.quantize(m.op("Conv", [x, m.weight((4, 4, 3, 3), axis=0)], "a", pads=[1] * 4))
+    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    attrs = {"MaxPool": window, "AveragePool": window, "Concat": {"axis": 1}, "Transpose": {"perm": [0, 2, 3, 1]}}
+    more = {"Concat": [x], "Mul": [x], "Softmax": []}.get(op, [])
+    if op == "Pad":
+        more = [m.constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))]
+    if op == "Softmax":
+        attrs["Softmax"] = {"axis": -1}
+    y = m.quantize(m.op(op, [a, *more], "y", **attrs.get(op, {})))
+    m.outputs.append(m.quantize(m.op("Relu", [y], "o")))
+    board = fused(m.model(), {"a": "none"})
+    right = region_of(judge_fused(m, board, ["in0_q", "y_q", "o_q"]), name="y_q")
+    assert right.verdict == "PASSED" and right.region is not None, right
+    wrong = judge_fused(m, board, ["in0_q", "y_q", "o_q"], {"y_q": 3})
+    assert region_of(wrong, name="y_q").verdict == "FAILED" and wrong.blame.region is not None
+
+
+def test_inner_tensors_may_be_clipped_or_not_but_a_relu_is_part_of_the_network():
+    of = TensorSpec("t", "uint8", (3,), scale=(1.0,), zero_point=(10,))
+    exact = Real(np.array([-20.0, 100.25, 300.0]), np.zeros(3))
+    whole, relu = Steps(exact, (0, 255), of), Steps(exact, (10, 255), of)
+    low, high = allow_any(exact.value, exact.value, whole)
+    assert low.tolist() == [-21, 99.25, 255] and high.tolist() == [0, 101.25, 301]
+    low, high = allow_any(exact.value, exact.value, relu)
+    assert low.tolist() == [10, 99.25, 255] and high.tolist() == [10, 101.25, 301]
+    assert keep(exact.value, exact.value, relu)[0].tolist() == [10, 100.25, 300]
+    assert round_as_model(exact.value, exact.value, whole)[0].tolist() == [0, 100, 255]
+
+
+def test_ranges_of_a_table_are_those_of_every_entry_between():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=256)
+    first = rng.integers(0, 256, 500)
+    last = np.minimum(first + rng.integers(0, 256, 500), 255)
+    low, high = TableRanges(table).between(first, last)
+    assert low.tolist() == [table[a : b + 1].min() for a, b in zip(first, last, strict=True)]
+    assert high.tolist() == [table[a : b + 1].max() for a, b in zip(first, last, strict=True)]
+
+
+# --- what is shown ---
+
+
+def test_every_format_shows_the_region(block: Qdq, tmp_path: Path) -> None:
+    report = judge_fused(block, fused(block.model(), {"c": "none"}), SHOWN, {"s_q": 3})
+    document = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    jsonschema.validate(document, report_schema())
+    assert document["blame"]["region"] == {
+        "inputs": ["h_q", "in0_q"],
+        "outputs": ["s_q"],
+        "nodes": ["conv c_q", "add s_q"],
+        "side": "board",
+    }
+    junit.write(report, str(tmp_path / "r.xml"))
+    assert PLACE in (tmp_path / "r.xml").read_text()
+    assert PLACE.replace("_", "\\_") in markdown.text(report)
+    assert any(f"blame: board {PLACE}" in line for line in summary_lines.summary_lines(report))
+    assert PLACE in page.render(report)

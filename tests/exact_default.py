@@ -1,33 +1,41 @@
-"""Default onnxruntime with exact products of uint8 by int8, on processors where its own saturate: integer operators read
-shifted operands, and the optimizer that makes more of them keeps to session.x64quantprecision."""
+"""Default onnxruntime without the optimizations that change integers at many users' (those of int8 activations and of float
+biases; NchwcTransformer, which ends the process on many models of float16), and with exact products of uint8 by int8 on
+processors where its own saturate: what reports compare with in tests of the loader, which must not change a model."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 import onnx
-from qverify.errors import BadFileError
-from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.exact_products import inexact_kernels, with_exact_products
-from qverify.onnx_model.light_model import light_model
-from qverify.sides import reference
+from qverify.onnx_model.find_optimizer import KEEPS_INT8, SessionSettings
+from qverify.onnx_model.light_model import light_model, with_data
+from qverify.sides import plain_onnxruntime, reference
+
+KEEPS_INTEGERS = SessionSettings("all", ("WeightBiasQuantization", "NchwcTransformer"), ((KEEPS_INT8, "1"),))
+# Integer operators read shifted operands, and the optimizer that makes more of them keeps to the precise ones (it refuses
+# models that have int8 activations, too).
+PRECISE = SessionSettings(KEEPS_INTEGERS.level, KEEPS_INTEGERS.disabled, (("session.x64quantprecision", "1"),))
 
 
-def _exact(model: bytes, level: str = "disable_all", **settings: Any) -> Engine:
-    if level == "all":
-        source = with_exact_products(light_model(onnx.ModelProto.FromString(model)))
-        model, settings["lent"] = source.model.SerializeToString(), {**settings.get("lent", {}), **source.constants}
-        with contextlib.suppress(BadFileError):  # it refuses models that have int8 activations, too
-            return Engine(model, level, precision=True, **settings)
-    return Engine(model, level, **settings)
+class _ExactOnnxruntime(plain_onnxruntime.PlainOnnxruntime):
+    def __init__(self, model: bytes):
+        exact = with_exact_products(light_model(onnx.ModelProto.FromString(model)))
+        super().__init__(with_data(exact.model, exact.constants).SerializeToString())
+
+    def run(self, feed, names, settings=None):  # type: ignore[no-untyped-def]
+        precise = super().run(feed, names, settings or PRECISE)
+        return super().run(feed, names, KEEPS_INTEGERS) if isinstance(precise, str) and not settings else precise
 
 
 @contextlib.contextmanager
 def exact_default() -> Iterator[None]:
-    """Has reports compare with a default onnxruntime whose products are exact within the block, also where the processor's
-    saturate."""
-    with mock.patch.object(reference, "Engine", _exact) if inexact_kernels() else contextlib.nullcontext():
-        yield
+    """Has reports compare with a default onnxruntime that computes the model as it is written within the block."""
+    if inexact_kernels():
+        with mock.patch.object(reference, "PlainOnnxruntime", _ExactOnnxruntime):
+            yield
+    else:
+        with mock.patch.object(plain_onnxruntime, "DEFAULT", KEEPS_INTEGERS):
+            yield

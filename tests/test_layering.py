@@ -99,6 +99,7 @@ HOMES = {
         "onnx_model/engine.py",
         "onnx_model/run_in_interpreter.py",
         "onnx_model/run_reference_engine.py",
+        "onnx_model/run_sessions.py",
         "qverify_worker/runtimes/onnxruntime.py",
     ),
     "click": ("cli/",),

@@ -74,12 +74,17 @@ def _describe_context(report: ReportDocument) -> list[str]:
 def _describe_plain(report: ReportDocument) -> list[str]:
     """Returns lines on the outputs of default onnxruntime; outputs with the same result share a line."""
     names_by_state, distances = dict[str, list[str]](), dict[str, float]()
+    numbers = {
+        i["name"]: f"{i['differing']} of {count(i['elements'], 'value')}"
+        for i in report.plain_onnxruntime.get("outputs", [])
+        if i.get("differing")
+    }
     for item in report.plain_onnxruntime.get("outputs", []):
         state = "equal" if item["equal"] else DIFFERS
         names_by_state.setdefault(f"not computed: {item['why']}" if item.get("why") else state, []).append(item["name"])
         distances |= {} if item["max_abs"] is None else {item["name"]: float(item["max_abs"])}
     results = {
-        state: _describe_apart(names, distances, report) if state == DIFFERS else state
+        state: _describe_apart(names, distances, numbers, report) if state == DIFFERS else state
         for state, names in names_by_state.items()
     }
     return [
@@ -88,13 +93,18 @@ def _describe_plain(report: ReportDocument) -> list[str]:
     ]
 
 
-def _describe_apart(names: list[str], distances: dict[str, float], report: ReportDocument) -> str:
-    """Returns how much outputs differ, and which of several differs most. distances: the largest |a-b| by name, if
-    known."""
+def _describe_apart(
+    names: list[str], distances: dict[str, float], numbers: dict[str, str], report: ReportDocument
+) -> str:
+    """Returns how much outputs differ, which of several differs most, and the optimizer that makes them differ.
+    distances: the largest |a-b| by name, if known. numbers: how many elements differ, likewise."""
     farthest = max((n for n in names if n in distances), key=lambda n: distances[n], default="")
     text = DIFFERS if len(names) == 1 else "differ"
     if farthest:
         text += f" by up to {distances[farthest]:.6g}{f' ({farthest})' if len(names) > 1 else ''}"
+        text += f", {numbers[farthest]}" if farthest in numbers else ""
+    if changed_by := next((i["changed_by"] for i in report.plain_onnxruntime["outputs"] if i.get("changed_by")), ""):
+        text += f"; {visible(changed_by)}"
     saturating = "; its products of uint8 by int8 saturate on this processor, the reference's do not"
     return text + saturating if report.canary.get("exact_products") else text
 

@@ -66,7 +66,15 @@ ROWS: dict[str, Any] = {
     "on_host": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",
-        "properties": {"outputs": _describe_rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL, why=_TEXT)},
+        "properties": {
+            "outputs": _describe_rows(
+                {"differing": _COUNT, "elements": _COUNT, "changed_by": _TEXT},
+                name=_TEXT,
+                equal={"type": "boolean"},
+                max_abs=_REAL,
+                why=_TEXT,
+            ),
+        },
     },
 }
 _CAUSE: dict[str, Any] = {

@@ -63,6 +63,7 @@ class HostSides:
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
             ran.plain = reference.compare_original(prepared, ran.recordings["reference"].tensors, original)
+            reference.name_optimizer(prepared, original, ran.plain)
         if run_sim:
             from qverify.sides.simulator import Simulator
 

@@ -82,6 +82,11 @@ class LiteRtReference:
         """Returns []: the reference already ran the original, which is the .tflite."""
         return []
 
+    def name_optimizer(
+        self, prepared: PreparedInputs, original: Mapping[str, Array], rows: list[dict[str, Any]]
+    ) -> None:
+        """Does nothing: no default onnxruntime takes part."""
+
     def _index(self, name: str) -> int:
         return int(self._tensors[name]["tfl"])
 

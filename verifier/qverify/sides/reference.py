@@ -20,10 +20,12 @@ from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.exact_products import unsure_products, with_exact_products
 from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.find_optimizer import CLOSE
 from qverify.onnx_model.light_model import LightModel, light_model, with_data
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.ops.quantize import parameters
 from qverify.sides.host_islands import dependents_of, find_misfit
+from qverify.sides.plain_onnxruntime import PlainOnnxruntime
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
 from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 from qverify.tensors.digest import tensor_digest
@@ -60,6 +62,8 @@ class Reference:
             n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals
         ]
         self._cutter: Cutter | None = None
+        self._plain: PlainOnnxruntime | None = None
+        self._searched = False
         self._inputs = [i.name for i in self._model.graph.input]
         self._preprocessing = preprocessing_of(graph, self._inputs)
 
@@ -199,21 +203,37 @@ class Reference:
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array] | str:
-        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name, or the reason
-        if default onnxruntime fails on the model, which its optimizations may cause."""
+        """Runs the unchanged original ONNX on onnxruntime without any option, in a child process. Returns its outputs by
+        name, or the reason if onnxruntime fails on the model, which its optimizations may cause."""
         if self.original is None:
             return {}
-        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._preprocessing, prepared.arrays()))
-        try:
-            return Engine(self.original, level="all").run(feed, list(self._original_outputs()))
-        except BadFileError as error:
-            return " ".join(str(error).split())
+        self._plain = self._plain or PlainOnnxruntime(self.original)
+        return self._plain.run(self._feed_of_original(prepared), list(self._original_outputs()))
+
+    def _feed_of_original(self, prepared: PreparedInputs) -> dict[str, Array]:
+        return self._original_feed(prepared, run_preprocessing(self.graph, self._preprocessing, prepared.arrays()))
+
+    def name_optimizer(
+        self, prepared: PreparedInputs, plain: dict[str, Array] | str, rows: list[dict[str, Any]]
+    ) -> None:
+        """Adds to each row of compare_original() that differs `changed_by`: what makes default onnxruntime give other
+        outputs than without optimizations, in words. It is searched for once."""
+        differing = [r for r in rows if not r["equal"]]
+        if isinstance(plain, str) or self._plain is None or self._searched:
+            return
+        if all(r["max_abs"] <= CLOSE * _distance(plain[r["name"]], np.zeros(())) for r in differing):
+            return
+        self._searched = True
+        found = self._plain.find_optimizer(self._feed_of_original(prepared), plain)
+        for row in differing:
+            row["changed_by"] = str(found)
 
     def compare_original(
         self, prepared: PreparedInputs, finals: Mapping[str, Array], plain: dict[str, Array] | str
     ) -> list[dict[str, Any]]:
-        """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs and
-        why for each output. why: the reason if `plain` has no outputs, else ""."""
+        """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs, the
+        numbers of differing elements and of all, and why for each output. why: the reason if `plain` has no outputs,
+        else ""."""
         named = {} if self.original is None else self._original_outputs()
         if isinstance(plain, str):
             return [{"name": name, "equal": False, "max_abs": None, "why": plain} for name in named]
@@ -225,11 +245,14 @@ class Reference:
             ours = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
             ours = _first_rows(ours, value.shape) if self._has_bounded_rows else ours
             distance = _distance(value, ours) if value.shape == ours.shape else float("inf")
+            fits = value.shape == ours.shape
             rows.append(
                 {
                     "name": name,
-                    "equal": bool(value.shape == ours.shape and np.array_equal(value, ours)),
+                    "equal": bool(fits and np.array_equal(value, ours)),
                     "max_abs": distance,
+                    "differing": int(np.count_nonzero(value != ours)) if fits else value.size,
+                    "elements": value.size,
                     "why": "",
                 }
             )

@@ -1,0 +1,72 @@
+"""Runs models on onnxruntime with the options that each request states and no other, which may be none at all. It is
+started as `run_sessions.py FOLDER`, and ends when its input ends.
+
+A request is a line of JSON: {"model": file, "feed": .npz, "inputs": [names], "outputs": [names], "level": "" or one of
+LEVELS, "disabled": [names of optimizers], "config": {key: value}, "result": .npz}. Arrays of an .npz are called 0, 1, ...
+in the order of the names. The answer is a line: {} once the result is written, or {"why": text}.
+
+This script imports nothing from qverify, so that it starts quickly."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+del sys.path[0]  # the folder of this file, whose modules must not be imported
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in engine.py
+import numpy as np  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+
+LEVELS = {
+    "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+def session(request: dict[str, Any]) -> ort.InferenceSession:
+    """Returns a session with the options of the request; without any, the call has no argument but the model."""
+    if not (request["level"] or request["disabled"] or request["config"]):
+        return ort.InferenceSession(request["model"])
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    if request["level"]:
+        options.graph_optimization_level = LEVELS[request["level"]]
+    for key, value in request["config"].items():
+        options.add_session_config_entry(key, value)
+    return ort.InferenceSession(request["model"], options, disabled_optimizers=request["disabled"])
+
+
+def answer(request: dict[str, Any]) -> None:
+    """Runs one request and writes its result."""
+    with np.load(request["feed"], allow_pickle=False) as arrays:
+        feed = {name: arrays[str(at)] for at, name in enumerate(request["inputs"])}
+    opened = session(request)
+    given = {i.name: feed[i.name] for i in opened.get_inputs()}
+    texts = {i.name for i in opened.get_inputs() if i.type == "tensor(string)"}
+    given = {n: v.astype(object) if n in texts else v for n, v in given.items()}
+    values = [np.asarray(v) for v in opened.run(request["outputs"], given)]
+    result: dict[str, Any] = {str(k): v.astype(str) if v.dtype.kind == "O" else v for k, v in enumerate(values)}
+    np.savez(request["result"], **result)
+
+
+def main() -> None:
+    """Answers requests until there are no more. What libraries print goes to the error output."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    ort.set_default_logger_severity(4)
+    for line in sys.stdin:
+        try:
+            answer(json.loads(line))
+            reply = {}
+        except Exception as error:  # onnxruntime raises its own types
+            reply = {"why": " ".join(str(error).split()) or type(error).__name__}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()

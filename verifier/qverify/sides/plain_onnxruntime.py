@@ -1,0 +1,67 @@
+"""The original ONNX on onnxruntime as its users run it: a session without any option, in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qverify.onnx_model import engine
+from qverify.onnx_model.find_optimizer import FoundOptimizer, SessionSettings, find_optimizer
+from qverify.sides.engine_child import EngineChild, EngineEnded
+from qverify.tensors.recording import Array
+
+PROGRAM = Path(engine.__file__).with_name("run_sessions.py")
+DEFAULT = SessionSettings()
+
+
+class PlainOnnxruntime:
+    """Runs one model file. model: its bytes, which are not changed."""
+
+    def __init__(self, model: bytes):
+        self._child, self._written = EngineChild(PROGRAM), False
+        self._model = model
+
+    def run(
+        self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings | None = None
+    ) -> dict[str, Array] | str:
+        """Returns the outputs by name, or why there are none."""
+        settings, folder = settings or DEFAULT, self._child.folder
+        if not names:  # onnxruntime would return all outputs
+            return {}
+        if not self._written:
+            (folder / "model.onnx").write_bytes(self._model)
+            self._written = True
+        feed_arrays: dict[str, Any] = {
+            str(k): np.asarray(v, str) if v.dtype.kind == "O" else v for k, v in enumerate(feed.values())
+        }
+        np.savez(folder / "feed.npz", **feed_arrays)
+        request = {
+            "model": str(folder / "model.onnx"),
+            "feed": str(folder / "feed.npz"),
+            "inputs": [*feed],
+            "outputs": [*names],
+            "level": settings.level,
+            "disabled": [*settings.disabled],
+            "config": dict(settings.config),
+            "result": str(folder / "result.npz"),
+        }
+        try:
+            answer = self._child.request(request)
+        except EngineEnded as error:
+            return f"onnxruntime fails on the model: {error}"
+        if "why" in answer:
+            return f"onnxruntime fails on the model: {answer['why']}"
+        with np.load(folder / "result.npz", allow_pickle=False) as arrays:
+            return {name: arrays[str(k)] for k, name in enumerate(names)}
+
+    def find_optimizer(self, feed: Mapping[str, Array], changed: Mapping[str, Array]) -> FoundOptimizer:
+        """Returns the optimizer that makes this model's outputs differ from those without optimizations."""
+
+        def run(settings: SessionSettings) -> Mapping[str, Array] | None:
+            values = self.run(feed, list(changed), settings)
+            return None if isinstance(values, str) else values
+
+        return find_optimizer(run, changed)

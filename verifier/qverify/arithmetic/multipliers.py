@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
+
 Ints = npt.NDArray[np.int32]
 
 
@@ -21,7 +23,7 @@ def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
     that the mode cannot represent."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
     if rounding.startswith("pow2"):
-        shift = -np.rint(np.log2(real)).astype(np.int64)
+        shift = -np.rint(functions64.log2(real)).astype(np.int64)
         _check_range(shift, -30, 2**20, rounding, real)
         return np.stack([np.ones_like(shift), shift]).astype(np.int32)
     n = bits(rounding, wide)
@@ -49,7 +51,7 @@ def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
     """Returns the multipliers of both operands and their common shift, int32 [3] (NUMERICS.md, add). For Sub, ratio_b
     is negative. Raises ValueError for ratios that the mode cannot represent."""
     if rounding.startswith("pow2"):
-        ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(np.log2(abs(r)))) for r in (ratio_a, ratio_b))
+        ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(functions64.log2(abs(r)))) for r in (ratio_a, ratio_b))
         n = 30
     else:
         n = min(bits(rounding, False), 30)

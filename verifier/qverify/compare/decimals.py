@@ -14,6 +14,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.functions64 import log10_of
 from qverify.compare.criteria import MAX_DIGITS, RULES
 from qverify.plural import count
 
@@ -66,7 +67,7 @@ def largest_by_distance(rule: str, distance: float) -> int | None:
     if not math.isfinite(distance):
         return LOWEST
     rule = "numpy" if rule == "numpy" else "half"
-    digits = min(HIGHEST, math.floor(-math.log10(distance)) + 2)
+    digits = min(HIGHEST, math.floor(-log10_of(distance)) + 2)
     while digits > LOWEST and not (
         distance < limit(rule, digits) if rule == "numpy" else distance <= limit(rule, digits)
     ):

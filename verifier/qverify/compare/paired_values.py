@@ -42,7 +42,7 @@ class Block:
 
     def weighted(self, values: Reals) -> float:
         """Returns the sum of a value per row over all elements."""
-        return float(values.sum()) if self.count is None else float(np.dot(values, self.count.astype(np.float64)))
+        return float(values.sum()) if self.count is None else float((values * self.count).sum())
 
 
 def bits_equal(a: Array, b: Array) -> bool:

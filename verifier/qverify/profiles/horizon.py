@@ -3,7 +3,6 @@ text of hrt_model_exec model_info beside them, which states type, shape, padding
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -145,7 +144,7 @@ def _unfit(alone: VendorTensor, info: TensorSpec) -> str:
 
 def _step(scale: float) -> float:
     """Returns the largest rounding error of a printed scale: model_info prints six significant digits."""
-    return 0.5 * 10.0 ** (math.floor(math.log10(scale)) - 5)
+    return 0.5 * 10.0 ** (int(f"{scale:.17e}".partition("e")[2]) - 5)
 
 
 def aligned_bytes(size: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import lgamma, log
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
+from qverify.arithmetic.functions64 import log2_factorial
 from qverify.triage.case import Case, element_bits
 
 Array = npt.NDArray[Any]
@@ -28,13 +29,13 @@ def _compute_difference_bits(case: Case) -> float:
     steps = element_bits(case.recorded)[places].astype(np.int64) - element_bits(case.healthy)[places].astype(np.int64)
     distinct, counts = np.unique(steps, return_counts=True)
     share = counts / len(places)
-    values = float(-(counts * np.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
+    values = float(-(counts * functions64.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
     return log2_choices(n, len(places)) + min(values, len(places) * 8.0 * case.recorded.itemsize)
 
 
 def log2_choices(n: int, k: int) -> float:
     """Returns log2 of the number of ways to choose k of n."""
-    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
+    return log2_factorial(n) - log2_factorial(k) - log2_factorial(n - k)
 
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
@@ -51,7 +52,7 @@ def copied_bits(case: Case, places: Array) -> float:
     copied = element_bits(case.recorded)[places]
     at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
-    known = np.minimum(np.log2((case.healthy.size + 1) / counts[at]), most)
+    known = np.minimum(functions64.log2((case.healthy.size + 1) / counts[at]), most)
     return float(np.where(values[at] == copied, known, most).sum())
 
 
@@ -74,5 +75,5 @@ def is_unrelated(case: Case, free: Array) -> bool:
     if equal > by_chance + MAX_DEVIATIONS * float(by_chance) ** 0.5 + 1:
         return False
     a, b = (v.astype(np.float64) - v.astype(np.float64).mean() for v in (recorded, computed))
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return bool(abs(float(a @ b)) <= MAX_DEVIATIONS * spread / count**0.5)
+    spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return bool(abs(float((a * b).sum())) <= MAX_DEVIATIONS * spread / count**0.5)

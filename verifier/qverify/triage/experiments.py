@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
-from math import log2
 from typing import TYPE_CHECKING, Protocol
 
 from qverify import plural
+from qverify.arithmetic.functions64 import log2_of
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, Find, element_bits
@@ -186,7 +186,7 @@ def predict(case: Case, candidate: Candidate) -> Array | None:
 
 def needed_bits(candidate: Candidate, tried: int) -> float:
     """Returns how many bits of evidence confirm a cause that was found among `tried` faults."""
-    return log2(max(tried, 1)) + candidate.variant.bits + candidate.variant.part_bits + CERTAINTY_BITS
+    return log2_of(max(tried, 1)) + candidate.variant.bits + candidate.variant.part_bits + CERTAINTY_BITS
 
 
 def lacking_evidence(series: ExperimentSeries, tried: int) -> str | None:

@@ -7,10 +7,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import inf, log2
+from math import inf
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
@@ -166,7 +167,7 @@ class _FaultTrial:
         tried = max(tried, self.case.number_tried - tried_before)
         self.tried += tried
         for variant in exact:
-            choice = (variant.bits or log2(tried)) + variant.part_bits
+            choice = (variant.bits or log2_of(tried)) + variant.part_bits
             cause = _make_cause(page.NAME, choice, variant, self.case)
             self.exact.append(Candidate(cause, variant, self._is_supported(choice, variant)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.functions64 import log10_of
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.onnx_model.switched_model import Switch, SwitchedModel, Weights
@@ -118,7 +119,7 @@ class Losses:
 def sqnr_db(a: Array, b: Array) -> float:
     """Returns 10 log10(sum a^2 / sum (a-b)^2) in dB; inf if a is equal to b."""
     signal, noise = float(np.square(a, dtype=np.float64).sum()), float(np.square(a - b, dtype=np.float64).sum())
-    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * log10_of(signal / noise)
 
 
 def channels_lost(a: Array, b: Array, axis: int) -> float:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations, islice
-from math import log2
 
 import numpy as np
 
 from qverify import ops
+from qverify.arithmetic.functions64 import log2_of
 from qverify.plural import count
 from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
@@ -155,7 +155,7 @@ def _join(a: OutputPart, b: OutputPart, word: str) -> OutputPart:
 
 def _add_choice_bits(parts: list[OutputPart]) -> list[OutputPart]:
     """Returns the parts with more bits, so that each part's bits are the cost of choosing it from all these parts."""
-    more = max(0.0, log2(sum(2.0**-p.bits for p in parts)))
+    more = max(0.0, log2_of(sum(2.0**-p.bits for p in parts)))
     return [replace(p, bits=p.bits + more) for p in parts]
 
 
@@ -196,10 +196,10 @@ def _axis_parts(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPa
         if lanes < size:
             yield from _lane_parts(i, name, size, lanes)
     for k in range(2, size - 1):
-        yield _fixed(f"from {name} {k} on", i >= k, log2(size))
-        yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2(size))
+        yield _fixed(f"from {name} {k} on", i >= k, log2_of(size))
+        yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2_of(size))
     for k in range(1, size - 1) if size <= 256 else ():
-        yield _fixed(f"in {name} {k}", i == k, log2(size))
+        yield _fixed(f"in {name} {k}", i == k, log2_of(size))
 
 
 def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
@@ -210,10 +210,10 @@ def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPa
         yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
         yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)
     for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
-        yield _fixed(f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2(lanes) + 3)
+        yield _fixed(f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2_of(lanes) + 3)
         if lanes > 2:
             but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
-            yield _fixed(but, i % lanes != r, log2(lanes) + 3)
+            yield _fixed(but, i % lanes != r, log2_of(lanes) + 3)
     if lanes >= 4:
         yield _fixed(f"in the upper half of every {lanes} {name}s", i % lanes >= lanes // 2, 4.0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
@@ -94,7 +93,7 @@ class _Decimals:
         """Adds numbers with this number of decimals. largest: their largest magnitude."""
         self.lengths.add(decimals)
         if largest > 0:
-            before = math.floor(math.log10(largest)) + 1
+            before = int(f"{largest:.17e}".partition("e")[2]) + 1
             self.digits, self.before = max(self.digits, before + decimals), max(self.before, before)
 
     def known(self) -> int | None:

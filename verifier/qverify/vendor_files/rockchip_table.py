@@ -123,13 +123,17 @@ def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | Non
     return checked, contradicted
 
 
+def _norm(values: Reals) -> float:
+    return float(np.sqrt((values * values).sum()))
+
+
 def _measure(a: Reals, b: Reals) -> dict[str, float]:
     """Returns the cosine (absent if a side has zeros only) and the euclidean distance."""
     with np.errstate(invalid="ignore", over="ignore"):
-        metrics = {"distance": float(np.linalg.norm(a - b))}
-        length = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+        metrics = {"distance": _norm(a - b)}
+        length = _norm(a) * _norm(b)
         if length != 0:
-            metrics["cosine"] = float(np.dot(a, b)) / length
+            metrics["cosine"] = float((a * b).sum()) / length
     return metrics
 
 

@@ -123,19 +123,23 @@ def check_metrics(report: ValidateReport, arrays: dict[str, StoredArray]) -> lis
     ]
 
 
+def _norm(values: Reals) -> float:
+    return float(np.sqrt((values * values).sum()))
+
+
 def _measure(m: Reals, c: Reals) -> dict[str, float] | None:
     """Returns the metrics of the C-model's values c against the original model's values m, or None if their numbers of
     elements differ."""
     if m.size != c.size or not m.size:
         return None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        difference, length_m = m - c, float(np.linalg.norm(m))
-        product_of_lengths = length_m * float(np.linalg.norm(c))
+        difference, length_m = m - c, _norm(m)
+        product_of_lengths = length_m * _norm(c)
         return {
             "rmse": float(np.sqrt(np.mean(difference**2))),
             "mae": float(np.mean(np.abs(difference))),
-            "l2r": float(np.linalg.norm(difference)) / length_m if length_m else float("nan"),
-            "cos": float(np.dot(m, c)) / product_of_lengths if product_of_lengths else float("nan"),
+            "l2r": _norm(difference) / length_m if length_m else float("nan"),
+            "cos": float((m * c).sum()) / product_of_lengths if product_of_lengths else float("nan"),
         }
 
 

@@ -13,6 +13,7 @@ from functools import reduce
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.arithmetic.requantize import half_up
 from qverify.compare.accumulators import CHANNEL_AXIS, accumulate
@@ -178,7 +179,7 @@ def rounded_twice(step: Reals | float) -> Reals:
     """Returns the error of gemmlowp's first rounding, which is to 2^e of an output's step, or 0 if it does not round.
     step: the multiplier."""
     exponent = np.frexp(np.asarray(step, np.float64))[1]
-    return np.where(exponent < 0, np.exp2(exponent - 1.0), 0.0)
+    return np.where(exponent < 0, functions64.exp2(exponent - 1.0), 0.0)
 
 
 def _is_unsigned(o: StatedOperands) -> bool:

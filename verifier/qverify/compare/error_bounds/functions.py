@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import erf64
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
@@ -21,6 +22,8 @@ from qverify.compare.error_bounds.bounded_values import (
 )
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
+
+FARTHEST = 2.0**20  # largest argument of periodic functions; beyond it qverify's own sides return NaN, kernels a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def _relative(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
 
 
 def _softplus(x: Reals, p: float, q: float) -> Reals:
-    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    return np.maximum(x, 0.0) + functions64.log1p(functions64.exp(-np.abs(x)))
 
 
 def _gelu(x: Reals, p: float, q: float) -> Reals:
@@ -58,11 +61,11 @@ def _relative_to_argument(times: float) -> Callable[[Reals, Reals, float, float]
 
 
 def _mish(x: Reals, p: float, q: float) -> Reals:
-    return x * np.tanh(_softplus(x, p, q))
+    return x * functions64.tanh(_softplus(x, p, q))
 
 
 def _gelu_tanh(x: Reals, p: float, q: float) -> Reals:
-    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1.0 + functions64.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def _shrink(x: Reals, p: float, q: float) -> Reals:
@@ -77,17 +80,22 @@ def _bfloat16(x: Reals, p: float, q: float) -> Reals:
         return np.where(np.isfinite(x), np.where(np.abs(y) < 2.0**128, y, np.copysign(np.inf, x)), x)
 
 
+def _limited(x: Reals) -> Reals:
+    """Returns the arguments within FARTHEST; beyond it elementwise_float() has no value."""
+    return np.clip(x, -FARTHEST, FARTHEST)
+
+
 def _power(x: Reals, exponent: float, q: float) -> Reals:
-    return np.power(x, exponent)
+    return functions64.power(x, exponent)
 
 
 FUNCTIONS = {
     "pow": Function(_power, _relative(6)),
     "relu": Function(lambda x, p, q: np.maximum(x, 0.0), None),
     "clip": Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
-    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p, q: np.full_like(y, 6.0)),
-    "tanh": Function(lambda x, p, q: np.tanh(x), _relative(10)),
-    "exp": Function(lambda x, p, q: np.exp(x), _relative(4)),
+    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + functions64.exp(-x)), lambda x, y, p, q: np.full_like(y, 6.0)),
+    "tanh": Function(lambda x, p, q: functions64.tanh(x), _relative(10)),
+    "exp": Function(lambda x, p, q: functions64.exp(x), _relative(4)),
     "sqrt": Function(lambda x, p, q: np.sqrt(x), _relative(2)),
     "erf": Function(lambda x, p, q: erf64(x), _relative(4)),
     "hard_sigmoid": Function(
@@ -98,43 +106,43 @@ FUNCTIONS = {
     "neg": Function(lambda x, p, q: -x, None),
     "abs": Function(lambda x, p, q: np.abs(x), None, 1.0),
     "reciprocal": Function(lambda x, p, q: 1.0 / x, _relative(2)),
-    "log": Function(lambda x, p, q: np.log(x), lambda x, y, p, q: 3.0 + 2.0 * np.abs(y)),
+    "log": Function(lambda x, p, q: functions64.log(x), lambda x, y, p, q: 3.0 + 2.0 * np.abs(y)),
     "elu": Function(
-        lambda x, p, q: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
+        lambda x, p, q: np.where(x < 0, p * functions64.expm1(np.minimum(x, 0)), x),
         lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
     ),
     "softplus": Function(_softplus, lambda x, y, p, q: 4.0 + 2.0 * np.abs(y)),
     "gelu": Function(_gelu, _relative_to_argument(4), 1.13),
     "selu": Function(
-        lambda x, p, q: np.where(x > 0, q * x, q * p * np.expm1(np.minimum(x, 0))),
+        lambda x, p, q: np.where(x > 0, q * x, q * p * functions64.expm1(np.minimum(x, 0))),
         lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p * q), 1.0 * np.abs(y)),
     ),
     "celu": Function(
-        lambda x, p, q: np.where(x > 0, x, p * np.expm1(np.minimum(x / p, 0))),
+        lambda x, p, q: np.where(x > 0, x, p * functions64.expm1(np.minimum(x / p, 0))),
         lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p), 0.0 * y),
     ),
     "thresholded_relu": Function(lambda x, p, q: np.where(x <= p, 0.0, x), None),
     "shrink": Function(_shrink, _relative(1)),
     "mish": Function(_mish, _relative_to_argument(10), 1.1),
     "softsign": Function(lambda x, p, q: x / (1.0 + np.abs(x)), _relative(5)),
-    "swish": Function(lambda x, p, q: x / (1.0 + np.exp(-p * x)), _relative_to_argument(7), 1.1),
+    "swish": Function(lambda x, p, q: x / (1.0 + functions64.exp(-p * x)), _relative_to_argument(7), 1.1),
     "gelu_tanh": Function(_gelu_tanh, _relative_to_argument(7), 1.13),
     "floor": Function(lambda x, p, q: np.floor(x), None),
     "ceil": Function(lambda x, p, q: np.ceil(x), None),
     "round": Function(lambda x, p, q: np.rint(x), None),
     "sign": Function(lambda x, p, q: np.sign(x), None),
     "bfloat16": Function(_bfloat16, None),
-    "sinh": Function(lambda x, p, q: np.sinh(x), _relative(5)),
-    "cosh": Function(lambda x, p, q: np.cosh(x), _relative(4)),
-    "asinh": Function(lambda x, p, q: np.arcsinh(x), _relative(4)),
-    "acosh": Function(lambda x, p, q: np.arccosh(x), _relative(4)),
-    "atanh": Function(lambda x, p, q: np.arctanh(x), _relative(4)),
-    "asin": Function(lambda x, p, q: np.arcsin(x), _relative(16)),
-    "acos": Function(lambda x, p, q: np.arccos(x), _relative(10)),
-    "atan": Function(lambda x, p, q: np.arctan(x), _relative(10)),
-    "sin": Function(lambda x, p, q: np.sin(x), _relative(6), 1.0),
-    "cos": Function(lambda x, p, q: np.cos(x), _relative(6), 1.0),
-    "tan": Function(lambda x, p, q: np.tan(x), _relative(4)),
+    "sinh": Function(lambda x, p, q: functions64.sinh(x), _relative(5)),
+    "cosh": Function(lambda x, p, q: functions64.cosh(x), _relative(4)),
+    "asinh": Function(lambda x, p, q: functions64.asinh(x), _relative(4)),
+    "acosh": Function(lambda x, p, q: functions64.acosh(x), _relative(4)),
+    "atanh": Function(lambda x, p, q: functions64.atanh(x), _relative(4)),
+    "asin": Function(lambda x, p, q: functions64.asin(x), _relative(16)),
+    "acos": Function(lambda x, p, q: functions64.acos(x), _relative(10)),
+    "atan": Function(lambda x, p, q: functions64.atan(x), _relative(10)),
+    "sin": Function(lambda x, p, q: functions64.sin(_limited(x)), _relative(6), 1.0),
+    "cos": Function(lambda x, p, q: functions64.cos(_limited(x)), _relative(6), 1.0),
+    "tan": Function(lambda x, p, q: functions64.tan(_limited(x)), _relative(4)),
 }
 
 
@@ -151,7 +159,6 @@ CANCELLING: dict[str, Callable[[Reals, float, float], Reals | float]] = {
 }
 OWN_SHARE = 2.0**-46
 PERIODIC = ("sin", "cos", "tan")
-FARTHEST = 2.0**20  # largest argument of periodic functions; beyond it qverify's own sides return NaN, kernels a number
 
 
 def elementwise_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:

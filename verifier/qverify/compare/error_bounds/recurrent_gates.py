@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.recurrences import GateFunction, RecurrenceOperands
 from qverify.compare.error_bounds.bounded_values import (
     BEYOND,
@@ -24,8 +25,8 @@ from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
 
 BOUNDED_FUNCTIONS = FUNCTIONS | {
     "affine": Function(lambda x, p, q: p * x + q, lambda x, y, p, q: 2 * np.abs(p * x)),
-    "tanh_by_sigmoid": Function(lambda x, p, q: np.tanh(x), lambda x, y, p, q: 12.0 + np.abs(y)),
-    "scaled_tanh": Function(lambda x, p, q: p * np.tanh(q * x), lambda x, y, p, q: 12 * np.abs(y) + abs(p)),
+    "tanh_by_sigmoid": Function(lambda x, p, q: functions64.tanh(x), lambda x, y, p, q: 12.0 + np.abs(y)),
+    "scaled_tanh": Function(lambda x, p, q: p * functions64.tanh(q * x), lambda x, y, p, q: 12 * np.abs(y) + abs(p)),
 }
 FALLING = ("leaky_relu", "elu", "thresholded_relu")  # functions that fall and rise if alpha is negative
 

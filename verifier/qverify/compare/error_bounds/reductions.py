@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.compare.error_bounds.bounded_values import (
     OVERFLOW,
@@ -70,8 +71,8 @@ def _root(x: Real) -> Real:
 
 
 def _log(x: Real) -> Real:
-    value, low = np.log(x.value), x.value - x.error
-    moved = np.where(low > 0, value - np.log(low), np.inf)
+    value, low = functions64.log(x.value), x.value - x.error
+    moved = np.where(low > 0, value - functions64.log(low), np.inf)
     return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved), None, x.lost)
 
 
@@ -87,7 +88,7 @@ def _log_sum_exp(x: Real) -> Real:
     largest = x.value.max(-1, keepdims=True)
     below, most = x.value - largest, x.error.max(-1)
     logs = most + ROUNDOFF * ((np.abs(below) + 2 * x.error).max(-1) + 4)
-    part = np.log(np.exp(below).sum(-1))
+    part = functions64.log(functions64.exp(below).sum(-1))
     value = part + largest[..., 0]
     moved = logs + gamma(x.value.shape[-1] + 2) + ROUNDOFF * (3 + 2 * np.abs(part))
     return Real(value, moved).rounded()

@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.windows import as_planes, plane_shape, taps_counted, window_of
 from qverify.compare.error_bounds.bounded_values import (
     BEYOND,
@@ -147,7 +148,7 @@ def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
 def _masked(below: Reals, logs: Reals) -> Reals:
     """Returns the largest possible exponential of each element, for elements so far below the maximum that the
     exponential is 0: it is 0 for -inf, and depends on the error of the logarithm for others."""
-    return np.where(np.isneginf(below), 0.0, np.exp(below + logs))
+    return np.where(np.isneginf(below), 0.0, functions64.exp(below + logs))
 
 
 def softmax_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
@@ -155,11 +156,11 @@ def softmax_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
     below = value - value.max(1, keepdims=True)
     logs = error + ROUNDOFF * (np.abs(below) + 2 * error.max(1, keepdims=True)) + EXPONENTIAL * ROUNDOFF
-    e = np.exp(below)
+    e = functions64.exp(below)
     y = e / e.sum(1, keepdims=True)
-    least = (y * np.exp(-logs)).sum(1, keepdims=True)
+    least = (y * functions64.exp(-logs)).sum(1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
-        share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
+        share = functions64.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
         apart = np.where(e > 0, y * share, _masked(below, logs) / least)
     bounded = add_own_relative_error(Real(y, apart + node.words[1] * TINY), inputs, node.words[1])
     return [bounded.shaped(graph.spec(node.outputs[0]).shape)]
@@ -172,11 +173,11 @@ def log_softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> 
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
     below, most = value - value.max(1, keepdims=True), error.max(1, keepdims=True)
     logs = error + ROUNDOFF * (np.abs(below) + 2 * most) + EXPONENTIAL * ROUNDOFF
-    e = np.exp(below)
+    e = functions64.exp(below)
     total = e.sum(1, keepdims=True)
-    part = np.log(total)
+    part = functions64.log(total)
     with np.errstate(over="ignore", invalid="ignore"):
-        apart = np.where(e > 0, e * np.expm1(logs), _masked(below, logs))
+        apart = np.where(e > 0, e * functions64.expm1(logs), _masked(below, logs))
     moved = apart.sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
     moved = moved + ROUNDOFF * (3 + 2 * np.abs(part))
     y = Real(below - part, error + moved + ROUNDOFF * (np.abs(below) + 2 * most)).rounded()
@@ -267,10 +268,10 @@ def lrn(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[Bou
     )
     if (base - off <= 0).any():
         raise NoBound("lrn over a base that may be 0")
-    value = x.value / base**beta
-    ends = [np.abs(x.value / (base + s * off) ** beta - value) for s in (-1, 1)]
-    powers, sizes = np.abs(base) ** beta, (squares.sum(1, keepdims=True), base + off)
-    own = 2.0**-46 * np.abs(beta * np.log(base)) + 2.0**-47 * abs(beta) * (np.abs(base) + 2 * abs(bias)) / base
+    value = x.value / functions64.power(base, beta)
+    ends = [np.abs(x.value / functions64.power(base + s * off, beta) - value) for s in (-1, 1)]
+    powers, sizes = functions64.power(np.abs(base), beta), (squares.sum(1, keepdims=True), base + off)
+    own = 2.0**-46 * np.abs(beta * functions64.log(base)) + 2.0**-47 * abs(beta) * (np.abs(base) + 2 * abs(bias)) / base
     y = (
         Real(value, np.maximum(*ends))
         .mark_lost(powers >= OVERFLOW, powers <= TINY)

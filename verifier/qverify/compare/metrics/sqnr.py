@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log10_of
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
@@ -26,4 +27,4 @@ class Measure:
             return math.inf
         if not math.isfinite(self.noise) or self.signal == 0:
             return -math.inf
-        return 10 * math.log10(self.signal / self.noise) if math.isfinite(self.signal) else math.nan
+        return 10 * log10_of(self.signal / self.noise) if math.isfinite(self.signal) else math.nan

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder, float_word
 from qverify.compiler.qoperator import quantized_input, quantized_output
@@ -40,7 +41,7 @@ def _overflows(y: QuantizedTensor, depth: int) -> bool:
     """Returns whether QLinearSoftmax overflows float32 when it scales its largest exponential, exp(-5) of FLT_MAX /
     depth; it then returns 255 for much smaller values. Such a Softmax stays float, as onnxruntime computes it with
     nothing fused."""
-    return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * math.exp(-5.0) / depth > 0.99
+    return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * float(functions64.exp(-5.0)) / depth > 0.99
 
 
 def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:
@@ -62,8 +63,8 @@ def lower(
 ) -> None:
     scale = float(x.scale[0])
     largest = float(np.float32(np.finfo(np.float32).max) / np.float32(rows[1]))
-    bound = max(0.0, math.log(largest) - 5.0) / scale
-    table = np.array([math.exp((i - 255 + bound) * scale) for i in range(256)], np.float64).astype(np.float32)
+    bound = max(0.0, float(functions64.log(largest)) - 5.0) / scale
+    table = functions64.exp((np.arange(256) - 255 + bound) * scale).astype(np.float32)
     name = builder.new_constant(f"{y.name}/table", table)
     inverse = float(np.floor(np.float32(1.0) / np.float32(y.scale[0])))
     builder.tensor(y.spec(y.name, view.shape(y.name)))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from qverify.arithmetic import functions64
 from qverify.onnx_model.rewriter import Dims, Rewriter, attribute, input_name
 
 Array = npt.NDArray[Any]
@@ -108,7 +109,7 @@ def _circle(length: int) -> Array:
     """Returns the points exp(2 pi i k / length). Those of a whole number of quarter turns are exact."""
     quarters, rest = np.divmod(4 * np.arange(length), length)
     angles = rest * (np.pi / 2) / length
-    return np.asarray((np.cos(angles) + 1j * np.sin(angles)) * np.array([1, 1j, -1, -1j])[quarters])
+    return np.asarray((functions64.cos(angles) + 1j * functions64.sin(angles)) * np.array([1, 1j, -1, -1j])[quarters])
 
 
 def _real_signal(matrix: Array, length: int) -> Array:

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.renderers.drawings.shapes import LEVELS, Cells, Figure, Line, Rectangle, Words
 from qverify.report.drawings import Density, ErrorMap, ErrorMaps, TensorDrawing, ValueHistogram
 
@@ -30,7 +31,7 @@ def density(drawn: Density, a: str, b: str) -> Figure:
     caption = f"Density: {a} to the right, {b} upwards; the stronger, the more elements (logarithm); {share} in cells on the diagonal"
     figure, left, side = Figure(FIGURE_WIDTH, 262, label, caption), 64, 226
     figure.shapes.append(Line(((left, 10 + side), (left + side, 10)), "grid", dashed=True))
-    figure.shapes.append(Cells(left, 10, side, side, _shades(np.log1p(drawn.counts[::-1])), "mark"))
+    figure.shapes.append(Cells(left, 10, side, side, _shades(functions64.log1p(drawn.counts[::-1])), "mark"))
     figure.frame(left, 10, side, side)
     figure.shapes += [
         Words(left, 10 + side + 16, _number(drawn.low)),
@@ -145,10 +146,10 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
     half = (high / 2 - low / 2) or 1.0  # half the range, since the whole range may exceed float64
     begin = left + (drawn.low / 2 - low / 2) / half * width
     bin_width = (drawn.high / 2 - drawn.low / 2) / half * width / len(drawn.a) or 4.0
-    top = float(np.log1p(max(int(drawn.a.max()), 0 if drawn.b is None else int(drawn.b.max())))) or 1.0
+    top = float(functions64.log1p(max(int(drawn.a.max()), 0 if drawn.b is None else int(drawn.b.max())))) or 1.0
     for at, number in enumerate(drawn.a.tolist()):
         if number:
-            bar_height = plot_height * float(np.log1p(number)) / top
+            bar_height = plot_height * float(functions64.log1p(number)) / top
             title = (
                 f"about {_number(drawn.low + (at + 0.5) * (drawn.high - drawn.low) / len(drawn.a))}: {number} elements"
             )
@@ -166,7 +167,7 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
     if drawn.b is not None:
         points: list[tuple[float, float]] = []
         for at, number in enumerate(drawn.b.tolist()):
-            y = floor - plot_height * float(np.log1p(number)) / top
+            y = floor - plot_height * float(functions64.log1p(number)) / top
             points += [(begin + at * bin_width, y), (begin + (at + 1) * bin_width, y)]
         figure.shapes.append(Line(tuple(points), "bad"))
     if drawn.quantized is not None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qverify.arithmetic.functions64 import log2_of, log10_of
 from qverify.renderers.html_page.elements import element, number, text
 from qverify.report.document import Forced, Pair, TensorRow
 
@@ -36,11 +37,11 @@ def _place_ratio(value: float) -> float:
 
 
 def _place_lsb(value: float) -> float:
-    return 1 - min(math.log2(1 + abs(value)), 16.0) / 16
+    return 1 - min(log2_of(1 + abs(value)), 16.0) / 16
 
 
 def _place_cosine(value: float) -> float:
-    return min(max(-math.log10(max(1 - value, 1e-9)), 0.0), 8.5) / 9
+    return min(max(-log10_of(max(1 - value, 1e-9)), 0.0), 8.5) / 9
 
 
 SCALES = (

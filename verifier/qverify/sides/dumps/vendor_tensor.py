@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log10_of
 from qverify.errors import BadFileError
 from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arrange_axes, padded_axes
 from qverify.tensors.recording import Array
@@ -189,7 +190,7 @@ def _decimals_left(settled: SettledTensor) -> int:
     error of up to |q - zero_point| * scale_step."""
     errors = replace(settled.spec, scale=settled.tensor.scale_step).dequantized(settled.value())
     largest_error = float(np.abs(errors).max(initial=0.0))
-    return 15 if largest_error == 0 else max(0, min(15, math.floor(-math.log10(2 * largest_error))))
+    return 15 if largest_error == 0 else max(0, min(15, math.floor(-log10_of(2 * largest_error))))
 
 
 def _least(a: int | None, b: int) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import factorial, log
+from math import factorial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import LN2_HIGH, LN2_LOW, exp64
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
@@ -231,10 +232,10 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
     for phrase, base in (
         ("2", LN2),
         ("4", 2 * LN2),
-        ("10", log(10.0)),
-        ("2.7", log(2.7)),
-        ("2.718", log(2.718)),
-        ("2.71828", log(2.71828)),
+        ("10", float(functions64.log(10.0))),
+        ("2.7", float(functions64.log(2.7))),
+        ("2.718", float(functions64.log(2.718))),
+        ("2.71828", float(functions64.log(2.71828))),
         ("sqrt(e)", 0.5),
         ("e*e", 2.0),
     ):

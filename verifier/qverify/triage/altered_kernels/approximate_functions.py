@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, tanh64
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS
@@ -38,20 +39,22 @@ def _log_parts(x: Array, fraction: Function, low: float = 1.0, ln2: float = LN2)
 
 def _series(m: Array, terms: int) -> Array:
     f = (m - 1) / (m + 1)
-    return 2 * f * sum((f * f) ** k / (2 * k + 1) for k in range(terms))
+    return 2 * f * sum(functions64.power(f * f, k) / (2 * k + 1) for k in range(terms))
 
 
 def _taylor(m: Array, degree: int) -> Array:
     r = m - 1
-    return sum((-1.0) ** (k + 1) * r**k / k for k in range(1, degree + 1)) + 0.0 * r
+    return sum((-1.0) ** (k + 1) * functions64.power(r, k) / k for k in range(1, degree + 1)) + 0.0 * r
 
 
 def _table(m: Array, entries: int, place: str) -> Array:
     at = (m - 1) * entries
     low = np.floor(at)
     if place == "interpolated":
-        return np.log(1 + low / entries) * (1 - at + low) + np.log(1 + (low + 1) / entries) * (at - low)
-    return np.log(1 + (low + {"below": 0.0, "middle": 0.5}[place]) / entries)
+        return functions64.log(1 + low / entries) * (1 - at + low) + functions64.log(1 + (low + 1) / entries) * (
+            at - low
+        )
+    return functions64.log(1 + (low + {"below": 0.0, "middle": 0.5}[place]) / entries)
 
 
 def logarithms() -> Iterator[tuple[str, Function]]:
@@ -74,7 +77,7 @@ def logarithms() -> Iterator[tuple[str, Function]]:
                 partial(_log_parts, fraction=partial(_taylor, degree=degree), low=low),
             )
     for ln2 in (0.693359375, 0.6931471803691238, 0.693, 0.69, 0.7, 0.6931, 0.69314, float(np.float32(LN2))):
-        yield f"with ln 2 = {ln2!r}", partial(_log_parts, fraction=np.log, ln2=ln2)
+        yield f"with ln 2 = {ln2!r}", partial(_log_parts, fraction=functions64.log, ln2=ln2)
     yield "as the exponent alone (the mantissa ignored)", partial(_log_parts, fraction=lambda m: np.zeros_like(m))
     yield "as log2 (not multiplied by ln 2)", lambda x: log64(x) / LN2
     yield "as log10", lambda x: log64(x) / 2.302585092994046
@@ -98,9 +101,10 @@ def _abramowitz(x: Array, coefficients: tuple[float, ...], p: float, to_exp: boo
     size = np.abs(x)
     if to_exp:
         t = 1 / (1 + p * size)
-        y = 1 - sum(a * t ** (k + 1) for k, a in enumerate(coefficients)) * np.exp(-size * size)
+        y = 1 - sum(a * functions64.power(t, k + 1) for k, a in enumerate(coefficients)) * functions64.exp(-size * size)
     else:
-        y = 1 - 1 / (1 + sum(a * size ** (k + 1) for k, a in enumerate(coefficients))) ** p
+        total = 1 + sum(a * functions64.power(size, k + 1) for k, a in enumerate(coefficients))
+        y = 1 - 1 / functions64.power(total, p)
     return np.copysign(y, x)
 
 
@@ -159,7 +163,9 @@ def error_functions() -> Iterator[tuple[str, Function]]:
         )
     yield (
         "as tanh(1.1283791671 x + 0.1009 x^3) (the tanh form)",
-        lambda x: tanh64(0.7978845608028654 * (1.4142135623730951 * x + 0.044715 * (1.4142135623730951 * x) ** 3)),
+        lambda x: tanh64(
+            0.7978845608028654 * (1.4142135623730951 * x + 0.044715 * functions64.power(1.4142135623730951 * x, 3))
+        ),
     )
     yield "as tanh(2 x / sqrt(pi))", lambda x: tanh64(1.1283791670955126 * x)
     yield "as tanh(1.2 x)", lambda x: tanh64(1.2 * x)
@@ -220,13 +226,18 @@ def hyperbolic_tangents() -> Iterator[tuple[str, Function]]:
     yield "as x(135135 + 17325x^2 + 378x^4 + x^6)/(135135 + 62370x^2 + 3150x^4 + 28x^6)", _lambert
     yield (
         "as x(10 + x^2)(60 + x^2)/(600 + 270x^2 + 11x^4 + x^6/24)",
-        lambda x: x * (10 + x * x) * (60 + x * x) / (600 + 270 * x**2 + 11 * x**4 + x**6 / 24),
+        lambda x: (
+            x
+            * (10 + x * x)
+            * (60 + x * x)
+            / (600 + 270 * x**2 + 11 * functions64.power(x, 4) + functions64.power(x, 6) / 24)
+        ),
     )
     yield "as x limited to -1..1 (hard tanh)", lambda x: np.clip(x, -1.0, 1.0)
     yield "as x/(1 + |x|)", lambda x: x / (1 + np.abs(x))
     yield "as x/sqrt(1 + x^2)", lambda x: x / np.sqrt(1 + x * x)
     yield "as 2 sigmoid(x) - 1 (the argument not doubled)", lambda x: 2 * sigmoid64(x) - 1
-    yield "as x - x^3/3 limited to -1..1", lambda x: np.clip(x - x**3 / 3, -1, 1)
+    yield "as x - x^3/3 limited to -1..1", lambda x: np.clip(x - functions64.power(x, 3) / 3, -1, 1)
     yield "as (e^2x - 1)/(e^2x + 1) in float32", _tanh_in_float32
     for degree in (3, 5, 7, 9):
         yield f"by a Taylor polynomial of degree {degree} limited to -1..1", partial(_tanh_taylor, degree=degree)
@@ -250,7 +261,7 @@ def _lambert(x: Array) -> Array:
 
 def _tanh_taylor(x: Array, degree: int) -> Array:
     terms = {1: 1.0, 3: -1 / 3, 5: 2 / 15, 7: -17 / 315, 9: 62 / 2835}
-    return np.clip(sum(c * x**k for k, c in terms.items() if k <= degree), -1, 1)
+    return np.clip(sum(c * functions64.power(x, k) for k, c in terms.items() if k <= degree), -1, 1)
 
 
 def sigmoids() -> Iterator[tuple[str, Function]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, significant
 
 Array = npt.NDArray[Any]
@@ -69,10 +70,10 @@ def by_table(x: Array, entries: int, power: float, place: str) -> Array:
     low = 1 + np.floor(at) * step
     if place == "interpolated":
         part = at - np.floor(at)
-        value = low**power * (1 - part) + (low + step) ** power * part
+        value = functions64.power(low, power) * (1 - part) + functions64.power(low + step, power) * part
     else:
-        value = (low + (step / 2 if place == "the middle" else 0.0)) ** power
-    return np.copysign(value * 2.0 ** (exponent * power), x)
+        value = functions64.power(low + (step / 2 if place == "the middle" else 0.0), power)
+    return np.copysign(value * functions64.exp2(exponent * power), x)
 
 
 def _tricks(magics: tuple[int, ...], trick: Callable[..., Array]) -> dict[str, Function]:
@@ -109,7 +110,7 @@ def _newton_from(x: Array, power: float, bits: int, steps: int) -> Array:
     """Returns x**power computed from an estimate of so many bits, like that of an instruction, and Newton steps in
     float32."""
     v = np.asarray(x).astype(np.float32)
-    y = significant(np.abs(v.astype(np.float64)) ** power, bits).astype(np.float32)
+    y = significant(functions64.power(np.abs(v.astype(np.float64)), power), bits).astype(np.float32)
     for _ in range(steps):
         y = (
             y * (np.float32(1.5) - (np.float32(0.5) * np.abs(v) * y) * y)

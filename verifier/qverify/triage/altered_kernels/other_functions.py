@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, sin64, tanh64
 from qverify.triage.altered_kernels.bind_last import bind_last
 
@@ -22,6 +23,10 @@ def _tanh_gelu(x: Array, a: float, b: float) -> Array:
     return (0.5 * x) * (1.0 + tanh64(a * (x + b * ((x * x) * x))))
 
 
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0.0) + functions64.log1p(functions64.exp(-np.abs(x)))
+
+
 def _wrapped(x: Array, period: float, centre: bool = True) -> Array:
     turns = np.rint(x / period) if centre else np.floor(x / period)
     return x - turns * period
@@ -31,7 +36,7 @@ def _taylor(x: Array, terms: int, first: int) -> Array:
     """Returns the sine (first = 1) or cosine (first = 0) by its Taylor series."""
     y = np.zeros_like(x)
     for k in range(terms):
-        y = y + (-1.0) ** k * x ** (2 * k + first) / factorial(2 * k + first)
+        y = y + (-1.0) ** k * functions64.power(x, 2 * k + first) / factorial(2 * k + first)
     return y
 
 
@@ -51,7 +56,7 @@ def _table(x: Array, entries: int, interpolated: bool, shift: float) -> Array:
     at = np.mod(x + shift, 2 * np.pi) / (2 * np.pi) * entries
     low = np.floor(at)
     part = at - low if interpolated else 0.0
-    value = np.sin(low * (2 * np.pi / entries)), np.sin((low + 1) * (2 * np.pi / entries))
+    value = functions64.sin(low * (2 * np.pi / entries)), functions64.sin((low + 1) * (2 * np.pi / entries))
     return value[0] * (1 - part) + value[1] * part
 
 
@@ -126,9 +131,9 @@ MORE: dict[str, dict[str, One]] = {
     "tan": {
         "is sine": lambda x, p, q: sin64(x),
         "is cosine/sine": lambda x, p, q: sin64(x, 1) / sin64(x),
-        "takes its argument in degrees": lambda x, p, q: np.tan(x * np.pi / 180),
-        "is x + x^3/3": lambda x, p, q: x + x**3 / 3,
-        "is x + x^3/3 + 2 x^5/15": lambda x, p, q: x + x**3 / 3 + 2 * x**5 / 15,
+        "takes its argument in degrees": lambda x, p, q: functions64.tan(x * np.pi / 180),
+        "is x + x^3/3": lambda x, p, q: x + functions64.power(x, 3) / 3,
+        "is x + x^3/3 + 2 x^5/15": lambda x, p, q: x + functions64.power(x, 3) / 3 + 2 * functions64.power(x, 5) / 15,
     },
     "sign": {
         "returns 1 for 0": lambda x, p, q: np.where(x >= 0, 1.0, -1.0),
@@ -171,16 +176,14 @@ MORE: dict[str, dict[str, One]] = {
         "is x sigmoid(x)": lambda x, p, q: x * sigmoid64(x),
         "is x tanh(exp(x))": lambda x, p, q: x * tanh64(exp64(x)),
         "is x tanh(x)": lambda x, p, q: x * tanh64(x),
-        "is tanh(softplus(x))": lambda x, p, q: tanh64(np.logaddexp(0, x)),
+        "is tanh(softplus(x))": lambda x, p, q: tanh64(_softplus(x)),
         "is x tanh(relu(x))": lambda x, p, q: x * tanh64(np.maximum(x, 0)),
         **{
-            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, x * tanh64(np.logaddexp(0, x))), n)
+            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, x * tanh64(_softplus(x))), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10)
         },
         **{
-            f"returns 0 below -{n}": bind_last(
-                lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(np.logaddexp(0, x))), n
-            )
+            f"returns 0 below -{n}": bind_last(lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(_softplus(x))), n)
             for n in (2, 3, 4, 5, 6, 8, 10, 20)
         },
     },
@@ -236,7 +239,7 @@ MORE: dict[str, dict[str, One]] = {
         ),
         "is cosh": lambda x, p, q: 0.5 * (exp64(x) + exp64(-x)),
         "leaves out the factor 0.5": lambda x, p, q: exp64(x) - exp64(-x),
-        "is x + x^3/6": lambda x, p, q: x + x**3 / 6,
+        "is x + x^3/6": lambda x, p, q: x + functions64.power(x, 3) / 6,
     },
     "cosh": {
         "is sinh": lambda x, p, q: 0.5 * (exp64(x) - exp64(-x)),
@@ -258,17 +261,17 @@ MORE: dict[str, dict[str, One]] = {
     "atanh": {
         "leaves out the factor 0.5": lambda x, p, q: log64((1 + x) / (1 - x)),
         "has no series near 0": lambda x, p, q: 0.5 * log64((1 + x) / (1 - x)),
-        "is x + x^3/3": lambda x, p, q: x + x**3 / 3,
+        "is x + x^3/3": lambda x, p, q: x + functions64.power(x, 3) / 3,
         "divides upside down": lambda x, p, q: 0.5 * log64((1 - x) / (1 + x)),
     },
     "asin": {
-        "is x + x^3/6": lambda x, p, q: x + x**3 / 6,
-        "is acos": lambda x, p, q: np.pi / 2 - np.arctan(x / np.sqrt((1 - x) * (1 + x))),
-        "is atan(x)": lambda x, p, q: np.arctan(x),
+        "is x + x^3/6": lambda x, p, q: x + functions64.power(x, 3) / 6,
+        "is acos": lambda x, p, q: np.pi / 2 - functions64.atan(x / np.sqrt((1 - x) * (1 + x))),
+        "is atan(x)": lambda x, p, q: functions64.atan(x),
     },
     "acos": {
-        "is asin": lambda x, p, q: np.arctan(x / np.sqrt((1 - x) * (1 + x))),
+        "is asin": lambda x, p, q: functions64.atan(x / np.sqrt((1 - x) * (1 + x))),
         "is pi/2 - x": lambda x, p, q: np.pi / 2 - x,
-        "is pi/2 - x - x^3/6": lambda x, p, q: np.pi / 2 - x - x**3 / 6,
+        "is pi/2 - x - x^3/6": lambda x, p, q: np.pi / 2 - x - functions64.power(x, 3) / 6,
     },
 }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import sequential_sum
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import NARROW, Format, exactly, float32
@@ -194,8 +195,8 @@ def divisors(depth: int) -> dict[str, float]:
     """Returns wrong divisors for a mean of so many elements, by text."""
     others = {
         "depth - 1": depth - 1,
-        "the power of two below (a shift by the depth's highest bit)": 2 ** int(np.log2(depth)),
-        "the next power of two (a shift)": 2 ** int(np.ceil(np.log2(depth))),
+        "the power of two below (a shift by the depth's highest bit)": 2 ** int(functions64.log2(depth)),
+        "the next power of two (a shift)": 2 ** int(np.ceil(functions64.log2(depth))),
         "depth + 1": depth + 1,
         "depth / 2": depth / 2,
         "2 * depth": 2 * depth,

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.bind_last import bind_last
@@ -104,8 +105,8 @@ def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
     for text, change in {
         "one more": lambda n: n + 1,
         "one less": lambda n: n - 1,
-        "the power of two above": lambda n: 2 ** np.ceil(np.log2(np.maximum(n, 1))),
-        "the power of two below": lambda n: 2 ** np.floor(np.log2(np.maximum(n, 1))),
+        "the power of two above": lambda n: 2 ** np.ceil(functions64.log2(np.maximum(n, 1))),
+        "the power of two below": lambda n: 2 ** np.floor(functions64.log2(np.maximum(n, 1))),
         "twice as many": lambda n: 2 * n,
     }.items():
         yield (

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import inf, log2
+from math import inf
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
 from qverify.triage.case import Array, Case, UnitChange, element_bits
@@ -84,7 +85,7 @@ def _yield_single_flips(case: Case) -> Iterator[FaultVariant]:
     moved = int(element_bits(case.healthy)[place] ^ element_bits(case.recorded)[place])
     if moved.bit_count() == 1:
         bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
-        cost = log2(case.recorded.size * _width(case))
+        cost = log2_of(case.recorded.size * _width(case))
         yield FaultVariant(
             f"bit {bit} of the element at {where} is inverted", partial(_at_element, place=place, bit=bit), cost
         )
@@ -120,7 +121,7 @@ def _bits_as_steps(case: Case) -> float:
         return inf
     healthy, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))
     n, k = case.recorded.size, case.differing.size
-    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(healthy - recorded).max()))
+    steps = log2_choices(n, k) + k * log2_of(2 * int(np.abs(healthy - recorded).max()))
     return steps - (MARGIN_BITS if k * SPARSE > n else 0)
 
 
@@ -148,12 +149,12 @@ def _yield_channel_faults(case: Case) -> Iterator[FaultVariant]:
         value = case.graph.constants[place.name]
         if place.label == "the weights":
             for index, bit in find_flipped_weights(case, sums, channel):
-                yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
+                yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2_of(value.size * 8))
         elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):
                 for bit in range(8 * value.itemsize):
                     text = f"{place.label[4:]} of channel {channel}"
-                    yield _one(place, at_place, bit, text, log2(value.size * 8 * value.itemsize))
+                    yield _one(place, at_place, bit, text, log2_of(value.size * 8 * value.itemsize))
 
 
 def _one(place: MemorySource, at_place: int, bit: int, text: str, cost: float) -> FaultVariant:
@@ -175,7 +176,7 @@ def _yield_table_faults(case: Case) -> Iterator[FaultVariant]:
     for bit in range(_width(case)):
         text, cost = (
             f"bit {bit} of table entry {entry} is inverted",
-            log2(case.graph.constants[name].size * _width(case)),
+            log2_of(case.graph.constants[name].size * _width(case)),
         )
         yield FaultVariant(text, partial(_entry, name=name, entry=entry, bit=bit), cost)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.blocks import Blocks, blocks_of, rounded_sums, saturated_sums
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
@@ -143,7 +144,7 @@ def _wrapped(acc: Array, p: Any) -> Array:
 
 
 def _lost(acc: Array, p: Any, rule: Rule) -> Array:
-    step = np.exp2(np.asarray(p, np.float64))
+    step = functions64.exp2(np.asarray(p, np.float64))
     return (rule(acc / step) * step).astype(np.int64)
 
 

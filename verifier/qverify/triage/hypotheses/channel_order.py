@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
-from math import comb, log2
+from math import comb
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -45,7 +46,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(
                 text,
                 output_from(place, partial(ordered, order=swap, axis=axis)),
-                log2(comb(count, 2)) if place.kind == "output" else 0,
+                log2_of(comb(count, 2)) if place.kind == "output" else 0,
             )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.arithmetic import float32
+from qverify.arithmetic import float32, functions64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
@@ -46,8 +46,12 @@ WAYS: dict[str, Real] = {
     "with q - zero wrapped to 16 bits": lambda q, s, z: (((q - z + 32768) & 65535) - 32768).astype(F) * s,
     "with q - zero saturated to 16 bits": lambda q, s, z: np.clip(q - z, -32768, 32767).astype(F) * s,
     "with subnormal results flushed to zero": lambda q, s, z: flushed((q - z).astype(F) * s),
-    "with the scale as the power of two nearest": lambda q, s, z: (q - z) * 2.0 ** np.rint(np.log2(s.astype(float))),
-    "with the scale as the power of two below": lambda q, s, z: (q - z) * 2.0 ** np.floor(np.log2(s.astype(float))),
+    "with the scale as the power of two nearest": lambda q, s, z: (
+        (q - z) * 2.0 ** np.rint(functions64.log2(s.astype(float)))
+    ),
+    "with the scale as the power of two below": lambda q, s, z: (
+        (q - z) * 2.0 ** np.floor(functions64.log2(s.astype(float)))
+    ),
     "plus half a step": lambda q, s, z: (q - z).astype(F) * s + F(0.5) * s,
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import log2
 from typing import Any
 
 import numpy as np
 
 from qverify import ops
+from qverify.arithmetic.functions64 import log2_of
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
@@ -40,12 +40,12 @@ def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -
         yield FaultVariant(
             f"{text} left out: {value} there",
             output_from(place, partial(_filled, axis=axis, line=line, value=value)),
-            log2(size),
+            log2_of(size),
         )
     for other in (line - 1, line + 1):
         if 0 <= other < size:
             compute = output_from(place, partial(_repeated, axis=axis, line=line, other=other))
-            yield FaultVariant(f"{text} repeats {name} {other}", compute, log2(size))
+            yield FaultVariant(f"{text} repeats {name} {other}", compute, log2_of(size))
 
 
 def _filled(values: Array, axis: int, line: int, value: Any) -> Array:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
-from math import comb, log2
+from math import comb
 from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -46,7 +47,7 @@ def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
     for more in range(len(narrow)):
         for chosen in combinations(narrow, 1 + more):
             box = tuple(slice(*spans[i]) if i in chosen else slice(None) for i in range(len(shape)))
-            cost = sum(log2(comb(shape[i] + 1, 2)) for i in chosen)
+            cost = sum(log2_of(comb(shape[i] + 1, 2)) for i in chosen)
             yield " of ".join(_span(case, i, spans[i]) for i in reversed(chosen)), box, cost
 
 
@@ -100,7 +101,7 @@ def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
         for by in (-tile, tile):
             if start + by >= 0 and stop + by <= size:
                 text = f"{_span(case, axis, (start, stop))} repeat those {tile} {'before' if by < 0 else 'after'}"
-                cost = log2(size / tile) + log2(2 * len(TILES))
+                cost = log2_of(size / tile) + log2_of(2 * len(TILES))
                 yield FaultVariant(text, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
 
 
@@ -124,13 +125,13 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
             yield FaultVariant(
                 f"{name} {start} dropped, all after it one too early, {end}",
                 partial(_shifted, axis=axis, start=start, fill=fill),
-                log2(shape[axis]),
+                log2_of(shape[axis]),
                 copied=True,
             )
         yield FaultVariant(
             f"{name} {start} twice, all after it one too far",
             partial(_inserted, axis=axis, start=start),
-            log2(shape[axis]),
+            log2_of(shape[axis]),
             copied=True,
         )
 
@@ -156,7 +157,7 @@ def _runs(case: Case) -> Iterator[FaultVariant]:
     first, last = int(case.differing[0]), int(case.differing[-1]) + 1
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
-    cost = log2(size) * (2 if last < size else 1)
+    cost = log2_of(size) * (2 if last < size else 1)
     if len(np.unique(element_bits(flat))) == 1:
         yield FaultVariant(
             f"the whole output left out: {flat[0]} everywhere", partial(_run, first=0, last=size, value=flat[0]), 1

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, exactly, rarity
@@ -231,9 +232,9 @@ def _scales() -> Iterator[Way]:
         ),
         "the scale is the largest absolute value/127": lambda a, b: F32(max(b, -a) / 127),
         "the scale is the largest absolute value/255": lambda a, b: F32(max(b, -a) / 255),
-        "the scale is the next power of two": lambda a, b: F32(2.0 ** np.ceil(np.log2((b - a) / 255))),
-        "the scale is the power of two below": lambda a, b: F32(2.0 ** np.floor(np.log2((b - a) / 255))),
-        "the scale is the nearest power of two": lambda a, b: F32(2.0 ** np.rint(np.log2((b - a) / 255))),
+        "the scale is the next power of two": lambda a, b: F32(2.0 ** np.ceil(functions64.log2((b - a) / 255))),
+        "the scale is the power of two below": lambda a, b: F32(2.0 ** np.floor(functions64.log2((b - a) / 255))),
+        "the scale is the nearest power of two": lambda a, b: F32(2.0 ** np.rint(functions64.log2((b - a) / 255))),
         "the scale is always 1": lambda a, b: ONE,
     }
     for text, step in texts.items():

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.arithmetic.windows import plane_shape, taps_between
@@ -69,8 +70,8 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         ("the mean divides by the count of the first output for all", lambda c: np.full_like(c, c.flat[0])),
         ("the mean divides by the largest count for all", lambda c: np.full_like(c, c.max())),
         ("the mean divides by the count of the output before", lambda c: np.roll(c, 1)),
-        ("the mean divides by the count rounded up to a power of 2", lambda c: 2 ** np.ceil(np.log2(c))),
-        ("the mean divides by the count rounded down to a power of 2", lambda c: 2 ** np.floor(np.log2(c))),
+        ("the mean divides by the count rounded up to a power of 2", lambda c: 2 ** np.ceil(functions64.log2(c))),
+        ("the mean divides by the count rounded down to a power of 2", lambda c: 2 ** np.floor(functions64.log2(c))),
         ("the mean does not divide", np.ones_like),
     ):
         yield from fault_variant(case, text, healthy_elements, partial(_recounted, way=way))
@@ -207,11 +208,11 @@ ORDERS: dict[str, dict[str, Order]] = {
     "log_sum": {
         "the logarithm is not taken": _sum,
         "the sum of logarithms is taken": lambda x: _sum(log64(x)),
-        "the logarithm to base 2 is taken": lambda x: np.log2(_sum(x)),
+        "the logarithm to base 2 is taken": lambda x: functions64.log2(_sum(x)),
         "the sum is rounded to float32 before its logarithm": lambda x: log64(_sum(x).astype(F).astype(np.float64)),
         "the logarithm of the sum of absolute values is taken": lambda x: log64(_sum(np.abs(x))),
-        "the logarithm of the sum of exponentials is taken": lambda x: np.log(_sum(np.exp(x))),
-        "1 is added to the sum before its logarithm": lambda x: np.log1p(_sum(x)),
+        "the logarithm of the sum of exponentials is taken": lambda x: functions64.log(_sum(functions64.exp(x))),
+        "1 is added to the sum before its logarithm": lambda x: functions64.log1p(_sum(x)),
     },
     "sum": {
         "the mean is taken": lambda x: _sum(x) / x.shape[1],

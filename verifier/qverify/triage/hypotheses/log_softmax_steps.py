@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import exp64, log64
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, rarity
@@ -24,21 +25,27 @@ FINISHES: dict[str, Finish] = {
     "the logarithm of the sum is left out (elements less maximum)": lambda x, t, log: x + 0 * t,
     "the logarithm of the sum is added instead of subtracted": lambda x, t, log: x + log(t),
     "the sum itself is subtracted, not its logarithm": lambda x, t, log: x - t,
-    "the logarithm of base 2 instead of the natural one": lambda x, t, log: x - np.log2(t),
-    "the logarithm of base 10 instead of the natural one": lambda x, t, log: x - np.log10(t),
-    "log(1 + sum) instead of log(sum)": lambda x, t, log: x - np.log1p(t),
+    "the logarithm of base 2 instead of the natural one": lambda x, t, log: x - functions64.log2(t),
+    "the logarithm of base 10 instead of the natural one": lambda x, t, log: x - functions64.log10(t),
+    "log(1 + sum) instead of log(sum)": lambda x, t, log: x - functions64.log1p(t),
     "the logarithm is not taken of the softmax": lambda x, t, log: exp64(x) / t,
     "the result is positive (its sign is lost)": lambda x, t, log: log(t) - x,
     "the logarithm of the quotient, in float64": lambda x, t, log: log(exp64(x) / t),
     "the logarithm of the quotient rounded to float32": lambda x, t, log: log((exp64(x) / t).astype(F32).astype(float)),
     "the sum is rounded to float32 before its logarithm": lambda x, t, log: x - log(t.astype(F32).astype(float)),
     "the logarithm of the sum is rounded to float32": lambda x, t, log: x - log(t).astype(F32).astype(float),
-    "the logarithm of the sum is computed in float32": lambda x, t, log: x - np.log(t.astype(F32)).astype(float),
-    "log(sum) is log2(sum) times the float32 ln 2": lambda x, t, log: x - np.log2(t) * float(F32(np.log(2))),
-    "log(sum) is log2(sum) times 0.6931": lambda x, t, log: x - np.log2(t) * 0.6931,
-    "log(sum) is log2(sum) times 0.693": lambda x, t, log: x - np.log2(t) * 0.693,
-    "log(sum) is log2(sum) times 0.69314718": lambda x, t, log: x - np.log2(t) * 0.69314718,
-    "the logarithm is that of the power of two below the sum": lambda x, t, log: x - np.floor(np.log2(t)) * np.log(2),
+    "the logarithm of the sum is computed in float32": lambda x, t, log: (
+        x - log64(t.astype(F32).astype(float)).astype(F32).astype(float)
+    ),
+    "log(sum) is log2(sum) times the float32 ln 2": lambda x, t, log: (
+        x - functions64.log2(t) * float(F32(functions64.log(2)))
+    ),
+    "log(sum) is log2(sum) times 0.6931": lambda x, t, log: x - functions64.log2(t) * 0.6931,
+    "log(sum) is log2(sum) times 0.693": lambda x, t, log: x - functions64.log2(t) * 0.693,
+    "log(sum) is log2(sum) times 0.69314718": lambda x, t, log: x - functions64.log2(t) * 0.69314718,
+    "the logarithm is that of the power of two below the sum": lambda x, t, log: (
+        x - np.floor(functions64.log2(t)) * functions64.log(2)
+    ),
 }
 SMALL = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-20, 1e-30, 1e-38, 2.0**-126)
 LIMITS = (5, 8, 10, 12, 15, 16, 20, 30, 32, 50, 64, 80, 87, 88, 100, 103, 104)
@@ -56,17 +63,23 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
     no_maximum: Callable[[Array], Array] = lambda x: np.zeros((len(x), 1))  # noqa: E731
     yield (
         "no maximum is subtracted, in float32",
-        LogSoftmax(largest=no_maximum, dtype=F32, exponential=np.exp, log=np.log),
+        LogSoftmax(
+            largest=no_maximum,
+            dtype=F32,
+            exponential=bind_last(_rounded_to, exp64, F32),
+            log=bind_last(_rounded_to, log64, F32),
+        ),
         LIKELY,
     )
     for dtype in (np.float32, np.float16):
+        exponential, logarithm = bind_last(_rounded_to, exp64, dtype), bind_last(_rounded_to, log64, dtype)
         for how, kernel in {
-            "": LogSoftmax(dtype=dtype, exponential=np.exp, log=np.log),
+            "": LogSoftmax(dtype=dtype, exponential=exponential, log=logarithm),
             ", the logarithm taken of the quotient": LogSoftmax(
-                dtype=dtype, exponential=np.exp, log=np.log, finish=lambda x, t, log: log(np.exp(x) / t)
-            ),
-            ", the exponential rounded from float64": LogSoftmax(
-                dtype=dtype, exponential=bind_last(_rounded_to, exp64, dtype), log=bind_last(_rounded_to, log64, dtype)
+                dtype=dtype,
+                exponential=exponential,
+                log=logarithm,
+                finish=bind_last(lambda x, t, log, exp: log(exp(x) / t), exponential),
             ),
         }.items():
             yield f"all of it is computed in {np.dtype(dtype).name}{how}", kernel, LIKELY

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.narrow_steps import float16
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
@@ -43,7 +44,7 @@ def _bits(v: Array, count: int, signed: bool) -> Array:
 
 def _power_above(b: Array) -> Array:
     """Returns the smallest powers of two that are not below the absolute values of the divisors."""
-    return (2.0 ** np.ceil(np.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
+    return (2.0 ** np.ceil(functions64.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
 
 
 def _masked(a: Array, b: Array) -> Array:

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, half_up
 from qverify.triage.altered_kernels.summed_elements import (
@@ -81,9 +82,9 @@ def _sums_and_counts(case: Case) -> tuple[Array, Array]:
 
 
 _POWERS: dict[str, Callable[[Array], Array]] = {
-    "the power of two not above": lambda n: np.int64(1) << np.floor(np.log2(n)).astype(np.int64),
-    "the power of two not below": lambda n: np.int64(1) << np.ceil(np.log2(n)).astype(np.int64),
-    "the power of two nearest to": lambda n: np.int64(1) << np.rint(np.log2(n)).astype(np.int64),
+    "the power of two not above": lambda n: np.int64(1) << np.floor(functions64.log2(n)).astype(np.int64),
+    "the power of two not below": lambda n: np.int64(1) << np.ceil(functions64.log2(n)).astype(np.int64),
+    "the power of two nearest to": lambda n: np.int64(1) << np.rint(functions64.log2(n)).astype(np.int64),
     "one less than": lambda n: n - 1,
     "twice": lambda n: 2 * n,
 }

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -27,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(most: float, real: Array) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    exponent = int(np.floor(np.log2(real.max())))
+    exponent = int(np.floor(functions64.log2(real.max())))
     shifts: dict[str, tuple[int, int | None]] = {
         f"{n} bits, with a shift for each channel,": (n, None) for n in range(7, 32)
     }
@@ -35,7 +36,11 @@ def _ways(most: float, real: Array) -> Iterator[tuple[str, Callable[[SummedEleme
     for phrase, (bits, fraction) in shifts.items():
         largest = most * (2.0**bits if bits else real.max() * 2.0 ** (fraction or 0))
         for width in WIDTHS:
-            if largest < 2.0 ** (width - 1) or np.log2(max(largest, 1)) > 62 or (fraction and fraction + exponent < 2):
+            if (
+                largest < 2.0 ** (width - 1)
+                or functions64.log2(max(largest, 1)) > 62
+                or (fraction and fraction + exponent < 2)
+            ):
                 continue
             for verb, saturated in (("wraps", False), ("saturates", True)):
                 text = f"the sum times an integer multiplier of {phrase} {verb} to {width} bits before it is shifted"

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from qverify.arithmetic import float32
+from qverify.arithmetic import float32, functions64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
@@ -227,7 +227,7 @@ def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
     for text, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
         yield (
             f"the scale is the power of two {text}",
-            Quantizer(scale=bind_last(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
+            Quantizer(scale=bind_last(lambda s, r: 2.0 ** r(functions64.log2(s)), rule)),
             10.0,
         )
     for text, function in reciprocals().items():

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
@@ -117,7 +118,7 @@ def _reciprocal(values: Array, bits: int) -> Array:
 
 
 def _power(values: Array, rule: Rule) -> Array:
-    return np.exp2(rule(np.log2(values.astype(np.float64)))).astype(values.dtype)
+    return functions64.exp2(rule(functions64.log2(values.astype(np.float64)))).astype(values.dtype)
 
 
 _POWERS: dict[str, Callable[[Array], Array]] = {

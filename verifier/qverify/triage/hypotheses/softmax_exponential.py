@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.triage.altered_kernels.approximate_exponentials import exponentials
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS
@@ -83,11 +84,11 @@ def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
         yield f"the exponentials are rounded to {text}", bind_last(lambda t, s, f: f(t), narrow)
         yield (
             f"the exponentials, 1 for the maximum, are rounded to {text}",
-            bind_last(lambda t, s, f: f(np.exp(AT * s)), narrow),
+            bind_last(lambda t, s, f: f(functions64.exp(AT * s)), narrow),
         )
         yield (
             f"the input's scale is rounded to {text} for the exponentials",
-            bind_last(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
+            bind_last(lambda t, s, f: functions64.exp(AT * f(np.array(s))), narrow),
         )
     for number in (127.0, 255.0, 32767.0, 65535.0, 2.0**31 - 1):
         for rule in (np.rint, np.floor):
@@ -101,18 +102,21 @@ def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
             bind_last(lambda t, s, low: np.where(low > AT, 0.0, t), low),
         )
     for text, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
-        yield f"the exponentials are of {text} times the difference", bind_last(lambda t, s, f: t**f, factor)
+        yield (
+            f"the exponentials are of {text} times the difference",
+            bind_last(lambda t, s, f: functions64.power(t, f), factor),
+        )
     yield (
         "the exponentials are of the difference in steps, without the input's scale",
-        lambda t, s: np.exp(AT.astype(float)),
+        lambda t, s: functions64.exp(AT.astype(float)),
     )
     yield (
         "the input's scale is rounded to a power of two for the exponentials",
-        lambda t, s: np.exp(AT * 2.0 ** np.rint(np.log2(s))),
+        lambda t, s: functions64.exp(AT * 2.0 ** np.rint(functions64.log2(s))),
     )
     yield (
         "the input's scale is rounded down to a power of two for the exponentials",
-        lambda t, s: np.exp(AT * 2.0 ** np.floor(np.log2(s))),
+        lambda t, s: functions64.exp(AT * 2.0 ** np.floor(functions64.log2(s))),
     )
     yield "the exponentials are powers of two of the difference in steps", lambda t, s: 2.0**AT
     yield "1 plus the difference instead of its exponential", lambda t, s: np.maximum(1 + AT * s, 0)

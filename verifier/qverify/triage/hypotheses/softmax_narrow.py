@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.arithmetic.float32 import exp64
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
@@ -73,7 +74,9 @@ def _yield_float_faults() -> Iterator[FaultVariant]:
 
     yield variant("exponentials, sum and quotient are computed in float32", LIKELY, FloatSoftmax(exponential=_exp32))
     yield variant("the result is 1 minus itself", LIKELY, FloatSoftmax(divide=lambda e, t: 1 - e / t))
-    yield variant("the logarithm is returned (log softmax)", LIKELY, FloatSoftmax(divide=lambda e, t: np.log(e / t)))
+    yield variant(
+        "the logarithm is returned (log softmax)", LIKELY, FloatSoftmax(divide=lambda e, t: functions64.log(e / t))
+    )
     yield variant("the exponentials are not divided", LIKELY, FloatSoftmax(divide=lambda e, t: e))
     yield variant(
         "the quotient is e times the float32 nearest 1/sum, in float32",

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
 from qverify.triage.altered_kernels.bind_last import bind_last
@@ -41,7 +42,7 @@ QUOTIENTS: dict[str, Divide] = {
     "of 256 steps": lambda e, t, s: (e * F32(256)) / t,
     "of 127 steps": lambda e, t, s: (e * F32(127)) / t,
     "of 128 steps": lambda e, t, s: (e * F32(128)) / t,
-    "of its logarithm": lambda e, t, s: np.log(e / t) * s.size,
+    "of its logarithm": lambda e, t, s: functions64.log(e / t) * s.size,
 }
 RESIDUES = {
     "the first largest element": lambda rows, v: rows.argmax(1),

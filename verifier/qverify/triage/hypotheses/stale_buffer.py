@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import log2
 from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -72,7 +72,7 @@ def _whole_or_part(case: Case, text: str, find: Callable[[Case], Array | None]) 
         yield FaultVariant(
             f"stale buffer: {where} are {text}",
             partial(_replaced, find=find, part=run),
-            2 * log2(case.recorded.size),
+            2 * log2_of(case.recorded.size),
             copied=True,
         )
 

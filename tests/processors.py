@@ -6,9 +6,15 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from numpy._core import _multiarray_umath as umath
 
+ROOT = Path(__file__).parents[1]
+NOTES = "QVERIFY_PROCESSORS_EXERCISED"  # the file that note_exercised() writes
 AVX512 = ("AVX512", "X86_V4")  # beginnings of the names of numpy's groups of features that have AVX-512
 
 
@@ -31,21 +37,48 @@ def environments() -> dict[str, dict[str, str]]:
     return found
 
 
+EMULATED = {  # processors of QEMU's user mode, for onnxruntime's kernels, and what else their runs need
+    "Haswell": {"NPY_DISABLE_CPU_FEATURES": "X86_V3"},  # QEMU 7.2 ends numpy's AVX2 code for sorting
+    "Nehalem": {},
+}
+
+
+def child(before: Sequence[str], environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs this Python on these words in the project's folder. before: what runs it (an emulator). environment: changes
+    of the variables."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COVERAGE", "QVERIFY_"))}
+    command = [*before, sys.executable, *words]
+    return subprocess.run(
+        command, cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+def note_exercised(name: str) -> None:
+    """Adds a name to what describe() lists, after a run in which all results were as wanted."""
+    if path := os.environ.get(NOTES):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+
+
 def describe() -> str:
     """Returns one line on the features that were exercised."""
     from qverify.onnx_model.exact_products import inexact_kernels
 
     products = "saturate" if inexact_kernels() else "are exact"
-    others = ", ".join(f"{name} ({environment})" for name, environment in _shown().items()) or "none"
+    path = Path(os.environ.get(NOTES, os.devnull))
+    others = (
+        ", ".join(sorted(set(path.read_text(encoding="utf-8").splitlines()))) or "none (not chosen, skipped or failed)"
+    )
     native = " ".join(dispatched()) or "its baseline"
     return (
-        f"processor features: {platform.machine()}, numpy {native}; onnxruntime's products of uint8 by int8 {products} here; "
-        f"results compared with: {others}"
+        f"processor features exercised: {platform.machine()}, numpy {native}; onnxruntime's products of uint8 by int8 "
+        f"{products} here; also {others}"
     )
 
 
-def _shown() -> dict[str, str]:
-    return {n: ", ".join(f"{k}={v}" for k, v in e.items() if v) for n, e in environments().items()}
+def in_words(environment: Mapping[str, str]) -> str:
+    """Returns an environment as one line."""
+    return ", ".join(f"{k}={v}" for k, v in environment.items() if v)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ CASES: dict[str, tuple[Spoil, str]] = {
     "nan_bias": (_nan_bias, "'nan_bias' contains NaN"),
     "unknown_operator": (_operator("MadeUpOp"), "node 'prob' is of the unknown operator MadeUpOp"),
     "processor_layout": (
-        _operator("ReorderInput", "com.microsoft.nchwc"),
-        "is of onnxruntime's layout for this processor; give the file from before it was optimized",
+        _operator("Conv", "com.microsoft.nchwc"),
+        "(Conv) is of onnxruntime's layout for the processor that saved the file; give the file from before it was optimized",
     ),
     "unknown_domain": (_operator("Foo", "my.domain"), "unknown operator my.domain::Foo"),
     "dynamic": (_dynamic, "give --shape image="),

@@ -128,6 +128,58 @@ def test_a_file_that_onnxruntime_saved_at_its_default_level(dtype: str, tmp_path
     assert not passes(saved, tmp_path).islands
 
 
+BLOCKS = "com.microsoft.nchwc"  # onnxruntime's layout in blocks of 8 or 16 channels
+
+
+def pools_of_floats(m: Qdq) -> None:
+    x = m.op("MaxPool", [m.op("Tanh", [m.input((1, 16, 8, 8))])], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    y = m.op("AveragePool", [x], kernel_shape=[2, 2], pads=[0, 0, 1, 1])
+    m.output(m.quantize(m.op("Relu", [m.op("GlobalAveragePool", [y])])))
+    m.output(m.op("GlobalMaxPool", [y]))
+
+
+def test_a_file_with_the_layout_of_the_processor_that_saved_it(tmp_path: Path) -> None:
+    """What this processor's onnxruntime saves: in blocks if it has AVX2 or AVX-512, else plain."""
+    m = Qdq(seed=1)
+    pools_of_floats(m)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "saved.onnx"), 3
+    onnxruntime.InferenceSession(m.model().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    saved = onnx.load(tmp_path / "saved.onnx")
+    assert not passes(saved, tmp_path).islands
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_blocks_of_channels_are_read_as_planes(last: int, tmp_path: Path) -> None:
+    """Nodes of the layout, written by hand, with channels first and last around them: the values are those of the plain
+    network."""
+    m = Qdq(seed=1)
+    pools_of_floats(m)
+    model = m.model()
+    plain = compile_model(model.SerializeToString(), "plain.onnx").graph
+    nodes, after = [], list[onnx.NodeProto]()
+    for node in model.graph.node:
+        if node.op_type == "MaxPool":
+            source, y = node.input[0], node.output[0]
+            if last:
+                nodes.append(onnx.helper.make_node("Transpose", [source], ["moved"], perm=[0, 2, 3, 1]))
+                after = [onnx.helper.make_node("Transpose", ["back"], [y], perm=[0, 3, 1, 2])]
+            node.input[0], node.output[0] = "blocks", "pooled"
+            node.domain = BLOCKS
+            layout = {"domain": BLOCKS, "channels_last": last}
+            nodes.append(onnx.helper.make_node("ReorderInput", ["moved" if last else source], ["blocks"], **layout))
+            out = onnx.helper.make_node("ReorderOutput", ["pooled"], ["back" if last else y], channels=16, **layout)
+            after = [out, *after]
+        nodes += [node, *after]
+        after = []
+    del model.graph.node[:], model.graph.value_info[:]
+    model.graph.node.extend(nodes)
+    model.opset_import.append(onnx.helper.make_opsetid(BLOCKS, 1))
+    graph = passes(model, tmp_path, plain=False)
+    kinds = [node.op for node in graph.nodes if node.op != "transpose"]
+    assert not graph.islands and kinds == [node.op for node in plain.nodes]
+
+
 def pool_of_opset_11(m: Qdq) -> None:
     m.opset = 11
     pool(m, "maxima", np.uint8)

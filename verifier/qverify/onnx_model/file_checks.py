@@ -69,7 +69,7 @@ def _reason_to_refuse(node: onnx.NodeProto) -> str:
     is_known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
     if domain == "com.microsoft.nchwc":
         return (
-            "is of onnxruntime's layout for this processor; give the file from before it was optimized,"
+            f"({node.op_type}) is of onnxruntime's layout for the processor that saved the file; give the file from before it was optimized,"
             " or save it with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL"
         )
     if not is_known and (domain or node.op_type not in ONLY_ONNXRUNTIME):

@@ -19,6 +19,7 @@ from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.other_files import FOLDER, describe_other
+from qverify.onnx_model.plain_layout import write_plain_layout
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
@@ -104,6 +105,7 @@ def load(
     model = inline_functions(model, name)
     check_names(model, name)
     remove_initializers_from_inputs(model)
+    write_plain_layout(model)
     check_operators(model, name)
     check_sizes(model, name)
     sort_nodes(model.graph, name)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from qverify.model_bin.islands import HostIsland
 from qverify.onnx_model import canary
 from qverify.onnx_model.canary_models import CANARIES, random_extremes
 from qverify.onnx_model.exact_products import OPERANDS, inexact_kernels, unsure_products, with_exact_products
 from qverify.onnx_model.light_model import LARGE, LightModel, light_model
+from qverify.onnx_model.load import load
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.sides.float_file import FloatFile
+from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
 
 ALL = frozenset(OPERANDS)
@@ -95,3 +100,25 @@ def test_what_is_not_of_mixed_signs_is_left_alone() -> None:
     source = light_model(model_of([helper.make_node("MatMulInteger", ["s", "w"], ["y"])], {"s": s}, {"w": w}))
     assert with_exact_products(source, ALL) is source
     assert with_exact_products(light_model(CANARIES[MIXED[0]]()[0]), frozenset()).model.graph.initializer
+
+
+def test_a_product_of_constants_is_folded_exactly() -> None:
+    a, b = random_extremes("uint8", (8, 64), 1), random_extremes("int8", (64, 16), 2)
+    nodes = [helper.make_node("MatMulInteger", ["a", "b"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])]
+    model = model_of(nodes, {"x": np.zeros((8, 16), np.int32)}, {"a": a, "b": b})
+    del model.graph.output[0]  # c
+    folded = {i.name: numpy_helper.to_array(i) for i in load(model.SerializeToString(), "m.onnx").graph.initializer}
+    assert np.array_equal(folded["c"], a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_what_the_host_and_the_stages_of_triage_compute_is_exact() -> None:
+    a, b = random_extremes("uint8", (8, 64), 1), random_extremes("int8", (64, 16), 2)
+    made = model_of([helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {"a": a}, {"b": b})
+    stage = FloatFile(made.SerializeToString(), "m.onnx")
+    wanted = a.astype(np.int64) @ b.astype(np.int64)
+    assert np.array_equal(stage.run({"a": a})["y"], wanted)
+    assert np.array_equal(stage.compute_from("y", {"a": a}), wanted)
+    island = HostIsland(("a",), (), ("y",), (), ())
+    graph = SimpleNamespace(tensors={})
+    computed = HostIslands(made.SerializeToString(), graph).run(island, {"a": a})  # type: ignore[arg-type]
+    assert np.array_equal(computed["y"], wanted)

@@ -15,11 +15,12 @@ from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.copy_constant_outputs import copy_constant_outputs
-from qverify.onnx_model.engine import Array, Engine
+from qverify.onnx_model.engine import Array
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.inline_branches import inline_branches
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.random_operators import reason_it_draws
@@ -132,7 +133,7 @@ def _fold_nodes(model: onnx.ModelProto, types: Types, bytes_left: int) -> int | 
         ir_version=max(model.ir_version, 4),
     )
     try:
-        results = Engine(part.SerializeToString()).run({}, fetched)
+        results = open_exposed(part, []).run({}, fetched)
     except BadFileError:
         return None  # the nodes stay; those that cannot be compiled are refused by name later
     values = {n: results[o] for n, o in zip(wanted, fetched, strict=True)}

@@ -9,9 +9,9 @@ from typing import Any
 from qverify.errors import BadFileError
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load, parse
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.tensors.recording import Array
 
 MAX_EXPOSED_BYTES = 1 << 27  # of tensors that one run returns; more tensors need further runs
@@ -25,7 +25,7 @@ class FloatFile:
         self.name = name
         self.model = load(data, name, folder, _shapes_of_dynamic_inputs(parse(data, name), shapes or {}))
         self.view = GraphView(self.model, name)
-        self._plain = Engine(self.model.SerializeToString())
+        self._plain = open_exposed(self.model, [])
         self._exposing: dict[tuple[str, ...], Engine] = {}
 
     @property
@@ -47,12 +47,12 @@ class FloatFile:
         yield from ((n, values[n]) for n in names if n in values)
         for part in self._parts([n for n in names if n not in values]):
             if part not in self._exposing:
-                self._exposing[part] = Engine(expose_tensors(self.model, list(part)).SerializeToString())
+                self._exposing[part] = open_exposed(self.model, list(part))
             yield from self._exposing[part].run(values, part).items()
 
     def compute_from(self, output: str, tensors: Mapping[str, Array]) -> Array:
         """Returns one tensor, computed from these tensors instead of the file's inputs."""
-        engine = Engine(cut_nodes(self.model, tensors, [output]).SerializeToString(), threads=1)
+        engine = open_exposed(cut_nodes(self.model, tensors, [output]), [])
         return engine.run({n: tensors[n] for n in engine.inputs})[output]
 
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from qverify.model_bin.islands import HostIsland, in_order
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import parse
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.tensors.recording import Array
 
 MAX_SESSIONS = 64
@@ -30,7 +31,7 @@ class HostIslands:
         if key not in self._engines:
             if len(self._engines) >= MAX_SESSIONS:  # the shapes of inputs may depend on values
                 self._engines.clear()
-            self._engines[key] = Engine(cut_nodes(self._model, inputs, island.made).SerializeToString())
+            self._engines[key] = open_exposed(cut_nodes(self._model, inputs, island.made), [])
         outputs = self._engines[key].run(inputs, island.made)
         if why := find_misfit(self._graph, island, outputs):
             raise BadFileError(why)

@@ -28,9 +28,19 @@ class PlainOnnxruntime:
         self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings | None = None
     ) -> dict[str, Array] | str:
         """Returns the outputs by name, or why there are none."""
-        settings, folder = settings or DEFAULT, self._child.folder
         if not names:  # onnxruntime would return all outputs
             return {}
+        try:
+            return self._request(feed, names, settings or DEFAULT)
+        except EngineEnded as error:
+            return f"onnxruntime fails on the model: {error}"
+        except OSError as error:
+            return f"the files for onnxruntime cannot be written: {error.strerror or error}"
+
+    def _request(
+        self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings
+    ) -> dict[str, Array] | str:
+        folder = self._child.folder
         if not self._written:
             (folder / "model.onnx").write_bytes(self._model)
             self._written = True
@@ -48,10 +58,7 @@ class PlainOnnxruntime:
             "config": dict(settings.config),
             "result": str(folder / "result.npz"),
         }
-        try:
-            answer = self._child.request(request)
-        except EngineEnded as error:
-            return f"onnxruntime fails on the model: {error}"
+        answer = self._child.request(request)
         if "why" in answer:
             return f"onnxruntime fails on the model: {answer['why']}"
         with np.load(folder / "result.npz", allow_pickle=False) as arrays:

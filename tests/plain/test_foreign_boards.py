@@ -12,11 +12,13 @@ import pytest
 from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name, find_arithmetics
 from qverify.compare.codes import restore_codes
 from qverify.compare.foreign import describe_direction
+from qverify.compare.one_arithmetic import accept_one_arithmetic
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
+from qverify.report.document import Forced
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_documented_rounding import REFERENCE, inputs, judged, network, run
@@ -99,6 +101,21 @@ def test_noise_of_one_step_is_blamed_at_its_node() -> None:
 
     report = judged(run(REFERENCE, noisy), kernels="")
     assert report.blame.node == "h" and " too low, " in report.blame.why
+
+
+def verdicts_of_mul8(elements: int, differing: int) -> list[str]:
+    """Returns the verdicts on a layer of which `differing` elements differ, as mul8 and no other arithmetic gives them."""
+    unit = units(REFERENCE)[0]
+    found = Forced("FAILED", 1, differing, 0.1, elements, "", "reference", "board", "all too low", arithmetics=["mul8"])
+    verdicts = {"h": found}
+    accept_one_arithmetic([unit], verdicts, lambda unit, name: True)
+    return [f.verdict for f in verdicts.values()]
+
+
+@pytest.mark.parametrize(("elements", "differing", "verdict"), [(64, 2, "INCONCLUSIVE"), (64, 5, "PASSED")])
+def test_a_coarse_arithmetic_is_accepted_by_its_evidence_only(elements: int, differing: int, verdict: str) -> None:
+    """Of 64 elements, 2 can differ in 2,016 ways (13 bits with their directions), 5 in 7.6 million (28 bits)."""
+    assert verdicts_of_mul8(elements, differing) == [verdict]
 
 
 def pair_graph(op: str) -> Graph:

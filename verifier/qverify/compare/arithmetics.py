@@ -50,6 +50,7 @@ LEGAL = (
     CONVERT,
     LITERT_ADD,
 )
+COARSE = (FLOOR, "mul8", *("mul8" + s for s in SINGLE), CONVERT)  # far from the nearest integer at more than near ties
 SAMPLE, OTHERS = 1024, 512  # elements by which arithmetics are excluded: that differ, and that do not
 Compute = Callable[[Array], Array]  # from flat positions to the integers there
 

@@ -3,23 +3,26 @@ one at all nodes of an op, and at all nodes that round sums if it does not round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import comb, log2
 
-from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
+from qverify.compare.arithmetics import COARSE, FLOOR, LEGAL, choose_name, describe
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
 OPS = (*SUMS, "average_pool", "lookup")
+EVIDENCE_BITS = 10 + log2(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
 GivesAll = Callable[[Unit, str], bool]  # whether an arithmetic gives every recorded element of a unit
 
 
 def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> None:
     """Sets the FAILED verdicts of an op to PASSED where one legal arithmetic gives every element. It must give every
     element of the op's other nodes, too, apart from those that no verdict accepts. Of several, the one that accepts
-    most nodes counts.
+    most nodes counts. A coarse arithmetic that so few elements show that a fault may fit it by chance makes the nodes
+    INCONCLUSIVE.
 
     Args:
         units: the units of the graph.
@@ -34,13 +37,26 @@ def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_al
         accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
         for name in sorted(tried, key=lambda n: (-len(accepted[n]), LEGAL.index(n))):
             if all(_gives(name, u, forced, gives_all) for u in (*passed, *_others(name, units, members, forced))):
+                shown = name not in COARSE or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
                 for unit in accepted[name]:
-                    verdict = forced[unit.outputs[0]]
-                    limit = f"every element is that of {describe(name)}"
-                    forced[unit.outputs[0]] = replace(
-                        verdict, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
-                    )
+                    forced[unit.outputs[0]] = _accept(forced[unit.outputs[0]], name, shown)
                 break
+
+
+def _accept(found: Forced, name: str, shown: bool) -> Forced:
+    """Returns the verdict on a node of which this arithmetic gives every element. shown: whether it is no chance."""
+    if shown:
+        limit = f"every element is that of {describe(name)}"
+        return replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
+    why = f"{found.why}; too few elements differ to tell this from a fault (run more inputs)"
+    return replace(found, verdict="INCONCLUSIVE", why=why, at_fault="")
+
+
+def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:
+    """Returns the bits of which elements differ and in which direction, over all nodes that differ and of which the
+    arithmetic gives every element."""
+    fitting = [f for f in forced if f.mismatched and name in f.arithmetics]
+    return sum(log2(comb(f.elements, f.mismatched or 0)) + (f.mismatched or 0) for f in fitting)
 
 
 def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[str, Forced]) -> list[Unit]:

@@ -155,14 +155,40 @@ def test_sums_are_evaluated_in_parts_and_up_to_a_number(monkeypatch: pytest.Monk
     monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 13)
     parts = found(dense(), X)
     assert np.array_equal(whole.low, parts.low) and np.array_equal(whole.high, parts.high)
-    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6 - 1)
+    monkeypatch.setattr(page, "MAX_TERMS", 5 * 6 - 1)
     assert np.array_equal(found(dense(), X).low, whole.low)  # from the whole accumulator
-    floats = dense()
-    floats.nodes[0] = replace(floats.nodes[0], integer_reference=False)
-    with pytest.raises(TooMany, match="20 elements differ, more than are evaluated"):
-        found(floats, X)
-    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6)
-    found(floats, X)
+    held = {"w": (bytes_of(5, 6), 0.125, 0), "rq": RQ[:1]}
+    product = network("mul", (X, 0.5, 3), ((5, 6), 1.0, 5), (-128, 127), **held)
+    with pytest.raises(TooMany, match="30 elements differ, more than are evaluated"):
+        found(product, X)
+    monkeypatch.setattr(page, "MAX_TERMS", 5 * 6)
+    found(product, X)
+
+
+def windows(op: str, group: int, zero: int, bias: bool) -> tuple[Graph, Any]:
+    """Returns a convolution that the reference computes in float32, and its input. Its windows are of 3 x 3 with a stride
+    of 2 and reach beyond the edge."""
+    x, per = bytes_of(1, 4, 7, 7), 4 // group
+    w = bytes_of(*((4, 6 // group) if op == "conv_transpose" else (6, per)), 3, 3)
+    shape = (1, 6, 13, 13) if op == "conv_transpose" else (1, 6, 4, 4)
+    words = (3, 3, 2, 2, 1, 1, 1, 1, 1, 1, group, -128, 127)
+    b = RNG.integers(-500, 500, 6).astype(np.int32) if bias else None
+    graph = network(op, (x, 0.5, 3), (shape, 64.0, -2), words, w=(w, 0.125, zero), b=b, rq=RQ[:1])
+    graph.nodes[0] = replace(graph.nodes[0], integer_reference=False)
+    return graph, x
+
+
+@pytest.mark.parametrize(("group", "zero", "bias"), [(1, 0, True), (2, 5, False)])
+@pytest.mark.parametrize("op", ["conv", "conv_transpose"])
+def test_sums_from_the_whole_accumulator_have_the_same_bounds(
+    op: str, group: int, zero: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, x = windows(op, group, zero, bias)
+    whole = found(graph, x)
+    monkeypatch.setattr(page, "SUMMED_AT_ONCE", ())
+    single = found(graph, x)
+    assert np.array_equal(whole.low, single.low) and np.array_equal(whole.high, single.high)
+    assert np.allclose(whole.error, single.error, rtol=1e-12) and not np.array_equal(whole.error, whole.error[::-1])
 
 
 def test_an_output_of_16_bits_is_evaluated_like_one_of_8() -> None:

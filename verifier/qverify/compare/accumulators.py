@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from qverify.arithmetic.linear import along_axis
 from qverify.compare.error_bounds.bounded_values import Array
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import simulate_node
+from qverify.tensors.spec import TensorSpec
 
 # The axis of the channels to which the scales belong, by op.
 CHANNEL_AXIS = {
@@ -39,3 +41,27 @@ def accumulate(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array | 
         rounding="pow2-floor",
     )
     return simulate_node(changed, replace(node, words=(*node.words[:-2], *WIDE_LIMITS)), given)[name]
+
+
+def accumulate_sizes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array | None:
+    """Returns the int64 sums of the magnitudes of the products that accumulate() adds, without the bias; None as there,
+    and for operands of more than 8 bits."""
+    operands = [n or "" for n in node.inputs[:2]]
+    if any(graph.spec(n).numpy_dtype.itemsize > 1 for n in operands):
+        return None
+    magnitudes = {n: _take_magnitudes(graph.constants.get(n, given.get(n)), graph.spec(n)) for n in operands}
+    biases = [n for n in node.inputs[2:-1] if n is not None]
+    constants = {**magnitudes, **{n: np.zeros_like(graph.constants[n]) for n in biases}}
+    changed = replace(
+        graph,
+        tensors=graph.tensors | {n: replace(graph.spec(n), dtype="uint8", zero_point=(0,)) for n in operands},
+        constants=graph.constants | {n: v for n, v in constants.items() if n in graph.constants},
+    )
+    return accumulate(node, changed, {**given, **{n: v for n, v in magnitudes.items() if n not in graph.constants}})
+
+
+def _take_magnitudes(stored: Array | None, spec: TensorSpec) -> Array:
+    """Returns the distances of stored integers of 8 bits from their zero point, as uint8."""
+    assert stored is not None
+    zero = along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
+    return np.abs(stored.astype(np.int16) - np.asarray(zero, np.int16)).astype(np.uint8)

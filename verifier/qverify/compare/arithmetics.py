@@ -51,7 +51,7 @@ LEGAL = (
     LITERT_ADD,
 )
 COARSE = (FLOOR, "mul8", *("mul8" + s for s in SINGLE), CONVERT)  # far from the nearest integer at more than near ties
-SAMPLE, OTHERS = 1024, 512  # elements by which arithmetics are excluded: that differ, and that do not
+SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
 Compute = Callable[[Array], Array]  # from flat positions to the integers there
 
 
@@ -104,23 +104,23 @@ def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Coll
     """Returns the names of the arithmetics that give every recorded element, legal or not. made: what the other
     side computes from the same inputs, by which the first elements to try are chosen. among: the names to try, all of
     them if None."""
-    flat, every = recorded.reshape(-1), np.arange(recorded.size)
-    sample = _choose_sample(made.reshape(-1) != flat)
+    flat, differing = recorded.reshape(-1), made.reshape(-1) != recorded.reshape(-1)
+    stages = [*(_choose_sample(differing, *most) for most in SAMPLES), np.arange(recorded.size)]
     found = []
     for name, compute in rounded.formulas.items():
         if among is not None and name not in among:
             continue
         try:
-            if np.array_equal(compute(sample), flat[sample]) and np.array_equal(compute(every), flat):
+            if all(np.array_equal(compute(at), flat[at]) for at in stages):
                 found.append(name)
         except (ValueError, IndexError):  # scales that this arithmetic cannot represent
             continue
     return found
 
 
-def _choose_sample(differing: Array) -> Array:
+def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
     """Returns flat positions: some that differ and some that do not, evenly spread."""
-    parts = (np.flatnonzero(differing), SAMPLE), (np.flatnonzero(~differing), OTHERS)
+    parts = (np.flatnonzero(differing), most_differing), (np.flatnonzero(~differing), most_others)
     return np.concatenate([where[:: max(1, len(where) // most)][:most] for where, most in parts])
 
 

@@ -54,10 +54,11 @@ class RoundingExplanation:
 
 @dataclass(slots=True)
 class _Outside:
-    """Flat positions at which a side has another value than a correct runtime may give, and the largest error."""
+    """Masks of the elements of which a side has another value than a correct runtime may give, flat, and the largest
+    error."""
 
-    made: list[Array]
-    recorded: list[Array]
+    made: Mask
+    recorded: Mask
     largest: float = 0.0
 
 
@@ -93,7 +94,7 @@ def explain(
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
     differing, check_made = _find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
-    outside = _Outside([differing[:0]], [differing[:0]])
+    outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
     try:
         for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs):
             inside_made, inside_recorded, error = (
@@ -102,15 +103,15 @@ def explain(
                 else _check_floats(value, flat_made[at], flat_recorded[at], half)
             )
             if check_made and (graph.rounding in ROUNDED_LIKE_REFERENCE or isinstance(value, Real)):
-                outside.made.append(at[~inside_made])
-            outside.recorded.append(at[~inside_recorded])
+                outside.made[at[~inside_made]] = True
+            outside.recorded[at[~inside_recorded]] = True
             outside.largest = max(outside.largest, error)
     except NoBound as why:
         return RoundingExplanation(len(differing), limit, f"no float64 evaluation of {why}", False, False)
     except (TooMany, ValueError, IndexError, MemoryError) as error:
         return RoundingExplanation(len(differing), limit, f"{error or type(error).__name__}", False, False)
     floats = flat_made.dtype.kind == "f"
-    unexplained = np.unique(np.concatenate(outside.made + outside.recorded))
+    unexplained = np.flatnonzero(outside.made | outside.recorded)
     near = (
         f"within {outside.largest:.2g} of the exact value" if floats else f"within {outside.largest:.2g} LSB of a tie"
     )
@@ -121,7 +122,7 @@ def explain(
     where = [int(i) for i in np.unravel_index(int(unexplained[0]), recorded.shape)]
     some = count(len(unexplained), "element", "differs", "differ")
     beyond = "beyond that error" if floats else f"where {_name_kernels(kernels)} no tie"
-    fits = not np.concatenate(outside.recorded).size
+    fits = not outside.recorded.any()
     return RoundingExplanation(len(unexplained), limit, f"{some} {beyond}, first {where}", recorded_fits=fits)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from qverify.compare.arithmetics import Rounded, find_arithmetics
 from qverify.compare.codes import restore_codes
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.foreign import ForeignUnit, judge_foreign
+from qverify.compare.foreign import ForeignUnit, is_same_question, judge_foreign
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
@@ -56,6 +56,7 @@ class SameArrays:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
+        self._judged: dict[str, tuple[ForeignUnit, Forced, Forced]] = {}
 
     def find(self, key: tuple[Hashable, ...], arrays: list[Array]) -> dict[str, Forced] | None:
         """Returns the verdicts that were kept under this key for these arrays, or None if there are none."""
@@ -67,6 +68,19 @@ class SameArrays:
         """Keeps the verdicts, unless one of them is INCONCLUSIVE: the reason for that may be different in each pair."""
         if all(f.verdict != "INCONCLUSIVE" for f in verdicts.values()):
             self._kept[key] = arrays, verdicts
+
+    def judge_once(self, foreign: ForeignUnit, measured: Forced) -> Forced:
+        """Returns judge_foreign(), which is not asked again for a pair whose other side computes the same bytes from the
+        same arrays."""
+        former = self._judged.get(foreign.output)
+        if former is not None and is_same_question(former[0], foreign):
+            _, asked, verdict = former
+            if (asked.on, asked.limit) == (measured.on, measured.limit):
+                fault = measured.by if verdict.at_fault == asked.by else verdict.at_fault
+                return replace(verdict, by=measured.by, at_fault=fault)
+        verdict = judge_foreign(foreign, measured)
+        self._judged[foreign.output] = foreign, measured, verdict
+        return verdict
 
 
 class Forcing:
@@ -270,7 +284,7 @@ class Forcing:
         foreign = ForeignUnit(
             unit, name, self.graph, given, made, recorded, self.kernels, same, others, half, self.is_made_known
         )
-        return judge_foreign(foreign, measured)
+        return self._cache.judge_once(foreign, measured)
 
     def gives_all(self, unit: Unit, arithmetic: str) -> bool:
         """Returns whether an arithmetic of the catalogue gives every element of the unit's first output that b

@@ -13,6 +13,7 @@ import numpy as np
 from qverify.compare.arithmetics import Rounded, choose_name, describe, find_arithmetics
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
@@ -47,6 +48,15 @@ class ForeignUnit:
     outputs: Mapping[str, Array] = field(default_factory=dict)
     half: float = HALF
     check_made: bool = True
+
+
+def is_same_question(a: ForeignUnit, b: ForeignUnit) -> bool:
+    """Returns whether two units have the same verdict, apart from the names of the sides."""
+    alike = (a.unit is b.unit, a.output == b.output, a.graph is b.graph, a.kernels == b.kernels, a.half == b.half)
+    flags = a.inputs_same == b.inputs_same and a.check_made == b.check_made
+    arrays = (a.given, b.given), (a.outputs, b.outputs)
+    identical = all(x.keys() == y.keys() and all(x[n] is y[n] for n in x) for x, y in arrays)
+    return all(alike) and flags and identical and a.recorded is b.recorded and bits_equal(a.made, b.made)
 
 
 def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:

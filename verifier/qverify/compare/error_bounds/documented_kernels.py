@@ -16,7 +16,7 @@ import numpy as np
 from qverify.arithmetic import functions64
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.arithmetic.requantize import half_up
-from qverify.compare.accumulators import CHANNEL_AXIS, accumulate
+from qverify.compare.accumulators import CHANNEL_AXIS, accumulate, accumulate_sizes
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
     TINY,
@@ -45,7 +45,8 @@ RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
-SUMMED_AT_ONCE = ("conv", "fully_connected", "matmul")
+SHARE_AT_ONCE = 0.1  # of a tensor's elements, from which its whole accumulator is faster than sums one by one
+SUMMED_AT_ONCE = ("conv", "conv_transpose", "fully_connected", "matmul")
 SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
 
 
@@ -113,14 +114,18 @@ def _evaluate_sums(o: StatedOperands, at: Array, kernels: str) -> Iterator[tuple
     if o.has_float_output:
         yield from ((part, replace(value, ours=None)) for part, value in _evaluate_float_sums(o, at, terms))
         return
-    whole = o.node.op in SUMMED_AT_ONCE and o.node.integer_reference and terms * len(at) > integer_sums.TERMS_AT_ONCE
-    if not whole and terms * len(at) > MAX_TERMS:
+    low, high = o.node.words[-2:]
+    many = terms * len(at) > integer_sums.TERMS_AT_ONCE or len(at) > y.elements * SHARE_AT_ONCE
+    if o.node.op in SUMMED_AT_ONCE and many:
+        sums = _sum_at_once(o, at)
+        if sums is not None:
+            yield at, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
+            return
+    if terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
-    step = len(at) if whole else -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
-    for start in range(0, len(at), max(step, 1)):
-        part = at[start : start + step]
-        sums = _sum_at_once(o, part) if whole else integer_sums.SUMS[o.node.op](o, part)
-        low, high = o.node.words[-2:]
+    step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    for part in (at[start : start + step] for start in range(0, len(at), step)):
+        sums = integer_sums.SUMS[o.node.op](o, part)
         yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
 
 
@@ -131,16 +136,23 @@ def _evaluate_float_sums(o: StatedOperands, at: Array, terms: int) -> Iterator[t
         yield part, integer_sums.bound_elements(o, part)
 
 
-def _sum_at_once(o: StatedOperands, at: Array) -> integer_sums.IntegerSums:
-    """Returns the sums at these positions of a node whose sums are exact, from its whole accumulator. Their size is
-    that of the value, since no error depends on the terms."""
+def _sum_at_once(o: StatedOperands, at: Array) -> integer_sums.IntegerSums | None:
+    """Returns the sums at these positions from the node's whole accumulator, or None if it has none. The size of sums
+    that are exact is that of the value, since no error depends on the terms."""
     acc = accumulate(o.node, o.graph, o.given)
-    if acc is None:
-        raise NoBound(o.node.op)
+    sizes = acc if o.node.integer_reference else accumulate_sizes(o.node, o.graph, o.given)
+    if acc is None or sizes is None:
+        return None
     inner = int(np.prod(acc.shape[CHANNEL_AXIS[o.node.op] :][1:])) if CHANNEL_AXIS[o.node.op] >= 0 else 1
-    scale = o.scale(at // inner % np.atleast_1d(o.rq).size)
+    channel = at // inner % acc.shape[CHANNEL_AXIS[o.node.op]]
+    scale = o.scale(channel if np.atleast_1d(o.rq).size > 1 else np.zeros_like(channel))
     value = acc.reshape(-1)[at] * scale
-    return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
+    if o.node.integer_reference:
+        return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
+    bias = o.bias(channel) if len(o.node.inputs) > 3 else None
+    size = sizes.reshape(-1)[at] + (0.0 if bias is None else np.abs(bias))
+    terms = integer_sums.terms_of(o) // (o.node.words[10] if o.node.op == "conv_transpose" else 1)
+    return integer_sums.IntegerSums(value, size * scale, terms, 0.0 if bias is None else 0.5 * scale, scale)
 
 
 def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:

@@ -3,14 +3,16 @@ a finding at its node."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name, find_arithmetics
+from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
 from qverify.compare.codes import restore_codes
+from qverify.compare.find_arithmetics import find_arithmetics, find_reach
 from qverify.compare.foreign import describe_direction
 from qverify.compare.one_arithmetic import accept_one_arithmetic
 from qverify.compare.options import Options
@@ -21,7 +23,7 @@ from qverify.ops import simulate_node
 from qverify.report.document import Forced
 from qverify.tensors.spec import TensorSpec
 
-from tests.plain.test_documented_rounding import REFERENCE, inputs, judged, network, run
+from tests.plain.test_documented_rounding import REFERENCE, SHAPES, SW, SX, inputs, judged, network, run
 from tests.plain.three_sides import record
 
 Array = Any
@@ -146,6 +148,32 @@ def test_the_catalogue_of_two_operands(op: str) -> None:
         spoilt[2, 1999] ^= 1
         assert name not in find_arithmetics(rounded, made, spoilt)
     assert {*MODES, *RULES, *MISTAKES} <= rounded.formulas.keys()
+
+
+@pytest.mark.parametrize("scale", [0.00021, 0.0047, 0.13, 0.31, 0.7, 1.9])
+@pytest.mark.parametrize("op", ["fully_connected", "add", "mul"])
+def test_beyond_its_reach_every_arithmetic_gives_the_nearest_integer(op: str, scale: float) -> None:
+    """These elements are compared once for all arithmetics."""
+    if op == "fully_connected":
+        graph = network("ref-exact")
+        graph.tensors["h"] = replace(graph.tensors["h"], scale=(SX * SW / scale,))
+        graph.constants["h/rq"] = np.array([scale], np.float32)
+        given = {"x": RNG.integers(-8, 9, SHAPES["x"]).astype(np.int8)}
+    else:
+        graph = pair_graph(op)
+        graph.tensors["y"] = replace(graph.tensors["y"], scale=(0.11 * (0.05 if op == "mul" else 1.0) / scale,))
+        given = {n: RNG.integers(-128, 128, (3, 2000)).astype(np.int8) for n in ("a", "b")}
+    unit = units(graph)[0]
+    rounded = Rounded(unit, unit.outputs[0], graph, given)
+    assert rounded.exact is not None and rounded.exact.scales.max() == pytest.approx(scale)
+    every = np.arange(graph.spec(unit.outputs[0]).elements)
+    steps, compared = rounded.exact.steps(every), 0
+    for name, compute in rounded.formulas.items():
+        with contextlib.suppress(ValueError):  # scales that this arithmetic cannot represent
+            far = 0.5 - np.abs(steps - np.rint(steps)) > find_reach(rounded, name)
+            assert np.array_equal(compute(every[far]), rounded.nearest(every[far])), name
+            compared += np.count_nonzero(far) > 0
+    assert compared >= 8
 
 
 def test_the_first_name_is_that_of_powers_of_two() -> None:

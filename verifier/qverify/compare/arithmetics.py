@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -50,9 +50,26 @@ LEGAL = (
     CONVERT,
     LITERT_ADD,
 )
-COARSE = (FLOOR, "mul8", *("mul8" + s for s in SINGLE), CONVERT)  # far from the nearest integer at more than near ties
-SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
+COARSE = (
+    *(m for m in MODES if m.startswith("pow2")),
+    "mul8",
+    CONVERT,
+)  # far from the nearest integer at more than near ties
+TIES = 2.0**-7  # LSB from a tie within which those that are not coarse differ from the nearest integer, in 8 bits
+FAR = (*COARSE, "mul16", *MISTAKES)  # those that differ at other elements, too
 Compute = Callable[[Array], Array]  # from flat positions to the integers there
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact value of a node. steps: returns it, in LSB before the zero point `zero`, at flat positions. limits, dtype:
+    those of the integers. scales: those by which integers are multiplied."""
+
+    steps: Callable[[Array], Reals]
+    zero: int
+    limits: tuple[int, int]
+    dtype: str
+    scales: Reals
 
 
 @dataclass(frozen=True)
@@ -67,28 +84,42 @@ class Rounded:
     @cached_property
     def formulas(self) -> dict[str, Compute]:
         """The arithmetics of the catalogue for this unit, by name; empty if it has none."""
+        named, exact = self._known
+        rules = dict(_list_rules(exact)) if exact is not None else {}
+        return {name: self._through(compute) for name, compute in (*named.items(), *rules.items())}
+
+    @property
+    def exact(self) -> Exact | None:
+        """The exact value of the first node, or None if the catalogue has none."""
+        return self._known[1]
+
+    @cached_property
+    def nearest(self) -> Compute:
+        """The nearest integer to the exact value."""
+        assert self.exact is not None
+        return self._through(dict(_list_rules(self.exact))["half even"])
+
+    @cached_property
+    def _known(self) -> tuple[dict[str, Compute], Exact | None]:
         first, *others = self.unit.nodes
-        lookups = all(n.op == "lookup" for n in others)
-        if not lookups or self.graph.spec(self.output).numpy_dtype.kind not in "iu":
-            return {}
+        if any(n.op != "lookup" for n in others) or self.graph.spec(self.output).numpy_dtype.kind not in "iu":
+            return {}, None
         try:
-            found = dict(self._list_formulas(first))
+            if first.op in CHANNEL_AXIS:
+                return _list_linear(first, self.graph, self.given)
+            if first.op in ("add", "mul"):
+                return _list_pairs(first, self.graph, self.given)
+            if first.op == "average_pool":
+                return _list_pools(first, self.graph, self.given), None
+            if first.op == "lookup" and is_change_of_quantization(first, self.graph):
+                return _list_changes(first, self.graph, self.given)
         except (NoBound, KeyError, IndexError, ValueError):  # inputs or scales that do not fit
-            return {}
-        return {name: self._through(compute, others) for name, compute in found.items()}
+            pass
+        return {}, None
 
-    def _list_formulas(self, node: Node) -> Iterator[tuple[str, Compute]]:
-        if node.op in CHANNEL_AXIS:
-            yield from _list_linear(node, self.graph, self.given)
-        elif node.op in ("add", "mul"):
-            yield from _list_pairs(node, self.graph, self.given)
-        elif node.op == "average_pool":
-            yield from _list_pools(node, self.graph, self.given)
-        elif node.op == "lookup" and is_change_of_quantization(node, self.graph):
-            yield from _list_changes(node, self.graph, self.given)
-
-    def _through(self, compute: Compute, lookups: list[Node]) -> Compute:
-        """Returns the computation followed by these lookups."""
+    def _through(self, compute: Compute) -> Compute:
+        """Returns the computation followed by the unit's lookups."""
+        lookups = self.unit.nodes[1:]
 
         def whole(at: Array) -> Array:
             values = compute(at)
@@ -100,37 +131,16 @@ class Rounded:
         return whole if lookups else compute
 
 
-def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Collection[str] | None = None) -> list[str]:
-    """Returns the names of the arithmetics that give every recorded element, legal or not. made: what the other
-    side computes from the same inputs, by which the first elements to try are chosen. among: the names to try, all of
-    them if None."""
-    flat, differing = recorded.reshape(-1), made.reshape(-1) != recorded.reshape(-1)
-    stages = [*(_choose_sample(differing, *most) for most in SAMPLES), np.arange(recorded.size)]
-    found = []
-    for name, compute in rounded.formulas.items():
-        if among is not None and name not in among:
-            continue
-        try:
-            if all(np.array_equal(compute(at), flat[at]) for at in stages):
-                found.append(name)
-        except (ValueError, IndexError):  # scales that this arithmetic cannot represent
-            continue
-    return found
+Known = tuple[dict[str, Compute], Exact | None]
 
 
-def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
-    """Returns flat positions: some that differ and some that do not, evenly spread."""
-    parts = (np.flatnonzero(differing), most_differing), (np.flatnonzero(~differing), most_others)
-    return np.concatenate([where[:: max(1, len(where) // most)][:most] for where, most in parts])
-
-
-def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterator[tuple[str, Compute]]:
-    """Yields the arithmetics of an op that scales one sum."""
+def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of an op that scales one sum, and its exact value."""
     y, (low, most) = graph.spec(node.outputs[0]), node.words[-2:]
     real = np.atleast_1d(StatedOperands(node, graph, dict(given)).rq)
     acc = accumulate(node, graph, given)
     if acc is None or len(y.zero_point) != 1:
-        return
+        return {}, None
     flat, zero = acc.reshape(-1), y.zero_point[0]
     inner = int(np.prod(acc.shape[CHANNEL_AXIS[node.op] :][1:])) if CHANNEL_AXIS[node.op] >= 0 else 1
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in graph.tensors), y.dtype)
@@ -148,12 +158,15 @@ def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterat
         high, right = (lifted * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         return np.clip(np.where(right > 0, half_up(high, right), high) + zero, low, most).astype(y.dtype)
 
+    found: dict[str, Compute] = {}
     for suffix, scale in _list_scales(node, graph, real).items():
         if not wide:
-            yield TWICE_HALF_UP + suffix, lambda at, scale=scale: in_two_steps(at, scale)  # type: ignore[misc]
-        for mode in MODES:
-            yield mode + suffix, lambda at, mode=mode, scale=scale: in_mode(at, mode, scale)  # type: ignore[misc]
-    yield from _list_rules(lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, most), y.dtype)
+            found[TWICE_HALF_UP + suffix] = partial(in_two_steps, scale=scale)
+        found |= {mode + suffix: partial(in_mode, mode=mode, scale=scale) for mode in MODES}
+    exact = Exact(
+        lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, most), y.dtype, real.max()
+    )
+    return found, exact
 
 
 def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
@@ -170,21 +183,19 @@ def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
     return {"": real, **fitting}
 
 
-def _list_rules(
-    steps: Callable[[Array], Reals], zero: int, limits: tuple[int, int], dtype: str
-) -> Iterator[tuple[str, Compute]]:
-    """Yields the rules by which the exact value is rounded. steps: returns it, in LSB before the zero point."""
+def _list_rules(exact: Exact) -> Iterator[tuple[str, Compute]]:
+    """Yields the rules by which the exact value is rounded."""
 
     def by_rule(at: Array, rule: Callable[[Reals], Reals], inside: int = 0) -> Array:
-        return np.clip(rule(steps(at) + inside) + (zero - inside), *limits).astype(dtype)
+        return np.clip(rule(exact.steps(at) + inside) + (exact.zero - inside), *exact.limits).astype(exact.dtype)
 
     for name, rule in (RULES | MISTAKES).items():
-        yield name, lambda at, rule=rule: by_rule(at, rule)  # type: ignore[misc]
-    yield ZERO_INSIDE, lambda at: by_rule(at, np.rint, zero)
+        yield name, partial(by_rule, rule=rule)
+    yield ZERO_INSIDE, partial(by_rule, rule=np.rint, inside=exact.zero)
 
 
-def _list_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterator[tuple[str, Compute]]:
-    """Yields the arithmetics of an addition or a product of two tensors."""
+def _list_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of an addition or a product of two tensors, and the exact value."""
     operands = StatedOperands(node, graph, dict(given))
     names, y = [n or "" for n in node.inputs[:2]], graph.spec(node.outputs[0])
     stored = np.broadcast_arrays(*(graph.constants[n] if n in graph.constants else given[n] for n in names))
@@ -193,8 +204,8 @@ def _list_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterato
     plain = replace(node, words=(0, *node.words[1:])) if node.op == "add" else node
     formula, wide = add.formula if node.op == "add" else mul.formula, is_wide(*(graph.spec(n).dtype for n in names))
 
-    def in_form(at: Array, parts: Array, mode: str) -> Array:
-        changed = replace(graph, constants={**graph.constants, rq: parts}, rounding=mode)
+    def in_form(at: Array, mode: str, make: Callable[[str], Array]) -> Array:
+        changed = replace(graph, constants={**graph.constants, rq: make(mode)}, rounding=mode)
         return formula(plain, changed, first[at], second[at])
 
     def make(mode: str) -> Array:
@@ -202,18 +213,17 @@ def _list_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterato
             return add_parameters(mode, float(real[0]), float(real[1]))
         return parameters(mode, real[:1], wide)
 
-    for mode in MODES:
-        yield mode, lambda at, mode=mode: in_form(at, make(mode), mode)  # type: ignore[misc]
+    found: dict[str, Compute] = {mode: partial(in_form, mode=mode, make=make) for mode in MODES}
     if node.op == "add":
-        yield LITERT_ADD, lambda at: in_form(at, _scale_operands(real), "gemmlowp")
+        found[LITERT_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode: _scale_operands(real))
     centred = [v.reshape(-1) for v in np.broadcast_arrays(operands.centred(0), operands.centred(1))]
 
     def steps(at: Array) -> Reals:
         a, b = (v[at] for v in centred)
         return np.asarray(a * real[0] + b * real[1] if node.op == "add" else a * b * real[0])
 
-    _, low, high = (0, *node.words[-2:])
-    yield from _list_rules(steps, y.zero_point[0], (low, high), y.dtype)
+    low, high = node.words[-2:]
+    return found, Exact(steps, y.zero_point[0], (low, high), y.dtype, real)
 
 
 def _scale_operands(real: Reals) -> Array:
@@ -224,8 +234,8 @@ def _scale_operands(real: Reals) -> Array:
     return rq * np.sign([[real[0], real[1], 1.0], [1.0, 1.0, 1.0]]).astype(np.int32)
 
 
-def _list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterator[tuple[str, Compute]]:
-    """Yields the rounding modes of an average pool."""
+def _list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the rounding modes of an average pool."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     ratio = np.float64(x.scale[0]) / np.float64(y.scale[0])
     counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
@@ -235,12 +245,11 @@ def _list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterato
         values = simulate_node(replace(graph, constants=changed, rounding=mode), node, given)
         return values[node.outputs[0]].reshape(-1)[at]
 
-    for mode in MODES:
-        yield mode, lambda at, mode=mode: in_mode(at, mode)  # type: ignore[misc]
+    return {mode: partial(in_mode, mode=mode) for mode in MODES}
 
 
-def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Iterator[tuple[str, Compute]]:
-    """Yields the arithmetics of a change of the quantization."""
+def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of a change of the quantization, and the exact value."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     ratio, zero, limits = float(x.scale[0]) / float(y.scale[0]), y.zero_point[0], np.iinfo(y.dtype)
     ends: tuple[int, int] = int(limits.min), int(limits.max)
@@ -253,10 +262,14 @@ def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Itera
         scaled = centred[at] * int(np.rint(256 * ratio)) + 128 >> 8
         return np.clip(scaled + zero, *ends).astype(y.dtype)
 
-    for mode in MODES:
-        yield mode, lambda at, mode=mode: in_mode(at, mode)  # type: ignore[misc]
-    yield CONVERT, convert
-    yield from _list_rules(lambda at: np.asarray(centred[at] * ratio, np.float64), zero, ends, y.dtype)
+    found: dict[str, Compute] = {mode: partial(in_mode, mode=mode) for mode in MODES}
+    exact = Exact(lambda at: np.asarray(centred[at] * ratio, np.float64), zero, ends, y.dtype, np.atleast_1d(ratio))
+    return {**found, CONVERT: convert}, exact
+
+
+def is_coarse(name: str) -> bool:
+    """Returns whether an arithmetic differs from the nearest integer far from ties, so that a fault may look like it."""
+    return name.partition(", ")[0] in COARSE
 
 
 def describe(name: str) -> str:

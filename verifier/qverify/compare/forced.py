@@ -9,9 +9,10 @@ from operator import is_
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded, find_arithmetics
+from qverify.compare.arithmetics import Rounded
 from qverify.compare.codes import restore_codes
 from qverify.compare.error_bounds.chain import is_stepwise
+from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.compare.foreign import ForeignUnit, is_same_question, judge_foreign
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for

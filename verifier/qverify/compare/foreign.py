@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded, choose_name, describe, find_arithmetics
+from qverify.compare.arithmetics import Rounded, choose_name, describe
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import comb, log2
 
-from qverify.compare.arithmetics import COARSE, FLOOR, LEGAL, choose_name, describe
+from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe, is_coarse
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
@@ -37,7 +37,7 @@ def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_al
         accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
         for name in sorted(tried, key=lambda n: (-len(accepted[n]), LEGAL.index(n))):
             if all(_gives(name, u, forced, gives_all) for u in (*passed, *_others(name, units, members, forced))):
-                shown = name not in COARSE or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
+                shown = not is_coarse(name) or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
                 for unit in accepted[name]:
                     forced[unit.outputs[0]] = _accept(forced[unit.outputs[0]], name, shown)
                 break

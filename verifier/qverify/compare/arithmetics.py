@@ -163,9 +163,7 @@ def _list_linear(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
         if not wide:
             found[TWICE_HALF_UP + suffix] = partial(in_two_steps, scale=scale)
         found |= {mode + suffix: partial(in_mode, mode=mode, scale=scale) for mode in MODES}
-    exact = Exact(
-        lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, most), y.dtype, real.max()
-    )
+    exact = Exact(lambda at: np.asarray(flat[at] * real[channel(at)], np.float64), zero, (low, most), y.dtype, real)
     return found, exact
 
 

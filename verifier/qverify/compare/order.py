@@ -27,7 +27,7 @@ MIN_BITS = 20.0  # of evidence: a chance of less than one in a million
 LOOSE = 2.0**-6  # of the range of the values: rounding that has accumulated
 MOST_TENSORS = 16  # tried in one pair
 MOST_ELEMENTS = 1 << 24  # of one tensor
-MOST_ELEMENTS_IN_ALL = 1 << 25
+MOST_ELEMENTS_IN_ALL = 1 << 24
 MOST_OTHERS = 64  # tensors of the same size, in whose place a tensor may be
 SAMPLE = 256
 
@@ -86,14 +86,16 @@ def find_order(sides: Sides) -> FoundOrder | None:
     """Returns the order in which side b's values are those of side a, or None if there is none, or if it may be by
     chance."""
     wanted, given = sides.wanted, sides.given
-    same_size = given.size == wanted.size
-    for tolerance in _tolerances(sides):
-        if same_size and not _same_values(wanted, given, tolerance):
-            continue
-        in_place = given.reshape(wanted.shape) if same_size else None
-        wrong = np.abs(in_place - wanted) > tolerance if in_place is not None else np.ones(wanted.shape, bool)
-        if np.count_nonzero(wrong) < MIN_VALUES:
-            continue
+    in_place = given.reshape(wanted.shape) if given.size == wanted.size else None
+    away = np.abs(in_place - wanted) if in_place is not None else np.full(wanted.shape, np.inf)
+    tolerances = _tolerances(sides)
+    if np.count_nonzero(away > tolerances[-1]) < MIN_VALUES:
+        return None
+    apart = np.abs(np.sort(wanted, axis=None) - np.sort(given, axis=None)) if in_place is not None else None
+    for tolerance in tolerances:
+        wrong = away > tolerance
+        if apart is not None and np.mean(apart <= tolerance) < MIN_SHARE:
+            continue  # not the same values, in any order
         search = _Search(sides, tolerance, wrong)
         orders = list_orders(given, wanted.shape)
         if (found := search.first(orders)) is not None:
@@ -138,12 +140,6 @@ def _tolerances(sides: Sides) -> list[float]:
     """Returns the differences that count as equal, the smallest first: none, one LSB, accumulated rounding."""
     span = float(np.ptp(sides.wanted)) if sides.wanted.size else 0.0
     return sorted({0.0, sides.step, max(sides.step, span * LOOSE)})
-
-
-def _same_values(wanted: Real, given: Real, tolerance: float) -> bool:
-    """Returns whether both sides have nearly the same values, in any order."""
-    near = np.abs(np.sort(wanted, axis=None) - np.sort(given, axis=None)) <= tolerance
-    return bool(np.mean(near) >= MIN_SHARE)
 
 
 def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:

@@ -16,6 +16,7 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.order import find_orders
 from qverify.compare.regions import (
     describe_region,
     find_inside,
@@ -105,6 +106,7 @@ def judge_all(
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
+    report.findings = find_orders(judged, graph, options.frame)
     return report
 
 

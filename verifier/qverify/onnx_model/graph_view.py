@@ -200,7 +200,9 @@ class GraphView:
         to be said, and the next step."""
         if name in self.foreign:
             kind = self.foreign[name]
-            return f"{name!r} is {kind}", f"a tensor may be {', '.join(ELEMENT)}", _other_type(kind)
+            known = [k for k in ELEMENT if k != "float16" or name in {*self.inputs, *self.outputs}]
+            only = "; float16 only as an input or output of the graph" if kind == "float16" else ""
+            return f"{name!r} is {kind}", f"a tensor may be {', '.join(known)}{only}", _other_type(kind)
         if name in self.empty:
             why = f"{name!r} has dims {list(self.empty[name])}, so no elements"
             return why, "wanted dims of 1 or more", "Export the model without it"

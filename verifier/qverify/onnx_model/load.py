@@ -18,6 +18,7 @@ from qverify.onnx_model.file_checks import check_constants, check_names, check_o
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
+from qverify.onnx_model.opsets import lower_opset
 from qverify.onnx_model.other_files import FOLDER, describe_other
 from qverify.onnx_model.plain_layout import write_plain_layout
 from qverify.onnx_model.random_operators import check_draws_nothing
@@ -107,6 +108,7 @@ def load(
     remove_initializers_from_inputs(model)
     write_plain_layout(model)
     check_operators(model, name)
+    lower_opset(model)
     check_sizes(model, name)
     sort_nodes(model.graph, name)
     split_dynamic_matmul(model)

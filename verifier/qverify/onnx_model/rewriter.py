@@ -11,11 +11,11 @@ from onnx import helper, numpy_helper
 
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
+from qverify.onnx_model.opsets import MICROSOFT as MICROSOFT
 from qverify.onnx_model.opsets import standard_opset
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
-MICROSOFT = "com.microsoft"
 
 
 class Rewriter:

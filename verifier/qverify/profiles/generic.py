@@ -18,7 +18,7 @@ MANIFESTS = ("dump.toml", "dump.json")
 KEYS = {
     *("name", "file", "dtype", "shape", "layout", "aligned_shape", "offset", "scale", "zero_point", "channel_axis"),
 }
-LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC")
+LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC", "NC1HWC2")
 MAX_MANIFEST_BYTES = 1 << 24
 
 
@@ -77,6 +77,10 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
         raise BadFileError(f"{where}: aligned_shape {list(stored)} does not contain shape {list(shape)}")
     if shape is None and stored:
         raise BadFileError(f"{where}: aligned_shape without shape")
+    if layout == "NC1HWC2" and (shape is None or len(shape) != 5 or "channel_axis" in entry):
+        raise BadFileError(
+            f"{where}: layout NC1HWC2; wanted shape = [N, blocks, H, W, channels of a block], and no channel_axis"
+        )
     file, offset = folder.file(path), _number(entry.get("offset", 0), "offset", where)
     size = count_elements(stored, where) * ITEM[dtype] if shape is not None else max(file.size_bytes - offset, 0)
     if offset + size > file.size_bytes or ("offset" not in entry and size != file.size_bytes):

@@ -43,7 +43,7 @@ class VendorTensor:
         stored: shape with padding, or () if there is none.
         scale, zero_point: quantization parameters that the dump states, or ().
         channel_axis: axis of several scales, or -1.
-        layout: "NHWC" if the dump always uses this layout, else "".
+        layout: "NHWC" if the dump always uses this layout, "NC1HWC2" if it states blocks of channels, else "".
         loose_inner: True if the innermost dim may contain padding that the shape does not show.
         flat: True if the tensor may be stored with other dims of the same number of elements.
         scale_step: largest error of each scale that was read from text, or () for exact scales.

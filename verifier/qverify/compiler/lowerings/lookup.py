@@ -18,6 +18,7 @@ from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Array, LoweredUnit, microsoft, missing_domain, operand, qlinear_operands
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.graph_view import ELEMENT, GraphView, QuantizedTensor, attributes
+from qverify.onnx_model.opsets import quantizer_domain
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
@@ -111,7 +112,11 @@ def harvest(
     else:
         body, last = _copy_function(view, x, source, output, nodes, initializers)
         y_names = [y.scale_name, y.zero_name]
-        body.append(helper.make_node("QuantizeLinear", [last, *y_names], [result], domain=_domain(view, y)))
+        body.append(
+            helper.make_node(
+                "QuantizeLinear", [last, *y_names], [result], domain=quantizer_domain(view.opset, y.sixteen_bit)
+            )
+        )
     model = _make_model(view, body, (source, every), (result, ELEMENT[y.dtype]), initializers)
     return Engine(model, threads=1).run({source: every})[result]
 
@@ -147,7 +152,9 @@ def _copy_function(
     dequantized = view.fresh("every_real")
     initializers |= {x.scale_name: x.scale.reshape(()), x.zero_name: x.zero_point.reshape(())}
     x_names = [source, x.scale_name, x.zero_name]
-    body = [helper.make_node("DequantizeLinear", x_names, [dequantized], domain=_domain(view, x))]
+    body = [
+        helper.make_node("DequantizeLinear", x_names, [dequantized], domain=quantizer_domain(view.opset, x.sixteen_bit))
+    ]
     leaf = {n.output[0] for n in view.consumers[x.name] if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
     leaf.add(OPERAND)
     for node in nodes:
@@ -185,11 +192,6 @@ def _make_model(
     model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
     model.ir_version = view.model.ir_version
     return bytes(model.SerializeToString())
-
-
-def _domain(view: GraphView, q: QuantizedTensor) -> str:
-    """Returns the domain whose QuantizeLinear and DequantizeLinear know the type: ONNX has 16 bits from opset 21 on."""
-    return "com.microsoft" if q.sixteen_bit and view.opset < 21 else ""
 
 
 def lower(

@@ -15,9 +15,12 @@ LOW = np.float32(np.finfo(np.float32).min / 2)
 
 
 def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes the body that ONNX defines for the node's opset, attributes and types."""
-    if node.op_type == "Attention" and (input_name(node, 6) or r.is_read(3)):
-        raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
+    """Writes the body that ONNX defines for the node's opset, attributes and types. The softmax of an Attention is in
+    float32 whatever its softmax_precision, as in onnxruntime."""
+    if node.op_type == "Attention":
+        if input_name(node, 6) or r.is_read(3):
+            raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
+        node = _without(node, "softmax_precision")
     if node.op_type == "MeanVarianceNormalization":
         _check_axes(r, node)
     body = _body(r, node)
@@ -46,6 +49,14 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
         if copy.op_type == "Constant":
             _finite(copy)
         r.nodes.append(copy)
+
+
+def _without(node: onnx.NodeProto, attribute: str) -> onnx.NodeProto:
+    """Returns a copy of the node without the attribute."""
+    copy = onnx.NodeProto.FromString(node.SerializeToString())
+    del copy.attribute[:]
+    copy.attribute.extend(a for a in node.attribute if a.name != attribute)
+    return copy
 
 
 def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from qverify.onnx_model.opsets import quantizer_domain
 from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; the other operators must state theirs
@@ -61,7 +62,7 @@ def _real(r: Rewriter, node: onnx.NodeProto, at: int, integers: str, what: str) 
     if scale is None or zero is None:
         raise r.refusal("a scale or zero point is computed at run time; only constants can be compiled")
     by = [r.constant(f"{what}_scale", scale.reshape(())), r.constant(f"{what}_zero_point", zero.reshape(()))]
-    return r.step("DequantizeLinear", [integers, *by], what)
+    return r.step("DequantizeLinear", [integers, *by], what, quantizer_domain(r.opset))
 
 
 def _count_ones(r: Rewriter, mask: str, batch: int, to: str) -> None:

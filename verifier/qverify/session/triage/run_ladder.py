@@ -227,6 +227,7 @@ class Ladder:
             if isinstance(job, Job):
                 job.keep_experiments(experiment_rows(self._explainer.explained, number))
             self._add_run(report)
+            self.report.findings += report.findings
         else:
             self.report.models = list(job.models.rows)
             self._add_mistakes(graph, prepared)

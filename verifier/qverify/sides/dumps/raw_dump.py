@@ -8,6 +8,7 @@ from functools import partial
 
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
+from qverify.sides.dumps.vendor_axes import describe_blocks
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
@@ -75,7 +76,8 @@ def _describe(file: UntrustedFile, name: str, dtype: str, model: TensorSpec | No
     elif model is not None and (dtype, size) == (model.dtype, model.size_bytes):
         shape, stored = model.shape, model.aligned_shape
     elif model is not None:
-        return f"{size} bytes do not fit {dtype}{list(model.shape)} of the model"
+        hint = describe_blocks(size // ITEM[dtype], model.shape)
+        return f"{size} bytes do not fit {dtype}{list(model.shape)} of the model{hint}"
     return VendorTensor(
         name, file.path, (dtype,), size, partial(file.read, 0, size), shape, stored, flat=model is None, is_input=fed
     )

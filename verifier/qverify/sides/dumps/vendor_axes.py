@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+import numpy.typing as npt
+
 Shape = tuple[int, ...]
 ORDERS: dict[int, dict[str, Shape]] = {
     4: {"NHWC to NCHW": (0, 3, 1, 2), "NCHW to NHWC": (0, 2, 3, 1)},
     3: {"NWC to NCW": (0, 2, 1)},
 }
+BLOCKED = "NC1HWC2"  # N, blocks of channels, H, W, channels of a block
+BLOCK_ORDERS: dict[str, Shape] = {"NCHW": (0, 1, 4, 2, 3), "NHWC": (0, 2, 3, 1, 4)}
+BLOCK_SIZES = (4, 8, 16, 32, 64)
 INNER_ALIGNMENTS = (4, 8, 16, 32, 64)  # known alignments of the innermost dim, in elements
 
 
@@ -21,12 +27,21 @@ class Unsettled(Exception):
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     """The way to read a stored tensor. cut: the valid shape within the stored one. order: permutation of its axes.
-    shape: shape of the result. note: note for the report, or "" if nothing was moved."""
+    shape: shape of the result. note: note for the report, or "" if nothing was moved. merged: shape after blocks of
+    channels were merged, with the padding of the last block; () without blocks."""
 
     cut: Shape
     order: Shape
     shape: Shape
     note: str = ""
+    merged: Shape = ()
+
+    def apply(self, stored: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Returns the valid elements in the other side's axes. stored: the stored elements, with padding."""
+        value = stored[tuple(slice(0, n) for n in self.cut)].transpose(self.order)
+        if self.merged:
+            value = value.reshape(self.merged)[tuple(slice(0, n) for n in self.shape)]
+        return np.ascontiguousarray(value).reshape(self.shape)
 
     def axis(self, before: int) -> int:
         """Returns the index of an axis after the reordering. Raises Unsettled if a reshape leaves no unique index for
@@ -43,6 +58,8 @@ def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loos
     """Returns the only arrangement of shape `have` that gives shape `want`. layout: layout of `have`, or "" if the dump
     does not state it. wanted_layout: layout of the other side. loose_inner: True if the innermost dim may contain
     padding. Raises Unsettled if no arrangement or several fit."""
+    if layout == BLOCKED and have != want:
+        return _merge_blocks(have, want, wanted_layout)
     fitting = _fitting(have, want, layout)
     if not fitting and loose_inner and have:
         shorter = [(*have[:-1], d) for d in sorted(set(want)) if d < have[-1] and _is_aligned_size(d, have[-1])]
@@ -54,12 +71,54 @@ def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loos
     if len(fitting) > 1:
         fitting = _prefer_layout(fitting, layout, wanted_layout)
     if not fitting:
-        raise Unsettled(f"shape {list(have)} here, {list(want)} on the other side, and no order of its axes fits")
+        hint = (
+            f"; it may be {BLOCKED}: declare layout = {BLOCKED!r} (profile generic)" if fits_blocks(have, want) else ""
+        )
+        raise Unsettled(f"shape {list(have)} here, {list(want)} on the other side, and no order of its axes fits{hint}")
     if len(fitting) > 1:
         raise Unsettled(
             f"shape {list(have)} fits as it is and transposed; give -m quant.onnx, which states the order of its axes"
         )
     return fitting[0]
+
+
+def fits_blocks(have: Shape, want: Shape) -> list[str]:
+    """Returns the layouts of `want`, NCHW or NHWC, of which `have` may be the shape in blocks of channels."""
+    if len(have) != 5 or len(want) != 4:
+        return []
+    outer, block = have[1], have[4]
+    shapes = {"NCHW": (want[0], want[1], *want[2:]), "NHWC": (want[0], want[3], *want[1:3])}
+    return [
+        name
+        for name, (items, channels, height, width) in shapes.items()
+        if (items, height, width) == (have[0], *have[2:4]) and (outer - 1) * block < channels <= outer * block
+    ]
+
+
+def describe_blocks(elements: int, want: Shape) -> str:
+    """Returns a hint for raw elements that would fit `want` in blocks of channels, with padding, or ""."""
+    if len(want) != 4:
+        return ""
+    shapes = [(want[0], -(-want[1] // b), *want[2:], b) for b in BLOCK_SIZES]
+    shape = next((s for s in shapes if prod(s) == elements != prod(want)), None)
+    if shape is None:
+        return ""
+    return f"; {BLOCKED} of shape {list(shape)} has this size: declare it in a dump.toml (profile generic)"
+
+
+def _merge_blocks(have: Shape, want: Shape, wanted_layout: str) -> Arrangement:
+    """Returns the arrangement of a tensor in blocks of channels. Raises Unsettled if none or several fit."""
+    fitting = fits_blocks(have, want)
+    if len(fitting) > 1 and wanted_layout in fitting:
+        fitting = [wanted_layout]
+    if not fitting:
+        raise Unsettled(f"{BLOCKED} {list(have)} here, {list(want)} on the other side, which does not fit")
+    if len(fitting) > 1:
+        raise Unsettled(f"{BLOCKED} {list(have)} fits as NCHW and as NHWC; give -m quant.onnx, which states it")
+    whole = have[1] * have[4]
+    merged = (want[0], whole, *want[2:]) if fitting[0] == "NCHW" else (*want[:3], whole)
+    cut = f", {whole} channels cut to {want[1] if fitting[0] == 'NCHW' else want[3]}" if merged != want else ""
+    return Arrangement(have, BLOCK_ORDERS[fitting[0]], want, f"{BLOCKED} to {fitting[0]}{cut}", merged)
 
 
 def padded_axes(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int]) -> tuple[Shape, Shape]:

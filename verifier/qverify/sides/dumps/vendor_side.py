@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from qverify_agents.printable import one_line
 
 from qverify.plural import count
-from qverify.sides.dumps.vendor_axes import Unsettled
+from qverify.sides.dumps.vendor_axes import BLOCKED, Unsettled
 from qverify.sides.dumps.vendor_forms import check_forms_agree
 from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, common_spelling, pair_by_index, pair_names
 from qverify.sides.dumps.vendor_tensor import SettledTensor, loader, settle_tensor
@@ -173,11 +173,12 @@ def _sort_by_similarity(tensors: list[VendorTensor], other: TensorSpec | None) -
 
 
 def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
-    """Returns the specs that a dump states itself, for comparison with the other side."""
+    """Returns the specs that a dump states itself, for comparison with the other side. One in blocks of channels is
+    left out: the other side states how many channels are valid."""
     specs = {}
     for name, tensors in _group_by_name(dump).items():
         tensor = _sort_by_similarity(tensors, None)[0]
-        if len(tensor.dtypes) == 1 and tensor.shape is not None:
+        if len(tensor.dtypes) == 1 and tensor.shape is not None and tensor.layout != BLOCKED:
             spec = TensorSpec(name, _numpy_dtype(tensor.dtypes[0]), tensor.shape, layout=tensor.layout)
             single = len(tensor.scale) == 1
             specs[name] = replace(spec, scale=tensor.scale, zero_point=tensor.zero_point) if single else spec

@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.functions64 import log10_of
 from qverify.errors import BadFileError
-from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arrange_axes, padded_axes
+from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arrange_axes, describe_blocks, padded_axes
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, VendorTensor, count_elements
@@ -49,10 +49,9 @@ class SettledTensor:
             raise BadFileError(f"{self.tensor.where}: {len(data)} bytes, wanted {self.tensor.size_bytes}")
         raw = np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).newbyteorder("<")
         whole = np.frombuffer(data, raw).reshape(self.stored)
-        valid = whole[tuple(slice(0, n) for n in self.arrangement.cut)]
         if self.dtype == "bfloat16":
-            valid = (valid.astype("<u4") << 16).view("<f4")
-        return np.ascontiguousarray(valid.transpose(self.arrangement.order)).reshape(self.spec.shape)
+            whole = (whole.astype("<u4") << 16).view("<f4")
+        return self.arrangement.apply(whole)
 
 
 def settle_tensor(
@@ -115,7 +114,8 @@ def _stored(
     if tensor.inner_bytes is not None and len(dtypes) == 1:
         return (*padded_axes(tensor.size_bytes, ITEM[dtypes[0]], specs[0].shape, tensor.inner_bytes), dtypes[0])
     hint = "; -m states its type" if model is None and len(tensor.dtypes) > 1 else ""
-    raise Unsettled(f"{tensor.size_bytes} bytes do not fit {' or '.join(dtypes)}{list(specs[0].shape)}{hint}")
+    blocks = describe_blocks(tensor.size_bytes // ITEM[dtypes[0]], specs[0].shape) if len(dtypes) == 1 else ""
+    raise Unsettled(f"{tensor.size_bytes} bytes do not fit {' or '.join(dtypes)}{list(specs[0].shape)}{hint}{blocks}")
 
 
 def _dtypes(tensor: VendorTensor, specs: list[TensorSpec]) -> list[str]:

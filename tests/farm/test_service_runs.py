@@ -194,6 +194,25 @@ REPORT = {
 }
 
 
+def test_what_weakens_a_verdict_is_said_by_every_reply(any_service: Service) -> None:
+    engine, client, text = any_service.farm.engine._engine, any_service.client, "judged by sqnr_db >= -100"  # type: ignore[attr-defined]
+    before = any_service.submit(name="nightly")
+    assert "caveats" not in any_service.ended(before)["counts"]
+    engine._act = lambda task: passed(task, caveats=text)
+    after = any_service.submit(name="nightly")
+    ended = any_service.ended(after)
+    assert (ended["verdict"], ended["counts"]["caveats"]) == (
+        "PASSED",
+        len(jobs := client.get(f"/api/v1/runs/{after}/jobs").json()["jobs"]),
+    )
+    assert {job["caveats"] for job in jobs} == {text} == {client.get(f"/api/v1/jobs/{jobs[0]['id']}").json()["caveats"]}
+    assert client.get("/api/v1/history").json()["jobs"][0]["caveats"] == text
+    (row, *_) = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()["different"]
+    assert (row["before"], row["after"], row["before_caveats"], row["after_caveats"]) == ("PASSED", "PASSED", "", text)
+    events = client.get("/api/v1/events", params={"run": after}).json()["events"]
+    assert any(event["content"].get("caveats") == text for event in events)
+
+
 def test_reports_history_of_a_node_baselines_and_differences(any_service: Service) -> None:
     store = any_service.farm.artifacts
     report = store.put_bytes(json.dumps(REPORT).encode()).sha256
@@ -201,6 +220,7 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
 
     def failed(task: JobTask) -> JobResult:
         fields: dict[str, Any] = {"blame_side": "board", "blame_node": "conv7", "nodes": ("conv7",), "report": report}
+        fields["extent"] = {"causes": ["node"], "tensors": 1, "elements": 1, "nodes": [[1, 0.5, 0, 1]]}
         return passed(task, verdict="FAILED", why="conv7 differs", **fields)
 
     before = any_service.submit(name="nightly", labels={"firmware": "1"})
@@ -231,6 +251,8 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     suite = {"name": "nightly", "files": files, "jobs": [{**same, "name": job["name"]}], "baseline": True}
     again = client.post("/api/v1/suites", json=suite).json()["id"]
     assert any_service.ended(again)["verdict"] == "PASSED"  # FAILED as its baseline
+    (row,) = client.get("/api/v1/baselines").json()["baselines"]
+    assert (row["nodes"], row["extent"]["elements"]) == (["conv7"], 1)
     assert client.delete("/api/v1/baselines", params={"suite": "nightly"}).json()["jobs"] == 1
     assert client.get("/api/v1/baselines").json() == {"baselines": []}
     # a report that is no report of qverify gives no page, and no page of its own

@@ -132,6 +132,8 @@ class JobRecord(Base):
     blame_side: Mapped[str] = mapped_column(String(32), default="")
     blame_node: Mapped[str] = mapped_column(Text, default="")
     nodes: Mapped[list[Any]] = mapped_column(default=list)
+    extent: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")  # of the failure at these nodes
+    caveats: Mapped[str] = mapped_column(Text, default="", server_default="")  # what weakens the verdict, in one line
     report: Mapped[str] = mapped_column(SHA256, default="")
     capture: Mapped[str] = mapped_column(SHA256, default="")
     facts: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -199,7 +201,8 @@ class EventRecord(Base):
 
 
 class BaselineRecord(Base):
-    """The expected verdict of the jobs with a name, the nodes that fail, and the report from which they were taken."""
+    """The expected verdict of the jobs with a name, the nodes that fail, the extent of the failure ({}: not known, of an older
+    qverify), and the report from which they were taken."""
 
     __tablename__ = "baselines"
     project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
@@ -208,6 +211,7 @@ class BaselineRecord(Base):
     verdict: Mapped[str] = mapped_column(String(16))
     blame_side: Mapped[str] = mapped_column(String(32), default="")
     nodes: Mapped[list[Any]] = mapped_column(default=list)
+    extent: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     report: Mapped[str] = mapped_column(SHA256, default="")
     taken: Mapped[float]
 

@@ -149,6 +149,11 @@ def post_resume(scope: Scoped, run: IdPath) -> Changed:
     return Changed(changed=changed, jobs=jobs)
 
 
+def _outcome(job: JobRecord) -> tuple[str | None, str, str]:
+    """Returns what must be the same for two results to be the same. A verdict that something else weakens is another."""
+    return job.verdict, job.blame_node, job.caveats
+
+
 @router.get("/runs/{run}/differences", summary="What changed since another run")
 def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(pattern=ID)]) -> Differences:
     """Jobs are matched by name. since: the earlier run."""
@@ -156,7 +161,7 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
     different, same = [], 0
     for name in sorted(earlier.keys() | after.keys()):
         old, new = earlier.get(name), after.get(name)
-        if old and new and (old.verdict, old.blame_node) == (new.verdict, new.blame_node):
+        if old and new and _outcome(old) == _outcome(new):
             same += 1
             continue
         different.append(
@@ -170,6 +175,8 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 after_board=new.board if new else None,
                 before_blame=old.blame_node if old else "",
                 after_blame=new.blame_node if new else "",
+                before_caveats=old.caveats if old else "",
+                after_caveats=new.caveats if new else "",
                 before_report=old.report if old else "",
                 after_report=new.report if new else "",
             )

@@ -275,6 +275,35 @@ def test_queued_jobs_count_against_a_quota(service: Service) -> None:
     assert "quota of 2 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
 
 
+def test_board_time_is_bounded_for_a_job_and_for_a_submitter(any_service: Service) -> None:
+    client, week = any_service.client, 604_800
+    body = any_service.verification(boards=["j5-0"])
+    million = {**body, "timeout_s": week, "options": {"repeat": 1_000_000}}
+    error = error_of(client.post("/api/v1/verifications", json=million), 422)
+    assert error["what"].endswith("up to 604800 s of board time") and error["where"] == "timeout_s"
+    assert error["wanted"] == "at most 14400 s, the project's quota of board time for one job"
+    retried = error_of(client.post("/api/v1/verifications", json={**body, "timeout_s": 5000, "retries": 2}), 422)
+    assert retried["got"] == "a timeout of 5000 s and 2 retries"
+    quotas = {"quota_job_s": week, "quota_submitter_s": 2 * week}
+    reply = client.patch("/api/v1/projects/default", json=quotas).json()
+    assert {name: reply[name] for name in quotas} == quotas
+    many = {**body, "boards": ["j5-0", "j5-1", "rv-0"], "timeout_s": week}
+    assert (
+        error_of(client.post("/api/v1/verifications", json=many), 422)["what"]
+        == "up to 1.8144e+06 s of board time at once"
+    )
+    may_end = threading.Event()
+    any_service.farm.engine._engine._act = lambda task: passed(task) if may_end.wait(30) else None  # type: ignore[attr-defined]
+    two = {**many, "boards": ["j5-0", "j5-1"]}
+    run = client.post("/api/v1/verifications", json=two).json()["id"]
+    full = client.post("/api/v1/verifications", json=body)
+    assert "quota of 1.2096e+06 s of board time for one submitter is full" in error_of(full, 429)["what"]
+    assert full.headers["Retry-After"]
+    may_end.set()
+    any_service.ended(run)
+    assert client.post("/api/v1/verifications", json=body).status_code == 201
+
+
 def test_a_triage_lane_is_not_shown_as_a_board(service: Service) -> None:
     for word in ("this-host-triage-1", "qverify=triage"):
         body = service.verification(boards=[word])

@@ -20,7 +20,8 @@ class Base(DeclarativeBase):
 
 class ProjectRecord(Base):
     """A project, to which tokens, suites and artifacts belong. quota_bytes: the permitted size of its artifacts. quota_jobs: the
-    permitted number of queued jobs."""
+    permitted number of queued jobs. quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs
+    of one submitter."""
 
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -29,6 +30,8 @@ class ProjectRecord(Base):
     quota_bytes: Mapped[int] = mapped_column(BigInteger, default=50 << 30)
     quota_jobs: Mapped[int] = mapped_column(Integer, default=100_000)
     keep_days: Mapped[float] = mapped_column(default=90.0)
+    quota_job_s: Mapped[float] = mapped_column(default=14_400.0, server_default="14400")
+    quota_submitter_s: Mapped[float] = mapped_column(default=8_640_000.0, server_default="8640000")
 
 
 class TokenRecord(Base):

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy import select
 
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.board_time import check_unfinished, unfinished_seconds
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
@@ -137,11 +138,14 @@ def post_resume(scope: Scoped, run: IdPath) -> Changed:
     with scope.farm.database.write() as session:
         row = session.get_one(SuiteRunRecord, run, with_for_update=True)
         queued_before, old_state = queued_jobs(session, scope.project), row.state
+        seconds_before = unfinished_seconds(session, scope.project, row.submitter)
         jobs = reopen_run(session, row)
-        quota = session.get_one(ProjectRecord, scope.project).quota_jobs
+        project = session.get_one(ProjectRecord, scope.project)
+        quota = project.quota_jobs
         session.flush()
         if queued_jobs(session, scope.project) > max(quota, queued_before):
             raise too_busy(f"the project's quota of {quota} queued jobs is full", 60)
+        check_unfinished(session, project, row.submitter, 0.0, seconds_before)
         changed = old_state != RUNNING and row.state == RUNNING
         if changed:
             add_audit(session, scope.caller, scope.request, "run.resume", scope.project, run=run)

@@ -310,3 +310,20 @@ def test_a_gate_out_of_range_or_given_twice_is_refused(models, capsys):
     ):
         assert main(["-m", models, "-b", "local", *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("inputs", [[], ["-i", "digit_0.npy"]], ids=["random", "a file"])
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[inputs.image]\nformat = "gray"\nbogus = 1\n', "unknown key 'bogus'"),
+        ('[inputs.nobody]\nformat = "gray"\n', "description of input 'nobody': no such input"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused_whatever_the_inputs_are(
+    digits, tmp_path, table, said, inputs, capsys
+):
+    (tmp_path / "d.toml").write_text(table)
+    words = [str(digits / "digits" / word) if word.endswith(".npy") else word for word in inputs]
+    assert main(["-m", str(digits / "digits_quant.onnx"), "--description", str(tmp_path / "d.toml"), *words]) == 2
+    assert said in capsys.readouterr().err

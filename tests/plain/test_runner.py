@@ -140,6 +140,8 @@ def test_a_line_that_must_come_did_not(run: Run, capsys: pytest.CaptureFixture[s
 def test_final_outputs_alone_are_judged_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-r", options="--only prob") == 0
     assert "PASSED (final outputs only: the board offers no per-node dump" in capsys.readouterr().out
+    assert run("-r", "--runner-option", "per_node=0") == 0
+    assert "PASSED (final outputs only: per_node=0 was given" in capsys.readouterr().out
     assert run("-r", options="--only pool1_QuantizeLinear_Output,prob") == 0
     assert "the board's runner gave 2 of 8 tensors" in capsys.readouterr().out
     assert run("-r", options="--only pool1_QuantizeLinear_Output") == 3

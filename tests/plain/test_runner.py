@@ -125,6 +125,12 @@ def test_several_files_of_one_tensor_are_never_passed(run: Run, mode: str, capsy
     assert "the runner wrote several files of it: " in capsys.readouterr().out
 
 
+def test_a_text_with_other_values_of_a_tensor_is_never_passed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options="--only prob --mode printed") == 3
+    assert "prob.npy and prob.txt have different values; keep one, or name a profile" in capsys.readouterr().out
+    assert run(options="--only prob --mode logged") == 0
+
+
 def test_a_runtime_and_a_runner_are_one_too_many(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--runtime", "onnxruntime") == 2
     assert "--runtime onnxruntime and --runner each say what computes on the board" in capsys.readouterr().err

@@ -92,7 +92,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the published document as plain values (`qverify schema`)."""
-        values: dict[str, Any] = to_json(self.document)
+        found: Any = self.document
+        values: dict[str, Any] = to_json(found) if isinstance(found, document.ReportDocument) else found.to_json()
         return values
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> str:

@@ -280,7 +280,7 @@ def _judge_by_engine(runs: _Runs, engine: Recording, first: Recording, board: Bo
     """Returns the verdict of the board's first run against the reference engine, with the reason."""
     ran = SideResults({"reference": engine, "board": first})
     report = make_report(runs.models, runs.prepared, ran, runs.request.options, board.pull)
-    describe_runner(report, first)
+    describe_runner(report, first, runs.request.options)
     why = next((pair.why for pair in report.pairs if pair.verdict == report.verdict), "")
     return f"{report.verdict}{f' ({why})' if why else ''}"
 

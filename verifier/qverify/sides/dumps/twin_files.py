@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from qverify.capture.reader import is_capture
 from qverify.errors import BadFileError
 from qverify.sides.dumps.array_dump import find_arrays
 from qverify.tensors.recording import Array, Recording
-from qverify.vendor_files.array_files import npy, npz
-from qverify.vendor_files.printed_numbers import count_numbers, numbers, printed_alike
+from qverify.vendor_files.array_files import StoredArray, npy, npz
+from qverify.vendor_files.printed_numbers import Reals, count_numbers, numbers, printed_alike
 from qverify.vendor_files.untrusted_files import MAX_DEPTH, UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
@@ -59,12 +60,16 @@ def _readings(folder: UntrustedFolder, file: str, stem: str, suffix: str) -> Ite
         yield stem, lambda array: _equal(npy(folder.file(file), stem).array(), array)
     elif suffix == ".npz":
         for stored in npz(folder.file(file)):
-            yield stored.name, lambda array, stored=stored: _equal(stored.array(), array)
+            yield stored.name, partial(_holds, stored)
     elif suffix in RAW:
         yield stem, lambda array: _has_bytes(folder.file(file), array)
     elif suffix == ".txt" and (printed := _printed(folder.file(file))) is not None:
         values, decimals = printed
         yield stem, lambda array: printed_alike(values, decimals, array.astype(np.float64).ravel())
+
+
+def _holds(stored: StoredArray, array: Array) -> bool:
+    return _equal(stored.array(), array)
 
 
 def _equal(other: Array, array: Array) -> bool:
@@ -76,7 +81,7 @@ def _has_bytes(file: UntrustedFile, array: Array) -> bool:
     return file.size_bytes == array.nbytes and file.whole() == np.ascontiguousarray(array).tobytes()
 
 
-def _printed(file: UntrustedFile) -> tuple[Array, int | None] | None:
+def _printed(file: UntrustedFile) -> tuple[Reals, int | None] | None:
     """Returns the values of a text and their known decimals, or None if it is not all numbers."""
     data = file.whole(MAX_TEXT_BYTES)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from qverify_farm.dispatcher import dispatcher
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.runs import ensure_project
+from qverify_farm.ui.routes import add_pages
 from qverify_farm.work.job_task import JobResult, JobTask
 
 from tests.farm.scripted_engine import passed
@@ -201,16 +203,23 @@ def test_what_weakens_a_verdict_is_said_by_every_reply(any_service: Service) -> 
     engine._act = lambda task: passed(task, caveats=text)
     after = any_service.submit(name="nightly")
     ended = any_service.ended(after)
-    assert (ended["verdict"], ended["counts"]["caveats"]) == (
-        "PASSED",
-        len(jobs := client.get(f"/api/v1/runs/{after}/jobs").json()["jobs"]),
-    )
+    jobs = client.get(f"/api/v1/runs/{after}/jobs").json()["jobs"]
+    assert (ended["verdict"], ended["counts"]["caveats"]) == ("PASSED", len(jobs))
     assert {job["caveats"] for job in jobs} == {text} == {client.get(f"/api/v1/jobs/{jobs[0]['id']}").json()["caveats"]}
     assert client.get("/api/v1/history").json()["jobs"][0]["caveats"] == text
     (row, *_) = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()["different"]
     assert (row["before"], row["after"], row["before_caveats"], row["after_caveats"]) == ("PASSED", "PASSED", "", text)
     events = client.get("/api/v1/events", params={"run": after}).json()["events"]
     assert any(event["content"].get("caveats") == text for event in events)
+    add_pages(any_service.app)
+    for path in (
+        f"/runs/{after}",
+        f"/jobs/{jobs[0]['id']}",
+        f"/history?name={jobs[0]['name']}",
+        f"/compare?before={before}&after={after}",
+    ):
+        assert html.escape(text) in client.get(path, headers={"Accept": "text/html"}).text, path
+    assert "PASSED with caveats" in client.get("/runs").text
 
 
 def test_reports_history_of_a_node_baselines_and_differences(any_service: Service) -> None:

@@ -232,6 +232,15 @@ def test_every_format_says_what_weakens_a_verdict(farm: Database, name: str) -> 
         ]  # fmt: skip
 
 
+def test_a_verdict_that_something_else_weakens_is_a_change(farm: Database) -> None:
+    weak = {**P, "caveats": "final outputs only"}
+    ran(farm, [P, weak, weak, {**F}])
+    time.sleep(0.01)
+    found = report(farm, ran(farm, [weak, P, weak, weak]))
+    assert [job.change for job in found.jobs] == ["other caveats", "", "", "mended"]
+    assert "other caveats: m0 desk\n" in as_text(found)
+
+
 def test_a_run_that_has_not_ended_is_inconclusive(farm: Database) -> None:
     run = ran(farm, [P, {"state": "queued"}])
     found = report(farm, run)

@@ -8,7 +8,9 @@ from typing import Any, Literal
 SCHEMA = "qverify.suite/1"  # the number grows when a field changes its meaning or is removed
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 State = Literal["queued", "running", "done", "cancelled"]
-Change = Literal["", "new failure", "mended", "changed cause", "new inconclusive", "known", "unlike baseline"]
+Change = Literal[
+    "", "new failure", "mended", "changed cause", "new inconclusive", "known", "unlike baseline", "other caveats"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,9 @@ def change_of(job: JobRecord, earlier: PastJob | None) -> Change:
         return ""
     earlier_verdict = earlier.verdict if earlier is not None else None
     if job.verdict == PASSED:
-        return "mended" if earlier_verdict in (FAILED, INCONCLUSIVE) else ""
+        if earlier_verdict in (FAILED, INCONCLUSIVE):
+            return "mended"
+        return "other caveats" if earlier is not None and job.caveats not in ("", earlier.caveats) else ""
     if job.verdict == INCONCLUSIVE:
         return "new inconclusive" if earlier_verdict != INCONCLUSIVE else ""
     if earlier_verdict != FAILED or earlier is None:

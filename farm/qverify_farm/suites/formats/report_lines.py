@@ -90,7 +90,7 @@ def trend_lines(report: SuiteReport) -> list[str]:
     if not report.past and not any(job.change in OF_BASELINE for job in report.jobs):
         return []
     lines = []
-    for change in ("new failure", "changed cause", "new inconclusive", "mended", *OF_BASELINE):
+    for change in ("new failure", "changed cause", "new inconclusive", "mended", "other caveats", *OF_BASELINE):
         names = [job.name for job in report.jobs if job.change == change]
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""

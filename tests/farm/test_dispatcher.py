@@ -24,6 +24,8 @@ from qverify_farm.work.job_task import JobResult, JobTask
 from tests.farm.dispatching import J5, Working, attempts, board, jobs, submit, the_run
 from tests.farm.scripted_engine import ScriptedEngine, passed
 
+EXTENT = {"causes": ["node"], "tensors": 2, "elements": 3, "nodes": [[1, 0.5, 0, 1], [2, 0.5, 2, 0]]}  # of a failure
+
 
 def test_every_job_gets_one_result_and_boards_are_never_shared(
     database: Database, work: Callable[..., Working]
@@ -183,7 +185,7 @@ def test_a_suite_ends_at_its_timeout(database: Database, work: Callable[..., Wor
 def test_a_known_failure_does_not_trigger_fail_fast(database: Database, work: Callable[..., Working]) -> None:
     def act(task: JobTask) -> JobResult:
         verdict = "FAILED" if task.board_name == "j5-0" else "PASSED"
-        return replace(passed(task, verdict=verdict), blame_side="board", nodes=("b", "a"))
+        return replace(passed(task, verdict=verdict), blame_side="board", nodes=("b", "a"), extent=EXTENT)
 
     first = submit(database, ("j5-0", "j5-1"))
     work(ScriptedEngine(J5, act)).until_ended(first).close()

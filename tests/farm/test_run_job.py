@@ -19,6 +19,7 @@ from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkTimeout
 from qverify_agents.host_lock import HostLock
+from qverify_farm.store.failures import failure_of, find_unlike, is_same_place
 from qverify_farm.work import host_processes
 from qverify_farm.work import worker as worker_module
 from qverify_farm.work.check_board import check_board
@@ -327,14 +328,44 @@ def test_a_child_answers_until_it_dies() -> None:
     child.close()
 
 
+def test_a_result_says_what_weakens_its_verdict_and_how_large_its_failure_is(
+    jobs: ExampleJobs, worker: JobWorker
+) -> None:
+    weak = run_job(jobs.task(options={"gate": ["sqnr:-100"]}), worker)
+    assert weak.verdict == "PASSED" and "judged by sqnr_db >= -100 instead of 5 decimals" in weak.caveats
+    relaxed = run_job(jobs.task(FAULTY, options={"gate": ["lsb:1"], "relax_board": True}), worker)
+    assert relaxed.verdict == "PASSED" and "relaxed by --relax-board to max_lsb <= 1" in relaxed.caveats
+    finals = run_job(jobs.task("finals:local"), worker)
+    assert finals.verdict == "PASSED" and "final outputs only: the board offers no per-node dump" in finals.caveats
+    assert run_job(jobs.task(), worker).caveats == ""
+    few, every = (
+        run_job(jobs.task(f"faulty:local?fault={fault}@{NODE}"), worker) for fault in ("stuck_bit", "plus_one")
+    )
+    assert few.nodes == every.nodes and few.nodes[0] == NODE == few.blame_node
+    known, found = (failure_of(one.blame_side, one.nodes, one.extent) for one in (few, every))
+    assert is_same_place(known, found) and find_unlike(known, known) == ""
+    assert find_unlike(known, found) == f"{NODE}: 512 elements differ, 4 in the baseline"  # of two pairs
+    assert few.extent["causes"] == ["node"] and every.extent["nodes"][few.nodes.index(NODE)][2:] == [0, 512]
+
+
 def test_results_are_small() -> None:
     name = "ä" * 400
     long = JobResult(
-        "j" * 32, 1, "finished", why=name, blame_node=name, nodes=(name,) * 20, facts={name: name}, worker=name
+        "j" * 32,
+        1,
+        "finished",
+        why=name,
+        blame_node=name,
+        nodes=(name,) * 20,
+        facts={name: name},
+        worker=name,
+        caveats=name * 3,
+        extent={"causes": ["node"], "tensors": 20, "elements": 20, "nodes": [[1, 0.5, 0, 1]] * 20},
     )
     small = shortened(long)
     assert len(json.dumps(small.to_json())) <= MAX_BYTES and small.why and small.job == long.job
     assert JobResult.from_json(json.loads(json.dumps(small.to_json()))) == small
+    assert len(small.extent["nodes"]) == len(small.nodes) and small.caveats
     short = JobResult("j", 1, "finished", "FAILED", "why", nodes=("a", "b"), facts={"arch": "x"})
     assert shortened(short) == short
 

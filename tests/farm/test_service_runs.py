@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from qverify_farm.dispatcher import dispatcher
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.runs import ensure_project
+from qverify_farm.ui.routes import add_pages
 from qverify_farm.work.job_task import JobResult, JobTask
 
 from tests.farm.scripted_engine import passed
@@ -194,6 +196,32 @@ REPORT = {
 }
 
 
+def test_what_weakens_a_verdict_is_said_by_every_reply(any_service: Service) -> None:
+    engine, client, text = any_service.farm.engine._engine, any_service.client, "judged by sqnr_db >= -100"  # type: ignore[attr-defined]
+    before = any_service.submit(name="nightly")
+    assert "caveats" not in any_service.ended(before)["counts"]
+    engine._act = lambda task: passed(task, caveats=text)
+    after = any_service.submit(name="nightly")
+    ended = any_service.ended(after)
+    jobs = client.get(f"/api/v1/runs/{after}/jobs").json()["jobs"]
+    assert (ended["verdict"], ended["counts"]["caveats"]) == ("PASSED", len(jobs))
+    assert {job["caveats"] for job in jobs} == {text} == {client.get(f"/api/v1/jobs/{jobs[0]['id']}").json()["caveats"]}
+    assert client.get("/api/v1/history").json()["jobs"][0]["caveats"] == text
+    (row, *_) = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()["different"]
+    assert (row["before"], row["after"], row["before_caveats"], row["after_caveats"]) == ("PASSED", "PASSED", "", text)
+    events = client.get("/api/v1/events", params={"run": after}).json()["events"]
+    assert any(event["content"].get("caveats") == text for event in events)
+    add_pages(any_service.app)
+    for path in (
+        f"/runs/{after}",
+        f"/jobs/{jobs[0]['id']}",
+        f"/history?name={jobs[0]['name']}",
+        f"/compare?before={before}&after={after}",
+    ):
+        assert html.escape(text) in client.get(path, headers={"Accept": "text/html"}).text, path
+    assert "PASSED with caveats" in client.get("/runs").text
+
+
 def test_reports_history_of_a_node_baselines_and_differences(any_service: Service) -> None:
     store = any_service.farm.artifacts
     report = store.put_bytes(json.dumps(REPORT).encode()).sha256
@@ -201,6 +229,7 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
 
     def failed(task: JobTask) -> JobResult:
         fields: dict[str, Any] = {"blame_side": "board", "blame_node": "conv7", "nodes": ("conv7",), "report": report}
+        fields["extent"] = {"causes": ["node"], "tensors": 1, "elements": 1, "nodes": [[1, 0.5, 0, 1]]}
         return passed(task, verdict="FAILED", why="conv7 differs", **fields)
 
     before = any_service.submit(name="nightly", labels={"firmware": "1"})
@@ -231,6 +260,8 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     suite = {"name": "nightly", "files": files, "jobs": [{**same, "name": job["name"]}], "baseline": True}
     again = client.post("/api/v1/suites", json=suite).json()["id"]
     assert any_service.ended(again)["verdict"] == "PASSED"  # FAILED as its baseline
+    (row,) = client.get("/api/v1/baselines").json()["baselines"]
+    assert (row["nodes"], row["extent"]["elements"]) == (["conv7"], 1)
     assert client.delete("/api/v1/baselines", params={"suite": "nightly"}).json()["jobs"] == 1
     assert client.get("/api/v1/baselines").json() == {"baselines": []}
     # a report that is no report of qverify gives no page, and no page of its own
@@ -251,6 +282,35 @@ def test_queued_jobs_count_against_a_quota(service: Service) -> None:
     reply = service.client.post("/api/v1/verifications", json=body)
     may_end.set()
     assert "quota of 2 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
+
+
+def test_board_time_is_bounded_for_a_job_and_for_a_submitter(any_service: Service) -> None:
+    client, week = any_service.client, 604_800
+    body = any_service.verification(boards=["j5-0"])
+    million = {**body, "timeout_s": week, "options": {"repeat": 1_000_000}}
+    error = error_of(client.post("/api/v1/verifications", json=million), 422)
+    assert error["what"].endswith("up to 604800 s of board time") and error["where"] == "timeout_s"
+    assert error["wanted"] == "at most 14400 s, the project's quota of board time for one job"
+    retried = error_of(client.post("/api/v1/verifications", json={**body, "timeout_s": 5000, "retries": 2}), 422)
+    assert retried["got"] == "a timeout of 5000 s and 2 retries"
+    quotas = {"quota_job_s": week, "quota_submitter_s": 2 * week}
+    reply = client.patch("/api/v1/projects/default", json=quotas).json()
+    assert {name: reply[name] for name in quotas} == quotas
+    many = {**body, "boards": ["j5-0", "j5-1", "rv-0"], "timeout_s": week}
+    assert (
+        error_of(client.post("/api/v1/verifications", json=many), 422)["what"]
+        == "up to 1.8144e+06 s of board time at once"
+    )
+    may_end = threading.Event()
+    any_service.farm.engine._engine._act = lambda task: passed(task) if may_end.wait(30) else None  # type: ignore[attr-defined]
+    two = {**many, "boards": ["j5-0", "j5-1"]}
+    run = client.post("/api/v1/verifications", json=two).json()["id"]
+    full = client.post("/api/v1/verifications", json=body)
+    assert "quota of 1.2096e+06 s of board time for one submitter is full" in error_of(full, 429)["what"]
+    assert full.headers["Retry-After"]
+    may_end.set()
+    any_service.ended(run)
+    assert client.post("/api/v1/verifications", json=body).status_code == 201
 
 
 def test_a_triage_lane_is_not_shown_as_a_board(service: Service) -> None:

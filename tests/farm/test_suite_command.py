@@ -54,7 +54,10 @@ def test_a_suite_runs_and_is_reported_in_every_format(desk: Path, capsys: pytest
     ]
     assert main(["suite", "run", "s.toml", *words]) == 0
     out, err = capsys.readouterr()
-    assert out.endswith("PASSED: s: 4 jobs, 4 PASSED\n") and "4 jobs on 1 board" in err
+    assert (
+        out.endswith("PASSED: s: 4 jobs, 4 PASSED (4 with caveats); caveats: random inputs, PCG64 seed 0\n")
+        and "4 jobs on 1 board" in err
+    )
     found = json.loads((desk / "S.json").read_text())
     assert (found["verdict"], found["labels"], len(found["jobs"])) == ("PASSED", {"firmware": "2"}, 4)
     assert {job["board"] for job in found["jobs"]} == {"desk"} and all(
@@ -74,7 +77,7 @@ def test_a_suite_with_a_bad_board_fails_and_names_the_node(desk: Path, capsys: p
     by_board = {job["board"]: job for job in json.loads((desk / "S.json").read_text())["jobs"]}
     assert by_board["desk"]["verdict"] == "PASSED" and by_board["bad"]["verdict"] == "FAILED"
     assert by_board["bad"]["blame_side"] == "board" and by_board["bad"]["nodes"] and by_board["bad"]["capture"]
-    assert "FAILED: s: 2 jobs, 1 PASSED, 1 FAILED" in capsys.readouterr().out
+    assert "FAILED: s: 2 jobs, 1 PASSED (1 with caveats), 1 FAILED" in capsys.readouterr().out
 
 
 def test_an_interrupted_suite_keeps_what_is_done_and_is_resumed(desk: Path) -> None:

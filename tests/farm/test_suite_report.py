@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import time
 import xml.etree.ElementTree as xml
@@ -24,7 +25,8 @@ from qverify_farm.suites.suite_report import SuiteReport
 from qverify_farm.suites.summary import summarize
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "docs" / "reference" / "schemas" / "suite.json"
-F = {"verdict": "FAILED", "blame_side": "board", "blame_node": "conv1", "nodes": ["conv1"]}
+ONE_BIT = {"causes": ["node"], "tensors": 1, "elements": 1, "nodes": [[1, 0.5, 0, 1]]}
+F = {"verdict": "FAILED", "blame_side": "board", "blame_node": "conv1", "nodes": ["conv1"], "extent": ONE_BIT}
 P, U = {"verdict": "PASSED"}, {"verdict": "INCONCLUSIVE", "why": "no answer"}
 
 
@@ -162,12 +164,81 @@ def test_a_baseline_excuses_the_same_failure_only(farm: Database) -> None:
     same = report(farm, ran(farm, [F, P], baseline=True))
     assert same.verdict == "PASSED" and same.jobs[0].change == "known" and same.counts["FAILED"] == 1
     assert report(farm, ran(farm, [F, P])).verdict == "FAILED"
-    for other in ({**F, "nodes": ["conv1", "fc"]}, {**F, "blame_side": "simulator"}, U):
+    two = {**ONE_BIT, "nodes": [[1, 0.5, 0, 1]] * 2}
+    for other in ({**F, "nodes": ["conv1", "fc"], "extent": two}, {**F, "blame_side": "simulator"}, U):
         assert report(farm, ran(farm, [other, P], baseline=True)).verdict == other["verdict"]
     with farm.write() as session:
         for row in session.query(BaselineRecord):
             row.nodes = []
     assert report(farm, ran(farm, [{**F, "nodes": []}, P], baseline=True)).verdict == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"elements": 64, "nodes": [[64, 0.5, 0, 64]]}, "conv1: 64 elements differ, 1 in the baseline"),
+        ({"nodes": [[1, 63.5, 0, 1]]}, "conv1: largest difference 63.5, 0.5 in the baseline"),
+        ({"nodes": [[1, None, 0, 1]]}, "conv1: largest difference infinite, 0.5 in the baseline"),
+        ({"nodes": [[1, 0.5, 1, 0]]}, "conv1: the elements that differ are below, above in the baseline"),
+        ({"causes": ["coverage", "node"]}, "cause coverage, node, node in the baseline"),
+        ({"tensors": 7, "elements": 1}, "7 tensors differ in all, 1 in the baseline"),
+        ({"elements": 4}, "4 elements differ in all, 1 in the baseline"),
+    ],
+    ids=str,
+)
+def test_a_worse_or_different_failure_in_the_same_place_is_not_known(
+    farm: Database, other: dict[str, Any], said: str
+) -> None:
+    first = ran(farm, [F, P])
+    with farm.write() as session:
+        take_baseline(session, session.get_one(SuiteRunRecord, first), 1.0)
+    found = report(farm, ran(farm, [{**F, "why": "differs", "extent": {**ONE_BIT, **other}}, P], baseline=True))
+    assert (found.verdict, found.jobs[0].change) == ("FAILED", "unlike baseline")
+    assert found.jobs[0].why == f"differs; {said}" and said in as_text(found)
+    smaller = {**ONE_BIT, "nodes": [[1, 0.25, 0, 1]]}
+    assert report(farm, ran(farm, [{**F, "extent": smaller}, P], baseline=True)).jobs[0].change == "known"
+
+
+def test_a_baseline_of_an_older_qverify_excuses_nothing_and_says_so(farm: Database) -> None:
+    first = ran(farm, [{**F, "extent": {}}, P])
+    with farm.write() as session:
+        take_baseline(session, session.get_one(SuiteRunRecord, first), 1.0)
+    found = report(farm, ran(farm, [F, P], baseline=True))
+    assert (found.verdict, found.jobs[0].change) == ("FAILED", "unlike baseline")
+    assert "without the extent of the failure; take it again (qverify suite baseline)" in found.jobs[0].why
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_says_what_weakens_a_verdict(farm: Database, name: str) -> None:
+    weak = {**P, "caveats": "judged by sqnr_db >= -100 instead of 5 decimals"}
+    found = report(farm, ran(farm, [weak, P, weak, {**P, "caveats": "final outputs only"}]))
+    text = renderer(name)(found)
+    assert found.verdict == "PASSED" and found.counts["caveats"] == 3
+    if name == "json":
+        assert [job["caveats"] for job in json.loads(text)["jobs"]] == [
+            weak["caveats"],
+            "",
+            weak["caveats"],
+            "final outputs only",
+        ]
+        return
+    plain = html.unescape(text).replace("\\", "")
+    headline = "PASSED: nightly: 4 jobs, 4 PASSED (3 with caveats); caveats: judged by sqnr_db >= -100 instead of 5 decimals; and 1 other caveat"
+    assert headline.removeprefix("PASSED") in plain
+    assert "caveats of 2 jobs: judged by sqnr_db >= -100 instead of 5 decimals (m0 desk, m2 desk)" in plain
+    if name == "junit":
+        assert [case.findtext("system-out") for case in xml.fromstring(text).iter("testcase")] == [
+            f"caveats: {weak['caveats']}", None, f"caveats: {weak['caveats']}", "caveats: final outputs only",
+        ]  # fmt: skip
+
+
+def test_a_verdict_that_something_else_weakens_is_a_change(farm: Database) -> None:
+    weak = {**P, "caveats": "final outputs only"}
+    ran(farm, [P, weak, weak, {**F}])
+    time.sleep(0.01)
+    found = report(farm, ran(farm, [weak, P, weak, weak]))
+    assert [job.change for job in found.jobs] == ["other caveats", "", "", "mended"]
+    assert "other caveats: m0 desk\n" in as_text(found)
 
 
 def test_a_run_that_has_not_ended_is_inconclusive(farm: Database) -> None:

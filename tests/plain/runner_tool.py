@@ -53,6 +53,9 @@ def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> No
     np.save(out / file, value)
     if mode == "twice":  # another array of the same name
         (np.zeros_like(value)).tofile(out / file.replace(".npy", ".bin"))
+    elif mode in ("printed", "logged"):  # a text of the same name, of other values or of the same
+        shown = np.zeros_like(value) if mode == "printed" else value
+        np.savetxt(out / file.replace(".npy", ".txt"), shown.reshape(-1).astype(np.float64), fmt="%.6f")
     elif mode == "member":
         np.savez(out / "all.npz", **{file.removesuffix(".npy"): np.zeros_like(value)})
     elif mode == "truncated":

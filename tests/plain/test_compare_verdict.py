@@ -16,7 +16,8 @@ from qverify.errors import UsageError
 from qverify.renderers import terminal, verdict_lines
 from qverify.renderers.formats import page
 from qverify.renderers.text_view import TextView
-from qverify.report.document import EXIT, to_json
+from qverify.report.document import EXIT
+from qverify.report.report_json import to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording

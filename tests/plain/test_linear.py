@@ -23,6 +23,7 @@ from qverify.model_bin.units import units
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load
 from qverify.renderers import terminal
+from qverify.report.report_json import to_json
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify.sides.reference import Reference
@@ -116,7 +117,7 @@ def test_the_main_job(sources: dict[int, bytes], tmp_path: Path):
         paths = [str(tmp_path / f"{count}.onnx"), str(tmp_path / f"{count}.bin")]
         outcome = verify(Request(paths, options=Options(dump_all=True)))
         terminal.render(outcome.report, outcome.finals)
-        outcome.report.to_json()
+        to_json(outcome.report)
 
     job(1)
     at_most_linear(lambda count: lambda: job(count))

@@ -17,6 +17,9 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
+from qverify.renderers.verdict_lines import render
+from qverify.report.read_report import read_report
+from qverify.report.report_json import to_json
 
 from tests.plain.three_sides import spec
 
@@ -90,6 +93,33 @@ def test_the_one_option_that_relaxes_bits_is_named(models, capsys):
     assert main([*words, "--gate", "lsb:1"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert "relaxed by --relax-board to max_lsb <= 1" in last and "not bit-equal in 2 of 8 tensors" in last
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-b", "local", "--gate", "sqnr:-100"],
+        ["-b", FAULTY, "--relax-board", "--gate", "lsb:1"],
+        ["-b", "finals:local"],
+        ["-b", "local", "-b", "finals:local", "--nan-equal"],
+        ["-b", "local", "-s", "False", "-c", "2"],
+        ["--rule", "numpy"],
+    ],
+    ids=" ".join,
+)
+def test_what_weakens_a_verdict_line_stands_in_the_json(models, tmp_path, words, capsys):
+    path = tmp_path / "r.json"
+    assert main(["-m", models, *words, "--json", str(path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "Strict check PASSED" in line]
+    caveats = json.loads(path.read_text())["caveats"]
+    facts = {fact for line in lines for fact in line.partition("PASSED (")[2].removesuffix(")").split("; ")}
+    for fact in facts - {"2 boards"}:
+        said = "not bit-equal" if fact.startswith("not bit-equal") else fact  # the last line counts its tensors
+        assert any(text.endswith(said) for text in caveats), (fact, caveats)
+    back = read_report(str(path))
+    assert to_json(back)["caveats"] == caveats
+    named = [text for text in caveats if " ~ " in text]
+    assert not any(text in render(back) for text in named)  # a line states what applies to its own two sides
 
 
 @pytest.mark.parametrize(
@@ -280,3 +310,20 @@ def test_a_gate_out_of_range_or_given_twice_is_refused(models, capsys):
     ):
         assert main(["-m", models, "-b", "local", *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("inputs", [[], ["-i", "digit_0.npy"]], ids=["random", "a file"])
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[inputs.image]\nformat = "gray"\nbogus = 1\n', "unknown key 'bogus'"),
+        ('[inputs.nobody]\nformat = "gray"\n', "description of input 'nobody': no such input"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused_whatever_the_inputs_are(
+    digits, tmp_path, table, said, inputs, capsys
+):
+    (tmp_path / "d.toml").write_text(table)
+    words = [str(digits / "digits" / word) if word.endswith(".npy") else word for word in inputs]
+    assert main(["-m", str(digits / "digits_quant.onnx"), "--description", str(tmp_path / "d.toml"), *words]) == 2
+    assert said in capsys.readouterr().err

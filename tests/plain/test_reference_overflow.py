@@ -20,6 +20,7 @@ from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.renderers import terminal, verdict_lines
 from qverify.report.document import Forced, ReportDocument
+from qverify.report.report_json import to_json
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -105,7 +106,7 @@ def test_correct_hardware_passes_and_the_elements_are_counted() -> None:
     report = judged([HUGE, SMALL])
     assert report.verdict == "PASSED"
     assert f"1 {SAID}" in verdict_lines.render(report) and f"1 {SAID}" in terminal.render(report, ["y"])
-    (found,) = report.to_json()["pairs"][0]["not_judged"]
+    (found,) = to_json(report)["pairs"][0]["not_judged"]
     assert (found["tensor"], found["elements"], found["of"]) == ("n", 1, 2)
 
 
@@ -144,7 +145,7 @@ def test_infinities_on_both_sides_beside_it_are_still_inconclusive() -> None:
 
 
 def test_the_reason_is_the_arguments_size_where_a_function_is_periodic() -> None:
-    (found,) = judged([2.0**21, 1.0], make=sines).to_json()["pairs"][0]["not_judged"]
+    (found,) = to_json(judged([2.0**21, 1.0], make=sines))["pairs"][0]["not_judged"]
     assert (found["tensor"], found["elements"]) == ("n", 1) and "beyond 2^20" in found["why"]
 
 

@@ -21,6 +21,7 @@ from qverify.renderers import pair_facts, summary_lines
 from qverify.renderers.formats import junit, markdown
 from qverify.renderers.html_page import page
 from qverify.report.document import ReportDocument
+from qverify.report.report_json import to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.spec import TensorSpec
 
@@ -254,7 +255,7 @@ def test_ranges_of_a_table_are_those_of_every_entry_between():
 
 def test_every_format_shows_the_region(block: Qdq, tmp_path: Path) -> None:
     report = judge_fused(block, fused(block.model(), {"c": "none"}), SHOWN, {"s_q": 3})
-    document = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    document = json.loads(json.dumps(to_json(report), allow_nan=False))
     jsonschema.validate(document, report_schema())
     assert document["blame"]["region"] == {
         "inputs": ["h_q", "in0_q"],

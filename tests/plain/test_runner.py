@@ -125,6 +125,12 @@ def test_several_files_of_one_tensor_are_never_passed(run: Run, mode: str, capsy
     assert "the runner wrote several files of it: " in capsys.readouterr().out
 
 
+def test_a_text_with_other_values_of_a_tensor_is_never_passed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options="--only prob --mode printed") == 3
+    assert "prob.npy and prob.txt have different values; keep one, or name a profile" in capsys.readouterr().out
+    assert run(options="--only prob --mode logged") == 0
+
+
 def test_a_runtime_and_a_runner_are_one_too_many(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--runtime", "onnxruntime") == 2
     assert "--runtime onnxruntime and --runner each say what computes on the board" in capsys.readouterr().err
@@ -140,6 +146,8 @@ def test_a_line_that_must_come_did_not(run: Run, capsys: pytest.CaptureFixture[s
 def test_final_outputs_alone_are_judged_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-r", options="--only prob") == 0
     assert "PASSED (final outputs only: the board offers no per-node dump" in capsys.readouterr().out
+    assert run("-r", "--runner-option", "per_node=0") == 0
+    assert "PASSED (final outputs only: per_node=0 was given" in capsys.readouterr().out
     assert run("-r", options="--only pool1_QuantizeLinear_Output,prob") == 0
     assert "the board's runner gave 2 of 8 tensors" in capsys.readouterr().out
     assert run("-r", options="--only pool1_QuantizeLinear_Output") == 3

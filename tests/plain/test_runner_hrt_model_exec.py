@@ -83,8 +83,12 @@ def test_texts_are_judged_to_the_digits_they_have(
     chip: Chip, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--runner-option", "dump_format=txt", "--runner-option", "dump_precision=4")
+    assert chip(*words) == 3  # as compare refuses it
+    assert "known only to 4 decimals, and nothing finer can be judged: print more, or give -c 4 or less" in arm(capsys)
+    assert chip(*words, HRT_SPOIL="prob") == 1
+    words = (*words, "-c", "4")
     assert chip(*words) == 0
-    assert "are known to 4 decimals" in arm(capsys)
+    assert "judged to 4 decimals" in arm(capsys)
     assert chip(*words, "--json", str(tmp_path / "R.json")) == 0
     pairs = json.loads((tmp_path / "R.json").read_text())["pairs"]
     assert [p["bit_equal"] for p in pairs] == [True, False, False]

@@ -129,6 +129,7 @@ def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float
     if outcome.state == DONE:
         values |= {"verdict": outcome.verdict, "ended": now}
         values |= {"blame_side": result.blame_side[:32], "blame_node": result.blame_node, "nodes": list(result.nodes)}
+        values |= {"extent": dict(result.extent), "caveats": result.caveats}
         values |= {"report": result.report, "capture": result.capture, "facts": dict(result.facts)}
     elif outcome.state == CANCELLED:
         values["ended"] = now
@@ -139,6 +140,7 @@ def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float
             keep_artifact(session, project, digest, attempt.sizes.get(digest, 0), now, name=job.name, kind=kind)
     event = {"job": job.id, "name": job.name, "state": outcome.state, "board": job.board, "attempt": job.attempt}
     event |= {"verdict": outcome.verdict, "why": outcome.why[:300], "ending": result.ending}
+    event["caveats"] = result.caveats if outcome.state == DONE else ""
     add_event(session, "job", event, run=job.run, project=project)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qverify_farm.store.verdicts import Failure, failure_of
+from qverify_farm.store.failures import Failure, failure_of, find_unlike, is_same_place
 from qverify_farm.work.job_task import JobResult
 
 DEFAULT_BOARD_WAIT_S = 900.0
@@ -39,7 +39,8 @@ class RunState:
 
     def is_known(self, name: str, result: JobResult) -> bool:
         """Returns whether the job with this name FAILED as its baseline did."""
-        return self.known.get(name) == failure_of(result.blame_side[:32], result.nodes)
+        known, found = self.known.get(name), failure_of(result.blame_side[:32], result.nodes, result.extent)
+        return known is not None and is_same_place(known, found) and not find_unlike(known, found)
 
     @property
     def quarantine(self) -> int:

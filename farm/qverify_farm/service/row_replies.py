@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.schemas.lab import BoardShort
 from qverify_farm.service.schemas.runs import AttemptShort, JobShort, RunShort
 from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
+from qverify_farm.store.runs import passed_with_caveats
 from qverify_farm.store.tables import AttemptRecord, AuditRecord, BoardRecord, JobRecord, SuiteRunRecord
 
 JOB_FIELDS = [name for name in JobShort.model_fields if name != "waits"]
@@ -45,8 +46,10 @@ def run_reply(run: SuiteRunRecord, project: str, counts: Mapping[str, int]) -> R
 
 
 def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Returns, for each run, the number of jobs in each state and with each verdict."""
+    """Returns, for each run, the number of jobs in each state and with each verdict, and of jobs that PASSED with caveats."""
     counts: dict[str, dict[str, int]] = {run: {} for run in runs}
+    for run, number in passed_with_caveats(session, counts).items():
+        counts[run]["caveats"] = number
     rows = session.execute(
         select(JobRecord.run, JobRecord.state, JobRecord.verdict, func.count())
         .where(JobRecord.run.in_(counts))

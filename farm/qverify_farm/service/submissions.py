@@ -15,6 +15,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from qverify_farm.service.access import Scope
+from qverify_farm.service.board_time import check_board_time
 from qverify_farm.service.errors import ApiError, too_busy
 from qverify_farm.service.farm import add_audit
 from qverify_farm.service.schemas.runs import Submission, Submitted, SuiteDefinition, SuiteJob, Verification
@@ -197,7 +198,7 @@ def submit(
     digests: Digests,
     key: str | None = None,
 ) -> Submitted:
-    """Submits jobs, if the project's quota permits, and wakes the dispatcher. key: the Idempotency-Key of the request; the run's id
+    """Submits jobs, if the project's quotas permit, and wakes the dispatcher. key: the Idempotency-Key of the request; the run's id
     is made from it, so that a repeated request finds the run."""
     import time
 
@@ -233,6 +234,7 @@ def submit(
         waiting = queued_jobs(session, scope.project)
         if waiting + len(jobs) > project.quota_jobs:
             raise too_busy(f"the project's quota of {project.quota_jobs} queued jobs is full: {waiting} wait", 60)
+        check_board_time(session, project, scope.caller.name, jobs)
         _mark_used(session, scope.project, digests, time.time())
         run = submit_run(session, new_run, jobs)
         content = {"run": run.id, "name": name, "kind": kind, "jobs": len(jobs)}

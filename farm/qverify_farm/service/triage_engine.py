@@ -190,7 +190,7 @@ def _input(part: str, task: JobTask, tree: Path) -> str:
 
 
 def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a JobResult (verdict, why, blame) for a triage's document."""
+    """Returns the fields of a JobResult (verdict, why, caveats, blame) for a triage's document."""
     verdict = document.get("verdict")
     rungs = [rung for rung in document.get("rungs", []) if rung.get("verdict") == verdict]
     rung = rungs[0] if rungs and verdict != "PASSED" else {}
@@ -200,10 +200,17 @@ def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "verdict": verdict if verdict in ("PASSED", "FAILED") else "INCONCLUSIVE",
         "why": f"{gate}{why}" if verdict != "PASSED" else "",
+        "caveats": "; ".join(_caveats_of(document)),
         "blame_side": str(blame.get("side", "")),
         "blame_node": str(blame.get("node", "")),
         "nodes": tuple(str(name) for name in [blame["node"], *blame.get("also", [])] if name) if blame else (),
     }
+
+
+def _caveats_of(document: Mapping[str, Any]) -> list[str]:
+    """Returns the caveats of a triage's document and of its rungs, each once."""
+    lists = [*(rung.get("caveats", []) for rung in document.get("rungs", [])), document.get("caveats", [])]
+    return list(dict.fromkeys(str(text) for texts in lists for text in texts))
 
 
 def _write_bundle(paths: Mapping[str, Path], output_folder: Path) -> Path:

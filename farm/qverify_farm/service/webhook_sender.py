@@ -25,6 +25,7 @@ from sqlalchemy import select
 from qverify_farm.service.event_feed import FeedEvent
 from qverify_farm.service.json_log import log
 from qverify_farm.store.database import Database
+from qverify_farm.store.runs import passed_with_caveats
 from qverify_farm.store.states import CANCELLED, PASSED
 from qverify_farm.store.tables import SuiteRunRecord, WebhookRecord
 
@@ -223,7 +224,7 @@ class WebhookSender:
                     WebhookRecord.project == run.project, WebhookRecord.suite.in_(("", run.name))
                 )
             ).all()
-            body = _body(run, previous_verdict)
+            body = _body(run, previous_verdict, passed_with_caveats(session, [run.id]).get(run.id, 0))
         return [Delivery(hook.id, hook.url, hook.secret, body) for hook in hooks]
 
     def _run(self) -> None:
@@ -267,7 +268,8 @@ class WebhookSender:
             log("webhook's status is not kept", logging.WARNING, why=str(error)[:300])
 
 
-def _body(run: SuiteRunRecord, previous_verdict: str | None) -> bytes:
+def _body(run: SuiteRunRecord, previous_verdict: str | None, caveats: int) -> bytes:
+    """Returns the body of a delivery. caveats: the number of jobs that PASSED with caveats."""
     on_result: dict[str, Any] = {
         "event": "verdict changed",
         "run": run.id,
@@ -275,6 +277,7 @@ def _body(run: SuiteRunRecord, previous_verdict: str | None) -> bytes:
         "kind": run.kind,
         "verdict": run.verdict,
         "before": previous_verdict,
+        "caveats": caveats,
         "labels": run.labels,
         "ended": run.ended,
     }

@@ -149,7 +149,7 @@ def attempts_of(session: Session, run: str) -> list[AttemptRecord]:
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """The fields of a done job that trends need. content: a digest of everything that the job's results depend on."""
+    """The fields of a done job that trends need. caveats: what weakens its verdict. content: a digest of everything that the job's results depend on."""
 
     name: str
     run: str
@@ -159,6 +159,7 @@ class PastJob:
     blame_node: str
     nodes: tuple[str, ...]
     content: str
+    caveats: str = ""
 
 
 def done_jobs(session: Session, runs: Sequence[str]) -> list[PastJob]:
@@ -173,11 +174,12 @@ def done_jobs(session: Session, runs: Sequence[str]) -> list[PastJob]:
         JobRecord.blame_node,
         JobRecord.nodes,
         content,
+        JobRecord.caveats,
     )
     query = select(*columns).where(JobRecord.run.in_(runs), JobRecord.state == DONE).order_by(JobRecord.number)
     position = {run: index for index, run in enumerate(runs)}
     jobs = [
-        PastJob(name, run, board or "", verdict, side, node, tuple(nodes or ()), digest or "")
-        for name, run, board, verdict, side, node, nodes, digest in session.execute(query)
+        PastJob(name, run, board or "", verdict, side, node, tuple(nodes or ()), digest or "", caveats)
+        for name, run, board, verdict, side, node, nodes, digest, caveats in session.execute(query)
     ]
     return sorted(jobs, key=lambda job: position[job.run])  # stable: keeps the order of the jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from qverify_farm.store.events import add_event
-from qverify_farm.store.states import CANCELLED, DONE, ENDED, QUEUED, RUNNING, TIMED_OUT
+from qverify_farm.store.states import CANCELLED, DONE, ENDED, PASSED, QUEUED, RUNNING, TIMED_OUT
 from qverify_farm.store.tables import JobRecord, ProjectRecord, SuiteRunRecord
 from qverify_farm.store.verdicts import verdict_of
 
@@ -169,7 +169,7 @@ def past_runs(session: Session, run: SuiteRunRecord, limit: int) -> list[SuiteRu
 
 
 def counts_of(session: Session, run: str) -> dict[str, int]:
-    """Returns the number of jobs of a run in each state and with each verdict."""
+    """Returns the number of jobs of a run in each state and with each verdict, and of jobs that PASSED with caveats."""
     rows = session.execute(
         select(JobRecord.state, JobRecord.verdict, func.count())
         .where(JobRecord.run == run)
@@ -180,7 +180,16 @@ def counts_of(session: Session, run: str) -> dict[str, int]:
         counts[state] = counts.get(state, 0) + number
         if verdict is not None:
             counts[verdict] = counts.get(verdict, 0) + number
+    if weak := passed_with_caveats(session, [run]).get(run):
+        counts["caveats"] = weak
     return counts
+
+
+def passed_with_caveats(session: Session, runs: Collection[str]) -> dict[str, int]:
+    """Returns the number of jobs that PASSED with caveats, of the runs that have any."""
+    query = select(JobRecord.run, func.count()).where(JobRecord.run.in_(runs), JobRecord.caveats != "")
+    rows = session.execute(query.where(JobRecord.verdict == PASSED).group_by(JobRecord.run))
+    return {run: number for run, number in rows}
 
 
 def cancel_run(session: Session, run: str, why: str, now: float) -> bool:

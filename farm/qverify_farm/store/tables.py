@@ -20,7 +20,8 @@ class Base(DeclarativeBase):
 
 class ProjectRecord(Base):
     """A project, to which tokens, suites and artifacts belong. quota_bytes: the permitted size of its artifacts. quota_jobs: the
-    permitted number of queued jobs."""
+    permitted number of queued jobs. quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs
+    of one submitter."""
 
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -29,6 +30,8 @@ class ProjectRecord(Base):
     quota_bytes: Mapped[int] = mapped_column(BigInteger, default=50 << 30)
     quota_jobs: Mapped[int] = mapped_column(Integer, default=100_000)
     keep_days: Mapped[float] = mapped_column(default=90.0)
+    quota_job_s: Mapped[float] = mapped_column(default=14_400.0, server_default="14400")
+    quota_submitter_s: Mapped[float] = mapped_column(default=8_640_000.0, server_default="8640000")
 
 
 class TokenRecord(Base):
@@ -132,6 +135,8 @@ class JobRecord(Base):
     blame_side: Mapped[str] = mapped_column(String(32), default="")
     blame_node: Mapped[str] = mapped_column(Text, default="")
     nodes: Mapped[list[Any]] = mapped_column(default=list)
+    extent: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")  # of the failure at these nodes
+    caveats: Mapped[str] = mapped_column(Text, default="", server_default="")  # what weakens the verdict, in one line
     report: Mapped[str] = mapped_column(SHA256, default="")
     capture: Mapped[str] = mapped_column(SHA256, default="")
     facts: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -199,7 +204,8 @@ class EventRecord(Base):
 
 
 class BaselineRecord(Base):
-    """The expected verdict of the jobs with a name, the nodes that fail, and the report from which they were taken."""
+    """The expected verdict of the jobs with a name, the nodes that fail, the extent of the failure ({}: not known, of an older
+    qverify), and the report from which they were taken."""
 
     __tablename__ = "baselines"
     project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
@@ -208,6 +214,7 @@ class BaselineRecord(Base):
     verdict: Mapped[str] = mapped_column(String(16))
     blame_side: Mapped[str] = mapped_column(String(32), default="")
     nodes: Mapped[list[Any]] = mapped_column(default=list)
+    extent: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     report: Mapped[str] = mapped_column(SHA256, default="")
     taken: Mapped[float]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from qverify_farm.store.failures import Failure, failure_of, find_unlike, is_same_place
 from qverify_farm.store.states import DONE, FAILED, PASSED, worst
 from qverify_farm.store.tables import BaselineRecord, JobRecord, SuiteRunRecord
-
-Failure = tuple[str, tuple[str, ...]]  # the side that is blamed, and the nodes in alphabetical order
 
 
 def verdict_of(session: Session, run: SuiteRunRecord, jobs: Sequence[JobRecord]) -> str:
@@ -24,11 +23,7 @@ def verdict_of(session: Session, run: SuiteRunRecord, jobs: Sequence[JobRecord])
 def known_failures(session: Session, run: SuiteRunRecord) -> dict[str, Failure]:
     """Returns the failures of a run's baseline, by job name; none unless its suite has the key `baseline`."""
     failed = [row for row in _baselines(session, run).values() if row.verdict == FAILED and row.nodes]
-    return {row.job: failure_of(row.blame_side, row.nodes) for row in failed}
-
-
-def failure_of(blame_side: str, nodes: Iterable[str]) -> Failure:
-    return blame_side, tuple(sorted(nodes))
+    return {row.job: failure_of(row.blame_side, row.nodes, row.extent) for row in failed}
 
 
 def _baselines(session: Session, run: SuiteRunRecord) -> dict[str, BaselineRecord]:
@@ -41,13 +36,23 @@ def _baselines(session: Session, run: SuiteRunRecord) -> dict[str, BaselineRecor
 
 
 def is_known(job: JobRecord, baseline: BaselineRecord) -> bool:
-    """Returns whether a job FAILED in the same way as its baseline: with blame on the same side and at the same nodes. A
-    baseline without nodes never matches."""
-    return (
-        job.verdict == FAILED == baseline.verdict
-        and bool(baseline.nodes)
-        and failure_of(job.blame_side, job.nodes or ()) == failure_of(baseline.blame_side, baseline.nodes)
-    )
+    """Returns whether a job FAILED in the same way as its baseline: in the same place, and neither differently nor worse."""
+    return _is_in_its_place(job, baseline) and not unlike_baseline(job, baseline)
+
+
+def unlike_baseline(job: JobRecord, baseline: BaselineRecord) -> str:
+    """Returns how a job that FAILED in the place of its baseline is different or worse, in words; else ""."""
+    if not _is_in_its_place(job, baseline):
+        return ""
+    return find_unlike(_failure(baseline), _failure(job))
+
+
+def _is_in_its_place(job: JobRecord, baseline: BaselineRecord) -> bool:
+    return job.verdict == FAILED == baseline.verdict and is_same_place(_failure(baseline), _failure(job))
+
+
+def _failure(row: JobRecord | BaselineRecord) -> Failure:
+    return failure_of(row.blame_side, row.nodes or (), row.extent)
 
 
 def take_baseline(session: Session, run: SuiteRunRecord, now: float) -> int:
@@ -65,6 +70,7 @@ def take_baseline(session: Session, run: SuiteRunRecord, now: float) -> int:
                 verdict=str(job.verdict),
                 blame_side=job.blame_side,
                 nodes=list(job.nodes or ()),
+                extent=dict(job.extent or {}),
                 report=job.report,
                 taken=now,
             )

@@ -8,15 +8,18 @@ from typing import Any, Literal
 SCHEMA = "qverify.suite/1"  # the number grows when a field changes its meaning or is removed
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 State = Literal["queued", "running", "done", "cancelled"]
-Change = Literal["", "new failure", "mended", "changed cause", "new inconclusive", "known"]
+Change = Literal[
+    "", "new failure", "mended", "changed cause", "new inconclusive", "known", "unlike baseline", "other caveats"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
     """One job. name: the same in every run of the suite. board: the board on which it ran last, or "". verdict: null while
     there is none. why: the reason of a verdict that is not PASSED, or of a cancellation. nodes: the first nodes that failed.
-    report, capture: SHA-256 of artifacts, or "". change: compared with the job's last verdict in an earlier run; `known`, with
-    `baseline`, if it FAILED as its baseline did. before: that last verdict."""
+    caveats: what weakens the verdict, in one line, or "". report, capture: SHA-256 of artifacts, or "". change: compared with the job's last verdict in an earlier run; `known`, with
+    `baseline`, if it FAILED as its baseline did; `unlike baseline`, if it FAILED in the same place, but differently or worse.
+    before: that last verdict."""
 
     name: str
     model: str
@@ -35,6 +38,7 @@ class JobRow:
     change: Change = ""
     before: Verdict | None = None
     facts: dict[str, str] = field(default_factory=dict)
+    caveats: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class PastRun:
 @dataclass(frozen=True, slots=True)
 class SuiteReport:
     """A suite run. verdict: the worst verdict of its jobs; INCONCLUSIVE while some jobs have none. created, started, ended:
-    seconds since 1970, UTC. counts: the number of jobs in each state and with each verdict. past: earlier runs, newest first."""
+    seconds since 1970, UTC. counts: the number of jobs in each state and with each verdict, and of jobs that PASSED with caveats
+    (`caveats`). past: earlier runs, newest first."""
 
     id: str
     name: str

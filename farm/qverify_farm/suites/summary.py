@@ -14,7 +14,7 @@ from qverify_farm.store.jobs import PastJob, attempts_of, done_jobs, jobs_of
 from qverify_farm.store.runs import past_runs
 from qverify_farm.store.states import CANCELLED, DONE, FAILED, INCONCLUSIVE, PASSED, QUEUED, RUNNING
 from qverify_farm.store.tables import AttemptRecord, BaselineRecord, JobRecord, SuiteRunRecord
-from qverify_farm.store.verdicts import is_known, verdict_of
+from qverify_farm.store.verdicts import is_known, unlike_baseline, verdict_of
 from qverify_farm.suites.suite_report import BoardRow, Change, FlakyNode, JobRow, PastRun, SuiteReport, Verdict
 from qverify_farm.work.job_task import WITH_VERDICT
 
@@ -60,12 +60,13 @@ def _baselines(session: Session, run: SuiteRunRecord) -> dict[str, BaselineRecor
 
 
 def counts_of(jobs: Iterable[JobRecord]) -> dict[str, int]:
-    """Returns the number of jobs in each state and with each verdict."""
-    counts = dict.fromkeys((QUEUED, RUNNING, DONE, CANCELLED, PASSED, FAILED, INCONCLUSIVE), 0)
+    """Returns the number of jobs in each state and with each verdict, and of jobs that PASSED with caveats."""
+    counts = dict.fromkeys((QUEUED, RUNNING, DONE, CANCELLED, PASSED, FAILED, INCONCLUSIVE, "caveats"), 0)
     for job in jobs:
         counts[job.state] += 1
         if job.verdict is not None:
             counts[job.verdict] += 1
+            counts["caveats"] += job.verdict == PASSED and bool(job.caveats)
     return counts
 
 
@@ -90,16 +91,18 @@ def rows_of(
 def _row(
     job: JobRecord, earlier: PastJob | None, baseline: BaselineRecord | None, attempts: int, seconds: float
 ) -> JobRow:
-    change = change_of(job, earlier)
+    change, why = change_of(job, earlier), job.why if job.verdict != PASSED else ""
     if baseline is not None and is_known(job, baseline):
         change = "known"
+    elif baseline is not None and (unlike := unlike_baseline(job, baseline)):
+        change, why = "unlike baseline", "; ".join(filter(None, (why, unlike)))
     return JobRow(
         job.name,
         job.model,
         cast(Any, job.state),
         job.board or "",
         cast("Verdict | None", job.verdict),
-        job.why if job.verdict != PASSED else "",
+        why,
         job.blame_side,
         job.blame_node,
         [str(node) for node in job.nodes or ()],
@@ -111,6 +114,7 @@ def _row(
         change,
         cast("Verdict | None", earlier.verdict if earlier is not None else None),
         {str(k): str(v) for k, v in (job.facts or {}).items()},
+        job.caveats if job.verdict is not None else "",
     )
 
 
@@ -120,7 +124,9 @@ def change_of(job: JobRecord, earlier: PastJob | None) -> Change:
         return ""
     earlier_verdict = earlier.verdict if earlier is not None else None
     if job.verdict == PASSED:
-        return "mended" if earlier_verdict in (FAILED, INCONCLUSIVE) else ""
+        if earlier_verdict in (FAILED, INCONCLUSIVE):
+            return "mended"
+        return "other caveats" if earlier is not None and job.caveats not in ("", earlier.caveats) else ""
     if job.verdict == INCONCLUSIVE:
         return "new inconclusive" if earlier_verdict != INCONCLUSIVE else ""
     if earlier_verdict != FAILED or earlier is None:

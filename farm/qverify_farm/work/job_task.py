@@ -71,7 +71,7 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The result of an attempt, at most 1 KB as JSON.
+    """The result of an attempt, at most 2 KB as JSON.
 
     Attributes:
         ending: "finished" if there is a verdict. "refused" if the job's files or options are wrong, the mistake of its submitter;
@@ -79,10 +79,12 @@ class JobResult:
             the artifact store or the worker's disk is full, or the worker was stopped; the job is tried again, and this does
             not count as an attempt. "lost" if the worker died. "cancelled" if the attempt was cancelled.
         why: One line of at most 300 characters.
+        caveats: What weakens the verdict, in one line of at most 600 characters, or "".
         of_board: Whether the board itself caused the INCONCLUSIVE: it was not reached, died, or contradicted itself.
         blame_side: The blamed side, or "".
         blame_node: The blamed node, or "".
         nodes: The names of the first nodes that failed, at most 10.
+        extent: The extent of the failure (failure_extent.py), with an entry for each of `nodes`; {} if it is not known.
         seconds: The duration of the attempt.
         board_seconds: The part of it for which the board was held.
         report: The SHA-256 of the report in the artifact store, or "".
@@ -96,10 +98,12 @@ class JobResult:
     ending: Ending
     verdict: Verdict = "INCONCLUSIVE"
     why: str = ""
+    caveats: str = ""
     of_board: bool = False
     blame_side: str = ""
     blame_node: str = ""
     nodes: tuple[str, ...] = ()
+    extent: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     board_seconds: float = 0.0
     report: str = ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from qverify.errors import BadFileError, MissingExtraError, QVerifyError, UnsupportedError, UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.report.document import ReportDocument
+from qverify.report.report_json import to_json
 from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify_agents.address import Address
@@ -231,7 +232,7 @@ def board_lock(worker: JobWorker, name: str) -> HostLock:
 
 def _put_report(report: ReportDocument, prefix: str, artifacts: ArtifactStore) -> str:
     """Stores the report as JSON, with the prefix removed from its paths, and returns its digest."""
-    text = json.dumps(report.to_json(), allow_nan=False)
+    text = json.dumps(to_json(report), allow_nan=False)
     return artifacts.put_bytes(text.replace(json.dumps(prefix)[1:-1], "").encode()).sha256
 
 

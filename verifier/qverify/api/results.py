@@ -20,6 +20,7 @@ from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.tensor_rows import tensor_rows
 from qverify.report import document, triage_document
 from qverify.report.document import Blame, Verdict
+from qverify.report.report_json import to_json
 from qverify.session.other_jobs.compile_file import CompiledFile
 from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.recording import Recording
@@ -91,7 +92,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the published document as plain values (`qverify schema`)."""
-        values: dict[str, Any] = self.document.to_json()
+        found: Any = self.document
+        values: dict[str, Any] = to_json(found) if isinstance(found, document.ReportDocument) else found.to_json()
         return values
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> str:

@@ -18,7 +18,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.plural import count
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
 from qverify.report.side_names import named, within
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
 
 
@@ -93,6 +93,8 @@ class Judge:
 
     def _describe_scope(self) -> str:
         lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
+        if [s.recording.settings.get(FINALS_ONLY) for s in (self.a, self.b) if s.recording.side in lacking] == [ASKED]:
+            return f"final outputs only: {ASKED} was given"
         if lacking:
             offers = "offers" if len(lacking) == 1 else "offer"
             return f"final outputs only: {' and '.join(map(named, lacking))} {offers} no per-node dump"

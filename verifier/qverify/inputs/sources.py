@@ -62,6 +62,7 @@ class ManifestEntry:
 def prepared_inputs(graph: Graph, request: InputRequest) -> PreparedInputs:
     """Returns the inputs, which are random or from files. Raises UsageError if a file does not fit."""
     if request.files is None:
+        input_requirements(graph, request.tables)  # a description that does not fit is refused here, too
         return random_inputs(graph, request.seed)
     prepared = prepare(graph, request.files, request.tables, request.prepared)
     if not request.source:

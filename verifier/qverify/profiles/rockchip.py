@@ -18,7 +18,7 @@ import numpy as np
 from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.array_files import npy
-from qverify.vendor_files.printed_numbers import count_numbers, numbers
+from qverify.vendor_files.printed_numbers import count_numbers, numbers, printed_alike
 from qverify.vendor_files.rockchip_table import Reals, contradictions, describe, read_claims
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
@@ -94,14 +94,7 @@ def _tensor(file: UntrustedFile, name: str) -> VendorTensor:
 def _check_twin(array: UntrustedFile, text: UntrustedFile) -> None:
     """Raises BadFileError if a .txt and its .npy contain different values."""
     values, decimals = _read_text(text)
-    real = npy(array, "").array().astype(np.float64).ravel()
-    tolerance = 0.0 if decimals is None else 0.5 * 10.0**-decimals
-    with np.errstate(invalid="ignore"):
-        same = (
-            real.size == values.size
-            and np.isclose(values, real, rtol=1e-6, atol=tolerance * 1.01, equal_nan=True).all()
-        )
-    if not same:
+    if not printed_alike(values, decimals, npy(array, "").array().astype(np.float64).ravel()):
         raise BadFileError(f"{text.path}: other values than {array.path}; remove the one that is wrong")
 
 

@@ -9,10 +9,11 @@ from typing import Literal
 from qverify.printable import shortened, visible
 from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.renderers.verdict_lines import verdict_line
 from qverify.report.difference import ReportDifference
 from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
+from qverify.report.weakenings import list_common_caveats
 
 MAX_PER_LEVEL = 10  # annotations; GitHub shows no more for a step
 MAX_TEXT_LENGTH = 2000  # characters
@@ -50,7 +51,7 @@ def _of_report(report: ReportDocument) -> list[Annotation]:
     blamed = [
         Annotation("error", f"qverify: {b.side} is to blame", f"{b.side} {b.place}: {b.why}") for b in report.blamed
     ]
-    common = common_weakenings(report)
+    common = list_common_caveats(report)
     judged = [
         Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", verdict_line(p, common))
         for p in report.pairs

@@ -11,10 +11,11 @@ from qverify.renderers.blamed import blame_line
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
+from qverify.renderers.verdict_lines import verdict_line_over
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
+from qverify.report.weakenings import list_common_caveats
 
 MAX_SHOWN = 10  # frames
 PLAIN = TextView()
@@ -94,4 +95,4 @@ def _line_over(pairs: list[Pair], report: ReportDocument) -> tuple[Verdict, str]
     )
     facts += left_out
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
-    return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, common_weakenings(report), best_verdict)
+    return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, list_common_caveats(report), best_verdict)

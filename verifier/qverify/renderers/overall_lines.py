@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from qverify.renderers import several_boards
 from qverify.renderers.frame_lines import verdicts_over_frames
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.renderers.verdict_lines import verdict_line
 from qverify.report.document import ReportDocument, Verdict
+from qverify.report.weakenings import list_common_caveats
 
 
 def overall_lines(report: ReportDocument) -> list[tuple[Verdict, str]]:
@@ -15,5 +16,5 @@ def overall_lines(report: ReportDocument) -> list[tuple[Verdict, str]]:
         return several_boards.verdicts_over_boards(report, len(report.boards))
     if report.frames:
         return verdicts_over_frames(report)
-    common = common_weakenings(report)
+    common = list_common_caveats(report)
     return [(pair.verdict, verdict_line(pair, common)) for pair in report.pairs]

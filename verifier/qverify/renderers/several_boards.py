@@ -6,9 +6,10 @@ from __future__ import annotations
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
+from qverify.renderers.verdict_lines import verdict_line_over
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
+from qverify.report.weakenings import list_common_caveats
 
 PLAIN = TextView()
 
@@ -26,7 +27,7 @@ def verdicts_over_boards(report: ReportDocument, boards: int) -> list[tuple[Verd
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
-    weakenings = common_weakenings(report)
+    weakenings = list_common_caveats(report)
     left_out = describe_left_out(report.frames)
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return [

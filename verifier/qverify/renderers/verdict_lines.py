@@ -9,7 +9,7 @@ from qverify.printable import VERDICT_WORDS, visible
 from qverify.renderers.text_view import TextView
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.side_names import named
-from qverify.report.weakenings import list_weakenings
+from qverify.report.weakenings import list_common_caveats, list_pair_caveats
 
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
 CAUSES = {
@@ -54,25 +54,15 @@ def verdict_line_over(
     all pairs. best_verdict: the verdict is at most as good as this."""
     verdict = worst([best_verdict, *(p.verdict for p in pairs)])
     who = f"{NAMES.get(pairs[0].a, pairs[0].a)} and {NAMES.get(pairs[0].b, pairs[0].b)}"
-    scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
-    facts = [*why, *scopes, *(list_weakenings(pairs) if verdict == "PASSED" else [])]
-    facts += [text for p in pairs for text in p.relaxed]
-    facts = list(dict.fromkeys([*facts, *common]))
+    facts = list(dict.fromkeys([*why, *list_pair_caveats(pairs, verdict == "PASSED"), *common]))
     return f"{who} result {VERDICT_WORDS} {verdict}" + (f" ({'; '.join(facts)})" if facts else "")
-
-
-def common_weakenings(report: ReportDocument) -> list[str]:
-    """Returns the facts that every line states: sides that did not take part, caveats of the models, random inputs."""
-    seeds = sorted({i["seed"] for i in report.inputs if i.get("seed") is not None})
-    absent = [f"{n.side}: not run: {n.why}" for n in report.not_run]
-    return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
 def render(report: ReportDocument, view: TextView = PLAIN) -> str:
     """Returns the verdict lines of a report. They are never broken, since scripts search them. The reason why a side
     did not run is stated in the first line that mentions it."""
     report = visible(report)
-    common = common_weakenings(report)
+    common = list_common_caveats(report)
     pairs = report.pairs
     earlier_reasons = [[earlier.why for earlier in pairs[:number]] for number in range(len(pairs))]
     lines = [

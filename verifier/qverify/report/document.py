@@ -1,4 +1,4 @@
-"""ReportDocument and its parts: the results of a run, as plain dataclasses; `to_json` makes the published document."""
+"""ReportDocument and its parts: the results of a run, as plain dataclasses; report_json makes the published document."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ class ReportDocument:
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     dump_all: bool = False
-    caveats: list[str] = field(default_factory=list)  # stated in every verdict line
+    caveats: list[str] = field(default_factory=list)  # stated in every verdict line; JSON has those of each line, too
     repeat: dict[str, Any] | None = None  # results of --repeat: runs, unstable tensors
     frames: list[dict[str, Any]] = field(default_factory=list)
     reference_spread: list[SpreadRun] = field(default_factory=list)
@@ -375,17 +375,6 @@ class ReportDocument:
     def exit_status(self) -> int:
         """The exit status: 0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
         return EXIT[self.verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the document as plain values that `json.dumps(allow_nan=False)` accepts."""
-        return to_json(self)
-
-
-def to_json(report: ReportDocument) -> dict[str, Any]:
-    """Returns the document as plain values that `json.dumps(allow_nan=False)` accepts, with each row's metrics in the
-    row."""
-    document: dict[str, Any] = {"schema": SCHEMA} | plain(report)
-    return document
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from qverify.errors import BadFileError
 from qverify.files import parse_strict_json, read_regular
 from qverify.printable import printable
 from qverify.report.document import DRAWN, SCHEMA, ReportDocument, TensorRow
+from qverify.report.weakenings import list_caveats
 
 MAX_BYTES = 1 << 28
 MAX_WHOLE_NUMBER = 1 << 63
@@ -50,10 +51,18 @@ def report_of(document: Any, where: str) -> ReportDocument:
         raise BadFileError(f"{where}: not a report of qverify: more than {MAX_DEPTH} levels of lists and objects")
     try:
         report: ReportDocument = _build(ReportDocument, document, "")
+        report.caveats = _own_caveats(report)
     except ValueError as error:
         raise BadFileError(f"{where}: not a report of qverify: {error}") from error
     _check_rows(report, where)
     return report
+
+
+def _own_caveats(report: ReportDocument) -> list[str]:
+    """Returns the caveats of a document without those that follow from its pairs, inputs and absent sides."""
+    written, report.caveats = report.caveats, []
+    derived = list_caveats(report)
+    return [text for text in written if text not in derived]
 
 
 def _check_rows(report: ReportDocument, where: str) -> None:

@@ -1,11 +1,40 @@
-"""Describes the reservations about a PASSED verdict, for verdict lines and triage's last line."""
+"""Describes what weakens a verdict, for verdict lines, `caveats` in JSON, suites, and triage's last line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.report.document import NodeByNode, NotJudged, Pair
+from qverify.report.document import NodeByNode, NotJudged, Pair, ReportDocument
+
+
+def list_caveats(report: ReportDocument) -> list[str]:
+    """Returns everything that weakens a verdict of a report, as its verdict lines state it: `caveats` in JSON. A fact that
+    not every two sides share names those that it applies to."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in report.pairs:
+        groups.setdefault(f"{pair.a} ~ {pair.b}", []).append(pair)
+    sharing: dict[str, list[str]] = {}
+    for name, pairs in groups.items():
+        for fact in list_pair_caveats(pairs, all(pair.verdict == "PASSED" for pair in pairs)):
+            sharing.setdefault(fact, []).append(name)
+    facts = [fact if len(names) == len(groups) else f"{', '.join(names)}: {fact}" for fact, names in sharing.items()]
+    return list(dict.fromkeys([*facts, *list_common_caveats(report)]))
+
+
+def list_common_caveats(report: ReportDocument) -> list[str]:
+    """Returns what weakens every verdict of a report: sides that did not take part, caveats of the models, random inputs."""
+    seeds = sorted({i["seed"] for i in report.inputs if isinstance(i.get("seed"), int)})
+    absent = [f"{n.side}: not run: {n.why}" for n in report.not_run]
+    return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
+
+
+def list_pair_caveats(pairs: Sequence[Pair], passed: bool) -> list[str]:
+    """Returns what weakens the verdict of two sides over several frames or boards: only final outputs, reservations about
+    PASSED, options that relax. passed: whether the verdict is PASSED."""
+    scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
+    weakenings = list_weakenings(pairs) if passed else []
+    return list(dict.fromkeys([*scopes, *weakenings, *(text for p in pairs for text in p.relaxed)]))
 
 
 def list_weakenings(pairs: Sequence[Pair]) -> list[str]:

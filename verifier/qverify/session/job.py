@@ -17,6 +17,7 @@ from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, ReportDocument
+from qverify.report.report_json import to_json
 from qverify.session.background import Background
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
@@ -134,7 +135,7 @@ class Job:
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         if self._runner is not None:
-            describe_runner(report, ran.recordings.get("board"))
+            describe_runner(report, ran.recordings.get("board"), options)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self.is_kept(report):
             self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)
@@ -276,7 +277,7 @@ class Job:
     def finish_capture(self, report: ReportDocument) -> None:
         """Finishes the capture, if there is one, with the run's report; adds a note to the report if it is
         incomplete."""
-        if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
+        if self._capture is not None and (why := self._capture.close(json.dumps(to_json(report), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
     def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from qverify_agents.inventory import find_runner
 
+from qverify.compare.options import Options
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
 from qverify.plural import count
-from qverify.report.document import ReportDocument
+from qverify.report.document import ReportDocument, worst
 from qverify.runners import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
-from qverify.session.printed_values import limit_to_decimals
+from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.tensors.recording import Recording
@@ -179,9 +180,10 @@ def connect_board(
     return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
 
 
-def describe_runner(report: ReportDocument, board: Recording | None) -> None:
+def describe_runner(report: ReportDocument, board: Recording | None, options: Options) -> None:
     """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
-    that printed values are known to some decimals only, so that equal text does not prove equal bytes."""
+    that printed values are known to some decimals only, so that equal text does not prove equal bytes, and nothing
+    finer is judged."""
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
     if board is None or board.state == "did not run":
@@ -194,5 +196,7 @@ def describe_runner(report: ReportDocument, board: Recording | None) -> None:
             pair.relaxed.append(f"the board's runner gave {pair.coverage.expected} of {count(total, 'tensor')}")
         if isinstance(decimals, int):
             limit_to_decimals(pair, decimals)
+            refuse_finer(pair, decimals, options)
     if isinstance(decimals, int):
         report.notes.append(f"the board's values are known to {count(decimals, 'decimal')}")
+        report.verdict = worst([pair.verdict for pair in report.pairs])

@@ -34,11 +34,11 @@ from qverify.runners import (
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import finite_number
 from qverify.sides.runner_files import unpack
-from qverify.sides.runner_plan import RunnerOutput, common_options
+from qverify.sides.runner_plan import RunnerOutput, common_options, wants_finals_only
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
@@ -125,6 +125,8 @@ class RunnerBoard:
         recording.version, recording.host, recording.runtime = plan.version, self.uri, self._choice.name
         command = plan.line.replace(run, "RUN")
         recording.settings |= {"uri": self.uri, "runner": self._choice.name, "command": command, **self.facts}
+        if wants_finals_only(self._choice.options):
+            recording.settings[FINALS_ONLY] = ASKED
         recording.settings["seconds_of_the_command"] = round(result.seconds, 6)
         if result.measured_s is not None:
             recording.settings["measured_s"] = result.measured_s

@@ -40,8 +40,13 @@ def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
         line=f"{prefix} {plan.line}" if prefix else plan.line,
         environment={**plan.environment, **_environment(options)},
         reading=replace(plan.reading, dtypes=types),
-        per_node=plan.per_node and option(options, "per_node", "1").lower() not in ("0", "no", "false"),
+        per_node=plan.per_node and not wants_finals_only(options),
     )
+
+
+def wants_finals_only(options: Options) -> bool:
+    """Returns whether the user asked for final outputs only (per_node=0)."""
+    return option(options, "per_node", "1").lower() in ("0", "no", "false")
 
 
 def _check_expression(key: str, text: str) -> None:

@@ -12,6 +12,7 @@ from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.twin_files import find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
 from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
@@ -41,6 +42,8 @@ def read_folder(
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)
     if isinstance(dump, Recording):
         recording = dump
+        if not profile and is_undescribed(folder):
+            _refuse_texts(recording, folder)
         _rename_loosely(recording, graph, dequantized or {})
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
@@ -51,6 +54,14 @@ def read_folder(
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))
     return result
+
+
+def _refuse_texts(recording: Recording, folder: str) -> None:
+    """Marks a tensor as missing if a text beside its .npy has other values. Other files of one tensor are refused by
+    _refuse_ambiguous(), whatever they contain; a text with the same values is often a log for the user."""
+    for name, own, other in find_twins(folder, recording):
+        if other.endswith(".txt"):
+            recording.missing[name] = f"{own} and {other} have different values; keep one, or name a profile"
 
 
 def _files_by_tensor(folder: str, graph: Graph) -> dict[str, list[str]]:

@@ -34,6 +34,9 @@ class Tensors(Mapping[str, Array]):
         return len(self._loaders)
 
 
+FINALS_ONLY, ASKED = "finals_only", "per_node=0"  # the setting of a side whose user asked for final outputs only
+
+
 @dataclass(slots=True)
 class Recording:
     """The results of one side for one set of inputs.

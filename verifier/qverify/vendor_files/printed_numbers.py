@@ -69,6 +69,15 @@ def count_numbers(data: bytes) -> int:
     return sum(len(block.translate(_COMMAS).split()) for _, block in _blocks(data))
 
 
+def printed_alike(values: Reals, decimals: int | None, real: Reals) -> bool:
+    """Returns whether printed values can be those of an array. decimals: their known decimals; None if all are whole."""
+    tolerance = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    with np.errstate(invalid="ignore"):
+        return real.size == values.size and bool(
+            np.isclose(values, real, rtol=1e-6, atol=tolerance * 1.01, equal_nan=True).all()
+        )
+
+
 class _Decimals:
     """Determines the known decimals of printed numbers. The format %.Nf prints N decimals of every number. Other
     formats print a fixed number of digits, so the largest value has the fewest decimals."""

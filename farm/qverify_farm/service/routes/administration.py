@@ -109,7 +109,8 @@ def list_projects(request: Request, caller: CurrentCaller) -> Projects:
     "/projects", status_code=201, dependencies=[ADMIN_OF_ALL], responses=error_responses(409), summary="Make a project"
 )
 def post_project(request: Request, caller: CurrentCaller, body: NewProject) -> ProjectShort:
-    """quota_bytes: the permitted bytes of artifacts. quota_jobs: the permitted number of jobs that wait or run. keep_days: how long
+    """quota_bytes: the permitted bytes of artifacts. quota_jobs: the permitted number of jobs that wait or run.
+    quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs of one submitter. keep_days: how long
     runs and unused artifacts are kept."""
     with farm_of(request).database.write() as session:
         if session.scalar(select(ProjectRecord.id).where(ProjectRecord.name == body.name)) is not None:

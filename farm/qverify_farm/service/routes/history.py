@@ -98,6 +98,7 @@ def _shown(job: JobRecord, run: SuiteRunRecord, expected: str | None) -> History
         "board",
         "verdict",
         "why",
+        "caveats",
         "blame_side",
         "blame_node",
         "nodes",

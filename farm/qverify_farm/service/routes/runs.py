@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy import select
 
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.board_time import check_unfinished, unfinished_seconds
 from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
@@ -137,16 +138,24 @@ def post_resume(scope: Scoped, run: IdPath) -> Changed:
     with scope.farm.database.write() as session:
         row = session.get_one(SuiteRunRecord, run, with_for_update=True)
         queued_before, old_state = queued_jobs(session, scope.project), row.state
+        seconds_before = unfinished_seconds(session, scope.project, row.submitter)
         jobs = reopen_run(session, row)
-        quota = session.get_one(ProjectRecord, scope.project).quota_jobs
+        project = session.get_one(ProjectRecord, scope.project)
+        quota = project.quota_jobs
         session.flush()
         if queued_jobs(session, scope.project) > max(quota, queued_before):
             raise too_busy(f"the project's quota of {quota} queued jobs is full", 60)
+        check_unfinished(session, project, row.submitter, 0.0, seconds_before)
         changed = old_state != RUNNING and row.state == RUNNING
         if changed:
             add_audit(session, scope.caller, scope.request, "run.resume", scope.project, run=run)
     scope.farm.wake()
     return Changed(changed=changed, jobs=jobs)
+
+
+def _outcome(job: JobRecord) -> tuple[str | None, str, str]:
+    """Returns what must be the same for two results to be the same. A verdict that something else weakens is another."""
+    return job.verdict, job.blame_node, job.caveats
 
 
 @router.get("/runs/{run}/differences", summary="What changed since another run")
@@ -156,7 +165,7 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
     different, same = [], 0
     for name in sorted(earlier.keys() | after.keys()):
         old, new = earlier.get(name), after.get(name)
-        if old and new and (old.verdict, old.blame_node) == (new.verdict, new.blame_node):
+        if old and new and _outcome(old) == _outcome(new):
             same += 1
             continue
         different.append(
@@ -170,6 +179,8 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 after_board=new.board if new else None,
                 before_blame=old.blame_node if old else "",
                 after_blame=new.blame_node if new else "",
+                before_caveats=old.caveats if old else "",
+                after_caveats=new.caveats if new else "",
                 before_report=old.report if old else "",
                 after_report=new.report if new else "",
             )

@@ -91,16 +91,23 @@ class Webhooks(BaseModel):
     webhooks: list[WebhookShort]
 
 
+Seconds = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, description="seconds of board time")]
+
+
 class NewProject(RequestBody):
     name: Name
     quota_bytes: Annotated[int, Field(ge=0, le=1 << 53)] = 50 << 30
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
+    quota_job_s: Seconds = 14_400.0
+    quota_submitter_s: Seconds = 8_640_000.0
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
 
 
 class ProjectChange(RequestBody):
     quota_bytes: Annotated[int, Field(ge=0, le=1 << 53)] | None = None
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    quota_job_s: Seconds | None = None
+    quota_submitter_s: Seconds | None = None
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = None
 
 
@@ -112,6 +119,8 @@ class ProjectShort(BaseModel):
     created: float
     quota_bytes: int
     quota_jobs: int
+    quota_job_s: float
+    quota_submitter_s: float
     keep_days: float
     bytes: int
     queued: int

@@ -100,7 +100,8 @@ class Triage(Submission):
 
 
 class RunShort(BaseModel):
-    """A run without its jobs. counts: the number of jobs in each state and with each verdict. note: what the sender of a triage or
+    """A run without its jobs. counts: the number of jobs in each state and with each verdict, and of jobs that PASSED with caveats
+    (`caveats`). note: what the sender of a triage or
     a bad case saw."""
 
     id: Id
@@ -126,7 +127,7 @@ class Runs(BaseModel):
 
 
 class JobShort(BaseModel):
-    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
+    """A job and its first complete result. caveats: what weakens its verdict, in one line, or "". report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
     ""."""
 
     id: Id
@@ -140,6 +141,7 @@ class JobShort(BaseModel):
     attempt: int
     verdict: str | None
     why: str
+    caveats: str
     waits: str
     blame_side: str
     blame_node: str
@@ -210,6 +212,7 @@ class HistoryRow(BaseModel):
     verdict: str | None
     baseline: str | None = Field(description="the expected verdict, if there is a baseline")
     why: str
+    caveats: str
     blame_side: str
     blame_node: str
     nodes: list[str]
@@ -254,6 +257,8 @@ class Difference(BaseModel):
     after_board: str | None = None
     before_blame: str = ""
     after_blame: str = ""
+    before_caveats: str = ""
+    after_caveats: str = ""
     before_report: str = ""
     after_report: str = ""
 
@@ -264,9 +269,14 @@ class Differences(BaseModel):
 
 
 class BaselineRow(BaseModel):
+    """The expected result of a job. nodes, extent: where it fails and by how much; an empty extent, of an older qverify, makes every
+    failure a new one."""
+
     suite: str
     job: str
     verdict: str
+    nodes: list[str]
+    extent: dict[str, Any]
     report: str
     taken: float
 

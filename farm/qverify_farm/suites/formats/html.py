@@ -8,6 +8,7 @@ from html import escape
 from qverify.printable import visible
 
 from qverify_farm.suites.formats.report_lines import (
+    caveat_lines,
     duration_s,
     flaky_lines,
     format_time,
@@ -42,6 +43,7 @@ def render(report: SuiteReport) -> str:
     parts = [
         _facts(report),
         _lines("What changed", [*trend_lines(report), *flaky_lines(report)]),
+        _lines("What weakens the verdict", caveat_lines(report)),
         _jobs(report),
         _boards(report),
     ]

@@ -8,7 +8,14 @@ import xml.etree.ElementTree as xml
 from qverify.printable import visible
 
 from qverify_farm.store.states import INCONCLUSIVE
-from qverify_farm.suites.formats.report_lines import duration_s, flaky_lines, headline, reason, trend_lines
+from qverify_farm.suites.formats.report_lines import (
+    caveat_lines,
+    duration_s,
+    flaky_lines,
+    headline,
+    reason,
+    trend_lines,
+)
 from qverify_farm.suites.suite_report import JobRow, SuiteReport
 
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -32,7 +39,7 @@ def render(report: SuiteReport) -> str:
         _count(suite)
     for name in ("tests", "failures", "errors"):
         suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    lines = [headline(report), *trend_lines(report), *flaky_lines(report)]
+    lines = [headline(report), *trend_lines(report), *flaky_lines(report), *caveat_lines(report)]
     xml.SubElement(suites[-1], "system-out").text = _text("\n".join(lines))
     xml.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(suites, encoding="unicode")}\n'
@@ -51,6 +58,8 @@ def _suite(model: str, jobs: list[JobRow]) -> xml.Element:
 
 def _add_result(case: xml.Element, job: JobRow) -> None:
     if job.verdict == "PASSED":
+        if job.caveats:
+            xml.SubElement(case, "system-out").text = _text(reason(job))
         return
     if job.change == "known":
         xml.SubElement(case, "skipped", message=_text(f"FAILED as its baseline: {reason(job)}"))

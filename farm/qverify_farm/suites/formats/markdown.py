@@ -5,6 +5,7 @@ from __future__ import annotations
 from qverify.printable import visible
 
 from qverify_farm.suites.formats.report_lines import (
+    caveat_lines,
     flaky_lines,
     format_time,
     headline,
@@ -28,7 +29,7 @@ def render(report: SuiteReport) -> str:
     labels = ", ".join(f"{_escaped(key)} {_escaped(value)}" for key, value in report.labels.items())
     lines = [f"### {MARKS[report.verdict]} {_escaped(headline(report))}", ""]
     lines += [f"Run {report.id[:12]}, {format_time(report.created)}{f', {labels}' if labels else ''}", ""]
-    lines += [f"- {_escaped(line)}" for line in [*trend_lines(report), *flaky_lines(report)]]
+    lines += [f"- {_escaped(line)}" for line in [*trend_lines(report), *flaky_lines(report), *caveat_lines(report)]]
     not_passed = [job for job in worst_first(report) if job.verdict != "PASSED"]
     if not_passed:
         lines += ["", "| job | board | verdict | change | why |", "|---|---|---|---|---|"]

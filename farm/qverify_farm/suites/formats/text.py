@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from qverify.printable import visible
 
 from qverify_farm.suites.formats.report_lines import (
+    caveat_lines,
     flaky_lines,
     headline,
     reason,
@@ -27,7 +28,7 @@ def render(report: SuiteReport) -> str:
     lines = columns(("job", "board", "verdict", "change", "why"), table) if table else []
     if len(rows) > MAX_ROWS:
         lines.append(f"... {len(rows) - MAX_ROWS} more; --html or --json has all")
-    return "\n".join([*lines, *trend_lines(report), *flaky_lines(report), headline(report), ""])
+    return "\n".join([*lines, *trend_lines(report), *flaky_lines(report), *caveat_lines(report), headline(report), ""])
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 from qverify.printable import shortened, visible
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.renderers.verdict_lines import verdict_line
 from qverify.report.document import Pair, ReportDocument, Verdict
+from qverify.report.weakenings import list_common_caveats
 
 SUFFIX = ".codequality.json"
 MAX_TENSORS = 100  # issues for tensors of a pair
@@ -44,7 +45,7 @@ def _issues(report: ReportDocument, pair: Pair, place: str) -> list[dict[str, An
     if pair.verdict == "PASSED":
         return []
     who = (pair.a, pair.b, pair.frame, pair.board)
-    issues = [_issue("verdict", verdict_line(pair, common_weakenings(report)), pair.verdict, 0, place, who)]
+    issues = [_issue("verdict", verdict_line(pair, list_common_caveats(report)), pair.verdict, 0, place, who)]
     for row in [row for row in pair.tensors if row.verdict != "PASSED"][:MAX_TENSORS]:
         text = f"{pair.a} ~ {pair.b}: {row.name} ({row.op}) {row.verdict}: {row.why or f'{row.failing} of {row.elements} differ'}"
         issues.append(_issue("tensor", text, row.verdict, 1, place, (*who, row.name)))

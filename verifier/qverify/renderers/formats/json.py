@@ -8,13 +8,14 @@ from typing import Any
 from qverify.renderers.report_text import write_report
 from qverify.report.difference import ReportDifference
 from qverify.report.document import ReportDocument
+from qverify.report.report_json import to_json
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".json"
 
 
 def write(report: ReportDocument, path: str) -> None:
-    _write(report.to_json(), path)
+    _write(to_json(report), path)
 
 
 def write_triage(triage: TriageDocument, path: str) -> None:

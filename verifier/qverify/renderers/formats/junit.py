@@ -13,10 +13,11 @@ from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import conclusion, worst_output
 from qverify.renderers.triage_text import render as render_triage
-from qverify.renderers.verdict_lines import common_weakenings, verdict_line
+from qverify.renderers.verdict_lines import verdict_line
 from qverify.report.difference import ReportDifference, TensorChange
 from qverify.report.document import Pair, ReportDocument, TensorRow, Verdict, worst
 from qverify.report.triage_document import TriageDocument
+from qverify.report.weakenings import list_common_caveats
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -141,7 +142,7 @@ def _suite(report: ReportDocument, pair: Pair) -> xml.Element:
     place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
     name = _text(f"{pair.a} ~ {pair.b}{place}")
     suite = xml.Element("testsuite", name=name, timestamp=_time(report.date))
-    text = verdict_line(pair, common_weakenings(report))
+    text = verdict_line(pair, list_common_caveats(report))
     case = xml.SubElement(suite, "testcase", classname=name, name="verdict")
     _mark(case, pair.verdict, text)
     for row in pair.tensors:

@@ -21,6 +21,7 @@ from qverify.session.offline.dump_reservations import describe_same_files, read_
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.sides.dumps.vendor_tensor import NARROW
@@ -86,11 +87,11 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:
         pair.relaxed += [same_source] if same_source else []
-        if borrowed and not pair.bit_equal:
+        if borrowed:
             pair.relaxed.append(
                 f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
             )
-        if contradicted and not pair.bit_equal:
+        if contradicted:
             pair.relaxed.append(
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
@@ -250,7 +251,10 @@ def dtypes(values: Iterable[str]) -> dict[str, str]:
 def _open_side(path: str, profile: str, reading: ReadingOptions, models: Models | None) -> Recording | VendorDump:
     """Opens a dump with the profile that the user named, or else with the one that recognises its content."""
     graph, sha256 = (models.graph, hashlib.sha256(models.binary).hexdigest()) if models is not None else (None, "")
-    return open_dump(path, profile, reading, graph, sha256)
+    side = open_dump(path, profile, reading, graph, sha256)
+    if isinstance(side, Recording) and is_undescribed(path):
+        refuse_twins(path, side)
+    return side
 
 
 def _make_recordings(

@@ -23,6 +23,7 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
+from qverify.report.weakenings import list_caveats
 from qverify.runners import RunnerChoice
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
@@ -277,12 +278,14 @@ def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str], Recordin
 
 
 def _judge_by_engine(runs: _Runs, engine: Recording, first: Recording, board: Board | RunnerBoard) -> str:
-    """Returns the verdict of the board's first run against the reference engine, with the reason."""
+    """Returns the verdict of the board's first run against the reference engine, with the reason, or with what weakens
+    it."""
     ran = SideResults({"reference": engine, "board": first})
     report = make_report(runs.models, runs.prepared, ran, runs.request.options, board.pull)
-    describe_runner(report, first)
+    describe_runner(report, first, runs.request.options)
     why = next((pair.why for pair in report.pairs if pair.verdict == report.verdict), "")
-    return f"{report.verdict}{f' ({why})' if why else ''}"
+    facts = why or "; ".join(list_caveats(report))
+    return f"{report.verdict}{f' ({facts})' if facts else ''}"
 
 
 def _judge_cut_off(digests: dict[str, str], expected: dict[str, str], result: SoakResult) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, ReportDocument, TensorRow, worst
 from qverify.report.drawings import TensorDrawing
 from qverify.report.triage_document import OutputRow, Rung
-from qverify.report.weakenings import list_weakenings
+from qverify.report.weakenings import list_pair_caveats
 from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording, Tensors
@@ -88,10 +88,7 @@ class DeviceRungs:
             return rung
         if pair.scope.startswith("final outputs only"):
             rung.gate += f"; {pair.scope}"
-            rung.caveats.append(f"{pair.a} ~ {pair.b}: {pair.scope}")
-        rung.caveats += (
-            [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
-        )
+        rung.caveats += [f"{pair.a} ~ {pair.b}: {text}" for text in list_pair_caveats([pair], rung.verdict == "PASSED")]
         if failing and pair.b == "dump":  # even where the final outputs pass
             rung.verdict, rung.why = "FAILED", rung.why or f"{failing[0]} fails when forced"
             rung.kind = "node" if any(failed[n].region is None for n in failing) else "region"

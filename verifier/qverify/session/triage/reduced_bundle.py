@@ -12,6 +12,7 @@ from pathlib import Path
 from qverify import __version__
 from qverify.files import writing
 from qverify.plural import count
+from qverify.report.report_json import to_json
 from qverify.session.job import JobOutcome
 from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
@@ -31,7 +32,7 @@ def write_bundle(
         if side in sides:
             tensors = sides[side].tensors
             write_npz(os.path.join(folder, file), {n: tensors[n] for n in outcome.finals if n in tensors})
-    text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
+    text = json.dumps(to_json(outcome.report), indent=1, allow_nan=False)
     for file, content in (
         ("report.json", text + "\n"),
         ("README.md", _readme(paths, outcome, request, nodes, assumed)),

@@ -17,13 +17,13 @@ from qverify.compare.arithmetics import (
     ZERO_INSIDE,
     Rounded,
     describe,
-    find_arithmetics,
 )
 from qverify.compare.codes import NEAR, restore_codes
 from qverify.compare.documented_rounding import explain
 from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Steps, keep, keep_some, round_as_model, round_down
 from qverify.compare.error_bounds.table_ranges import TableRanges
+from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.drawings.add_drawings import add_drawings
+from qverify.compare.find_orders import find_orders
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
-from qverify.compare.order import find_orders
 from qverify.compare.regions import (
     describe_region,
     find_inside,

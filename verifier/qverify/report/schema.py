@@ -49,7 +49,7 @@ ROWS: dict[str, Any] = {
         settings={"type": "object"},
         seconds=NUMBER,
         host=_TEXT,
-        state={"enum": ["complete", "partial", "did not run"]},
+        state={"enum": ["complete", "partial", "did not run", "not read"]},
         why=_TEXT,
     ),
     "frames": _describe_rows(

@@ -82,6 +82,8 @@ class DeviceRungs:
             rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
             _judge_again(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
             _check_complete(rung, report)
+            if rung.verdict == "PASSED" != pair.verdict:
+                rung.caveats.append(_describe_milder(rung, pair))
         doubt = _find_doubt(where, parts, graph, failed) if pair.b == "dump" else None
         if doubt is not None:
             rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
@@ -92,6 +94,8 @@ class DeviceRungs:
         rung.caveats += (
             [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
         )
+        if rung.verdict == "PASSED":
+            rung.caveats += [f"{pair.a} ~ {pair.b}: {text}" for text in pair.relaxed]
         if failing and pair.b == "dump":  # even where the final outputs pass
             rung.verdict, rung.why = "FAILED", rung.why or f"{failing[0]} fails when forced"
             rung.kind = "node" if any(failed[n].region is None for n in failing) else "region"
@@ -115,6 +119,12 @@ class DeviceRungs:
         rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
         rung.drawings = _drawings(pair, report)
         return rung
+
+
+def _describe_milder(rung: Rung, pair: Pair) -> str:
+    """Returns a caveat of a rung that passes although the pair's own gate does not."""
+    which = "that of compare" if pair.b == "dump" else "the main job's"
+    return f"{pair.a} ~ {pair.b}: {rung.gate} is milder than {which}, {pair.gate}, by which it is {pair.verdict}"
 
 
 def _drawings(pair: Pair, report: ReportDocument) -> list[TensorDrawing]:

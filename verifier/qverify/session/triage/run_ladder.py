@@ -9,7 +9,6 @@ from itertools import pairwise
 from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
-from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -25,7 +24,7 @@ from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
 from qverify.session.offline.captured_sides import captured_sides
-from qverify.session.offline.rejudge import CapturedJob, restore_names
+from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
@@ -42,6 +41,7 @@ from qverify.session.triage.float_stages import (
     open_float_stage,
     output_steps,
 )
+from qverify.session.triage.main_job import MainVerdicts
 from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
 from qverify.session.triage.triage_request import TriageRequest
@@ -67,6 +67,7 @@ class Ladder:
         self.request, self.watch, self.report = request, watch, TriageDocument("INCONCLUSIVE", None, "")
         capture = request.capture
         self.board = self.report.board = request.board if capture is None else capture.board
+        self.options = request.options if capture is None else merge_options(request.options, capture)
         captured = [] if capture is None else capture.model_paths()
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
         models, board_model = split_board_model(request.models, None if capture else self.board, request.runner)
@@ -102,6 +103,7 @@ class Ladder:
         self._explainer = BlameExplainer(request.explain_s)
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
+        self.main_verdicts = MainVerdicts()
 
     def _open_job(self) -> Job | CapturedJob:
         """Opens the compiled model, or the capture of the request."""
@@ -116,6 +118,7 @@ class Ladder:
             request.board,
             self.files.run_sim,
             inputs=request.inputs,
+            options=self.options,
             deadline_s=request.deadline_s,
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
@@ -150,7 +153,7 @@ class Ladder:
             if gate not in rungs:
                 raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(rungs)) or 'none'}")
         board_gate = self.request.gates.get("simulator~board")
-        if board_gate is not None and board_gate.kind != "exact" and not self.request.relax_board:
+        if board_gate is not None and board_gate.kind != "exact" and not self.options.relax_board:
             raise UsageError(
                 "--gate simulator~board: both run the same model.bin, so their bytes must be equal; --relax-board allows another gate"
             )
@@ -211,12 +214,11 @@ class Ladder:
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:
             located: list[Located] = []
-            report = make_report(
-                job.models, prepared, ran, Options(frame=number, drawings=request.drawings), pull, located
-            )
+            report = make_report(job.models, prepared, ran, replace(self.options, frame=number), pull, located)
             self.drawn_inputs.add(report, frame_row(number, source, report))
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # twice before a failure is explained
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
+            self.main_verdicts.add(report)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
@@ -286,6 +288,8 @@ class Ladder:
             judged[(self.application_rungs["output"].a, "application")] = self.application_rungs["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
         report.rungs = [judged.get(key, none) for key, none in nothing.items()]
+        report.rungs += self._list_contradicted(report.rungs)
+        report.main_job = self.main_verdicts.result()
         for rung in report.rungs:
             if f"{rung.a}~{rung.b}" in self.request.gates:
                 rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
@@ -310,6 +314,15 @@ class Ladder:
             report.findings = [*self.job.history.find_frozen(report.verdict), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})
         return report
+
+    def _list_contradicted(self, rungs: list[Rung]) -> list[Rung]:
+        """Returns the rungs of pairs that the main job does not pass although all these rungs pass: pairs that are no
+        neighbours in the ladder. A gate that the user set on a rung of the board speaks for all pairs of the board."""
+        if worst([r.verdict for r in rungs]) != "PASSED" or any(g.endswith("~board") for g in self.request.gates):
+            return []
+        known = {(r.a, r.b) for r in rungs}
+        others = sorted(self.main_verdicts.not_passed() - known)
+        return [rung for key in others if (rung := self.devices.rungs().get(key)) is not None]
 
     def _quantize_command(self, tensors: list[str]) -> str:
         """Returns `: COMMAND`, to end a next step with, or ""."""

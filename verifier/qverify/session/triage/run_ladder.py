@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -41,6 +42,7 @@ from qverify.session.triage.float_stages import (
     open_float_stage,
     output_steps,
 )
+from qverify.session.triage.frozen_experiments import Frozen, find_frozen, needs_frozen
 from qverify.session.triage.main_job import MainVerdicts
 from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
@@ -104,6 +106,7 @@ class Ladder:
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
         self.main_verdicts = MainVerdicts()
+        self.frozen: Frozen | None = None  # None before it was tried
 
     def _open_job(self) -> Job | CapturedJob:
         """Opens the compiled model, or the capture of the request."""
@@ -224,10 +227,7 @@ class Ladder:
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
             exact, board = simulated_exactly(located), _experiments(job, number)
             evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
-            self._explainer.frame(report, evidence, number, self.watch)
-            self.report.explained = list(self._explainer.explained)
-            if isinstance(job, Job):
-                job.keep_experiments(experiment_rows(self._explainer.explained, number))
+            self._explain_frame(job, report, evidence, number)
             self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
@@ -244,6 +244,26 @@ class Ladder:
             gate = request.gates.get(f"{device.name}~application")
             self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
         job.disconnect_if_broken(ran)
+
+    def _explain_frame(
+        self, job: Job | CapturedJob, report: ReportDocument, evidence: NodeEvidence, number: int
+    ) -> None:
+        """Explains the nodes of a frame where the board is blamed. Whether its outputs are frozen is tried once: first
+        on a board with a runner; on one that runs qvrt if nothing else is confirmed, as its tensors can no longer be
+        pulled then."""
+        explainer, fails = self._explainer, any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs)
+        ask = isinstance(job, Job) and job.connected_board() is not None and fails and self.frozen is None
+        end = time.monotonic() + self.request.explain_s
+        if isinstance(job, Job) and ask and job.has_runner:
+            self.frozen = find_frozen(job, evidence.recordings, end, self.watch)
+            evidence = replace(evidence, frozen=self.frozen.causes)
+        explainer.frame(report, evidence, number, self.watch)
+        if isinstance(job, Job):
+            job.keep_experiments(experiment_rows(explainer.explained, number))
+            if ask and not job.has_runner and needs_frozen(explainer.explained):
+                self.frozen = frozen = find_frozen(job, evidence.recordings, end, self.watch)
+                explainer.explained = [frozen.explain(output) for output in explainer.explained]
+        self.report.explained = list(explainer.explained)
 
     def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
@@ -311,7 +331,8 @@ class Ladder:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
             report.next_step = bad.next_step
         if self.job is not None:
-            report.findings = [*self.job.history.find_frozen(report.verdict), *report.findings]
+            in_experiments = self.frozen.findings if self.frozen is not None else ()
+            report.findings = [*(self.job.history.find_frozen(report.verdict) or in_experiments), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})
         return report
 

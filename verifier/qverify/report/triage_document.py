@@ -49,7 +49,7 @@ class OutputRow:
 
     holds: whether it passes. judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the
     float never reaches a whole step, so that the output is not judged; too_small: nothing can be concluded. largest:
-    largest |a|. step: one LSB of b, if a is float and b quantized."""
+    largest |a|. step: one LSB of b, if a is float and b quantized. norm_ratio: |b| / |a|."""
 
     name: str
     elements: int
@@ -61,6 +61,7 @@ class OutputRow:
     judged: Literal["gate", "near", "quiet", "too_small"] = "gate"
     largest: float | None = None
     step: float | None = None
+    norm_ratio: float = 1.0
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import DEFAULT_GATES, RungGate
+from qverify.triage.ladder import DEFAULT_GATES, RungGate, describe_worst
 from qverify.triage.neighbourhood import MAX_DRAWN, neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
@@ -137,11 +137,22 @@ def _drawings(pair: Pair, report: ReportDocument) -> list[TensorDrawing]:
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
-    metrics = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
-    passes = row.verdict == "PASSED" if gate is None else gate.holds(metrics["max_abs"], metrics["cosine"])
+    metrics = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db", "norm_ratio")}  # type: ignore[arg-type]
+    passes = (
+        row.verdict == "PASSED"
+        if gate is None
+        else gate.holds(metrics["max_abs"], metrics["cosine"], metrics["norm_ratio"])
+    )
     passes = passes and row.verdict != "INCONCLUSIVE"
     return OutputRow(
-        row.name, row.elements, passes, metrics["max_abs"], metrics["cosine"], metrics["rmse"], metrics["sqnr_db"]
+        row.name,
+        row.elements,
+        passes,
+        metrics["max_abs"],
+        metrics["cosine"],
+        metrics["rmse"],
+        metrics["sqnr_db"],
+        norm_ratio=metrics["norm_ratio"],
     )
 
 
@@ -154,7 +165,7 @@ def _judge_again(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], want
     missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
     if bad:
-        why = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
+        why = describe_worst(bad[0], len(bad), len(rung.outputs))
         rung.verdict, rung.why = "FAILED", why
     elif misfits:
         rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"

@@ -268,6 +268,7 @@ class Ladder:
     def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
         self.report.take_run(report)
+        self.report.findings += report.findings
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
         self.report.drafts |= report.drafts

@@ -236,7 +236,11 @@ class OutputComparison:
 def describe_worst(worst: OutputRow, bad: int, total: int) -> str:
     """Returns why a gate fails: the worst output, and how many of how many outputs fail."""
     more = f" ({bad} of {total} outputs)" if total > 1 else ""
-    far = "" if worst.cosine < 0.5 or scale.holds(worst.norm_ratio, scale.FAR) else f", {scale.describe(worst.norm_ratio)}"
+    far = (
+        ""
+        if worst.cosine < 0.5 or scale.holds(worst.norm_ratio, scale.FAR)
+        else f", {scale.describe(worst.norm_ratio)}"
+    )
     return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}{far}"
 
 

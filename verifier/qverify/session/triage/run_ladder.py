@@ -50,6 +50,7 @@ from qverify.session.triage.triage_request import TriageRequest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
+from qverify.triage.clipping import find_clipping
 from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.loudness import quiet_outputs
 
@@ -356,15 +357,19 @@ class Ladder:
         """Adds evidence and losses to the rungs from float; the other rungs have their evidence already."""
         for rung in rungs:
             self.from_float.explain(rung)
+        if self.losses is not None:
+            self.losses.finish()
+            self.report.findings += find_clipping(self.losses.clipped.items())
+        last = next((s.stage.name for s in reversed(self.floats) if s.stage.kind == "float"), "")
         for rung in rungs:
+            if self.losses is not None and rung.a == last and stages[rung.b].kind != "float":
+                self.losses.fail_clipped(rung)
             if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _advice_key(stages, rung) == "quantized":
                 rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:
             return
-        self.losses.finish()
-        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY_STAGES]
+        lossy = [r for r in rungs if _is_lossy(r, stages)]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
-            last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
             self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
             self.report.timings["loss"] = self.losses.duration_s
         for rung in lossy[:1]:
@@ -396,6 +401,11 @@ def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
         return CapturedExperiments(job.capture.folder, rows) if rows else None
     board = job.connected_board()
     return None if board is None else BoardExperiments(board)
+
+
+def _is_lossy(rung: Rung, stages: Mapping[str, Stage]) -> bool:
+    """Returns whether the rung fails by a loss of quantization that must still be located."""
+    return rung.verdict == "FAILED" and stages[rung.b].kind in LOSSY_STAGES and rung.kind != "clipped_output"
 
 
 def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:

@@ -35,7 +35,7 @@ def judge(value: np.ndarray, options: Options) -> ReportDocument:
 
 @pytest.mark.parametrize("factor", [50, 0.02, 2.1, 0.4])
 def test_a_scale_fails_the_gate_of_a_cosine_and_of_axera(factor: float) -> None:
-    for options in (Options(min_cosine=0.98), Options(**find_gates("axera"), criteria="axera"), Options(min_cosine=-1)):
+    for options in (Options(min_cosine=0.98), Options(**find_gates("axera"), criteria="axera")):
         report = judge(VALUES * np.float32(factor), options)
         assert report.verdict == "FAILED" and "which a cosine does not see" in report.pairs[0].why
         assert [(f.kind, f.tensor) for f in report.findings] == [("scale", "y")]
@@ -50,7 +50,8 @@ def test_values_of_nearly_the_same_norm_pass(factor: float) -> None:
 
 
 def test_the_factor_follows_from_the_angle() -> None:
-    assert scale.largest_factor(0.7) == scale.largest_factor(-1) == scale.FAR
+    assert scale.largest_factor(0.7) == scale.largest_factor(-1) == scale.SHRUNK
+    assert scale.largest_factor(0.9) == scale.FAR
     assert scale.largest_factor(1) == pytest.approx(1, abs=1e-5)
     assert 1.01 < scale.largest_factor(0.9999) < 1.1
     assert scale.holds(1, 1) and not scale.holds(math.nan, 2) and not scale.holds(0, 2) and not scale.holds(math.inf, 2)
@@ -69,7 +70,15 @@ def test_the_gates_from_float_see_a_scale(kinds: tuple[str, str]) -> None:
     assert verdict(VALUES * 50) == ("FAILED", verdict(VALUES * 50)[1])
     assert "50 times as large (norms), which a cosine does not see" in verdict(VALUES * 50)[1]
     assert verdict(VALUES / 50)[0] == "FAILED"
-    assert RungGate("cosine", 0.7).holds(0.0, 1.0, 1.9) and not RungGate("cosine", 0.7).holds(0.0, 1.0, 2.1)
+    assert RungGate("cosine", 0.7).holds(0.0, 1.0, 7.9) and not RungGate("cosine", 0.7).holds(0.0, 1.0, 8.1)
+
+
+def test_a_shrunk_output_that_passes_is_named() -> None:
+    compared = OutputComparison("float", "reference", RungGate("cosine", 0.7), {"y": "y"})
+    compared.add({"y": (VALUES, real_spec("y", VALUES))}, {"y": (VALUES / 4, real_spec("y", VALUES))})
+    rung = compared.rung()
+    assert rung.verdict == "PASSED" and "y: the values are 4 times too small (norms)" in rung.caveats[0]
+    assert "y passes, but the values are 4 times too small" in rung.evidence[0]
 
 
 def test_compare_by_axera_fails_a_dump_of_another_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

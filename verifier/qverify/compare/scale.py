@@ -8,6 +8,10 @@ from collections.abc import Iterable
 from qverify.report.document import Finding, Pair
 from qverify.report.side_names import within
 
+MILD, SHRUNK = (
+    0.9,
+    8.0,
+)  # below this cosine a gate accepts a lossy network, whose sparse outputs shrink: a good one by 4.6
 FAR = 2.0  # factor between the norms that is a finding whatever the gate
 ANGLES = 3.0  # times the angle that a cosine allows, by which the norms may differ beside it
 ROUNDING = 1e-6  # relative; float32 sums of equal values
@@ -16,7 +20,10 @@ SAME_DIRECTION = 0.9  # cosine from which values of another norm are called a mu
 
 
 def largest_factor(cosine: float) -> float:
-    """Returns the factor between the norms that passes beside a gate of this cosine: at most FAR."""
+    """Returns the factor between the norms that passes beside a gate of this cosine: at most FAR, and SHRUNK for a gate
+    below MILD."""
+    if cosine < MILD:
+        return SHRUNK
     return min(FAR, 1 + ROUNDING + ANGLES * math.sqrt(2 * max(0.0, 1 - cosine)))
 
 

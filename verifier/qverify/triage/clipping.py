@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 SHARE = 0.1  # of the elements of a channel, from which it counts as clipped
 FEWEST = 16  # clipped elements of a channel that are no accident
 DEPTH = 1 / 16  # of the quantized range, by which the float model must go beyond its end
+CLIPPED_WEIGHT = 0.25  # share by which the largest float weight of a channel exceeds the largest quantized one
 MAX_SHOWN = 3  # tensors that are findings, and channels that are named
 
 
@@ -130,6 +131,21 @@ class ClippingCount:
                 if share >= SHARE and clipped >= FEWEST and abs(reached - limit) >= DEPTH * extent:
                     rows.append(ClippedChannel(axis, channel, share, limit, reached))
         return sorted(rows, key=lambda row: (-row.share, row.channel))
+
+
+def describe_clipped_weights(value: Array, quantized: Array, axis: int) -> str:
+    """Returns which channels of quantized weights (real values) end far below the float ones, "" if none does. axis: of
+    the channels."""
+    if value.shape != quantized.shape or not value.size:
+        return ""
+    others = tuple(a for a in range(value.ndim) if a != axis % value.ndim)
+    wanted, got = (np.abs(v.astype(np.float64)).max(axis=others) for v in (value, quantized))
+    at = np.flatnonzero((wanted > got * (1 + CLIPPED_WEIGHT)) & (got > 0))
+    if not at.size:
+        return ""
+    worst = int(max(at, key=lambda c: wanted[c] / got[c]))
+    more = f" (and {count(at.size - 1, 'more channel')})" if at.size > 1 else ""
+    return f"channel {worst} ends at {got[worst]:.4g}, its float weights at {wanted[worst]:.4g}{more}: clipped by the exporter"
 
 
 def find_clipping(tensors: Iterable[tuple[str, list[ClippedChannel]]]) -> list[Finding]:

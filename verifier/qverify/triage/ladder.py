@@ -218,6 +218,9 @@ class OutputComparison:
             why = f"every final output is quiet on this input: {_describe_loudness(quiet[0])}"
         result = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
         result.evidence = [f"quiet on this input, not judged: {_describe_loudness(r)}" for r in quiet]
+        far = [r for r in rows if r.judged == "gate" and r.holds and not scale.holds(r.norm_ratio, scale.FAR)]
+        result.evidence += [f"{r.name} passes, but {scale.describe(r.norm_ratio)}" for r in far]
+        result.caveats += [f"{r.name}: {scale.describe(r.norm_ratio)}" for r in far]
         result.evidence += [self._describe_near(r) for r in rows if r.judged == "near"]
         return result
 

@@ -17,7 +17,7 @@ from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.onnx_model.switched_model import Switch, SwitchedModel, Weights
 from qverify.report.triage_document import SingleTensorLoss, TensorLoss
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.clipping import ClippedChannel, ClippingCount
+from qverify.triage.clipping import ClippedChannel, ClippingCount, describe_clipped_weights
 from qverify.triage.float_pairing import FloatPair, FloatPairs
 from qverify.triage.ladder import Distance, real_spec
 from qverify.triage.loudness import OutputStep
@@ -66,6 +66,18 @@ class Losses:
     def clipped(self) -> dict[str, list[ClippedChannel]]:
         """Returns the clipped channels of each tensor that has any, in running order, by the float model's names."""
         return {p.tensor: rows for p in self.paired.pairs if (rows := self._totals[p.tensor].clipping.worst())}
+
+    def clipped_weights(self) -> dict[str, str]:
+        """Returns the constants of weights whose float values go far beyond the quantized ones, with the fact in words."""
+        found = {}
+        for pair in self.paired.pairs:
+            for at, value in pair.weights.items():
+                node = next(n for n in self.floats.nodes if n.name == pair.node)
+                if value.ndim > 1 and (
+                    text := describe_clipped_weights(self._float_weights(pair, at), value, self._channel_axis(pair))
+                ):
+                    found[str(node.input[at])] = f"{node.input[at]} of {pair.node}: {text}"
+        return found
 
     def rows(self) -> list[TensorLoss]:
         """Returns the loss of every tensor that was added, in running order."""

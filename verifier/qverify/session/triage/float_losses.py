@@ -34,7 +34,7 @@ AGREEING_COSINE = 0.99  # of a quantized tensor with the float one over all fram
 class FloatLosses:
     """The losses between one float file and the quantized ONNX.
 
-    clipped: the clipped channels by tensor, set by finish(). rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
+    clipped: the clipped channels by tensor, clipped_weights: a fact on each constant, set by finish(). rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
     what_if: the result of keeping tensors in float, None before one_at_a_time(). duration_s: time that one_at_a_time()
     took."""
 
@@ -55,6 +55,7 @@ class FloatLosses:
         self._losses = Losses(self.paired, file.view, self.graph)
         self._frames: list[dict[str, Array]] = []
         self.rows: list[TensorLoss] = []
+        self.clipped_weights: dict[str, str] = {}
         self.clipped: dict[str, list[ClippedChannel]] = {}
         self.what_if: WhatIf | None = None
         self.duration_s = 0.0
@@ -68,7 +69,7 @@ class FloatLosses:
     def finish(self) -> None:
         """Sets the rows, after the last frame."""
         self.rows = self._losses.rows()
-        self.clipped = self._losses.clipped()
+        self.clipped, self.clipped_weights = self._losses.clipped(), self._losses.clipped_weights()
 
     def one_at_a_time(self, gate: RungGate, watch: Watch | None = None) -> None:
         """Sets `single` of the rows, sorts them, and computes the what-if. gate: the gate of the rung from float."""

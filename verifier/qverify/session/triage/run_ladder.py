@@ -16,7 +16,7 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import ReportDocument, worst
+from qverify.report.document import Finding, ReportDocument, worst
 from qverify.report.triage_document import Rung, Stage, TriageDocument
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
@@ -333,6 +333,10 @@ class Ladder:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
             report.next_step = bad.next_step
         if self.job is not None:
+            compiled = self.job.models.compiled
+            saturated = compiled.saturated if compiled is not None else []
+            weights = self.losses.clipped_weights.items() if self.losses is not None else ()
+            report.findings += [Finding("constants", name, text) for name, text in [*saturated, *weights]]
             in_experiments = self.frozen.findings if self.frozen is not None else ()
             report.findings = [*(self.job.history.find_frozen(report.verdict) or in_experiments), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})

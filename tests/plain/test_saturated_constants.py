@@ -109,13 +109,25 @@ def test_weights_whose_range_is_too_narrow() -> None:
 
 
 def test_compile_and_triage_name_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    onnx.save(model(bias=saturated_bias()), tmp_path / "m.onnx")
+    held = weights()
+    held[1:3] = 0  # so that no sum goes beyond int32
+    onnx.save(model(held=held, bias=saturated_bias()), tmp_path / "m.onnx")
     main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.bin"), "--no-check"])
     assert "saturated constant: b_q: 2 of 4 biases lie at the limit of int32" in "".join(capsys.readouterr())
     main(["triage", "-m", str(tmp_path / "m.onnx"), "--json", str(tmp_path / "t.json")])
     found = json.loads((tmp_path / "t.json").read_text())["findings"]
     assert [(f["kind"], f["tensor"]) for f in found] == [("constants", "b_q")]
     assert "found: b_q: 2 of 4 biases lie at the limit of int32 (channels 1, 2)" in capsys.readouterr().out
+
+
+def test_a_model_that_its_saturated_bias_keeps_from_being_verified_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(model(bias=saturated_bias()), tmp_path / "m.onnx")
+    for words in (["triage", "-m"], ["-m"], ["compile", "-o", str(tmp_path / "m.bin")]):
+        assert main([*words, str(tmp_path / "m.onnx")]) in (1, 2)
+        told = "".join(capsys.readouterr())
+        assert "heck" in told and "b_q: 2 of 4 biases lie at the limit of int32" in told
 
 
 def test_triage_compares_the_weights_with_those_of_the_float_file(tmp_path: Path) -> None:

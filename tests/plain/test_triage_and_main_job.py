@@ -94,3 +94,14 @@ def test_a_run_whose_files_cannot_be_read_is_not_called_one_that_did_not_run(
         assert main([*command, *words]) == 3
         out = capsys.readouterr().out
         assert "did not run" not in out and "the board ran, but what it left could not be read: " in out
+
+
+def test_stages_of_one_file_name_are_told_apart(digits: Path, tmp_path: Path) -> None:
+    quantized = (digits / "digits_quant.onnx").read_bytes()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.onnx").write_bytes(quantized)
+    words = ["triage", "-m", f"{tmp_path / 'a' / 'm.onnx'},{tmp_path / 'b' / 'm.onnx'}", "-s", "False"]
+    _, triage = run(words, tmp_path / "t.json")
+    sources = [stage["source"] for stage in triage["stages"]]
+    assert sources == [str(tmp_path / "a" / "m.onnx"), str(tmp_path / "b" / "m.onnx")]

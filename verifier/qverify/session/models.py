@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit

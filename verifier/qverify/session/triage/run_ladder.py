@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -29,10 +28,9 @@ from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
-from qverify.session.triage.board_experiments import BoardExperiments
-from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
-from qverify.session.triage.explain_nodes import BlameExplainer, NodeEvidence, simulated_exactly
+from qverify.session.triage.explain_frames import FrameExplainer
+from qverify.session.triage.explain_nodes import NodeEvidence, simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (
@@ -42,7 +40,6 @@ from qverify.session.triage.float_stages import (
     open_float_stage,
     output_steps,
 )
-from qverify.session.triage.frozen_experiments import Frozen, find_frozen, needs_frozen
 from qverify.session.triage.main_job import MainVerdicts
 from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
@@ -51,7 +48,6 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
 from qverify.triage.clipping import find_clipping
-from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.loudness import quiet_outputs
 
 LOSSY_STAGES = (
@@ -103,11 +99,10 @@ class Ladder:
         self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
         self.application_rungs: dict[str, Rung] = {}  # by "input" and "output"
         self.losses = self._open_losses()
-        self._explainer = BlameExplainer(request.explain_s)
+        self._explainer = FrameExplainer(request.explain_s)
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
         self.main_verdicts = MainVerdicts()
-        self.frozen: Frozen | None = None  # None before it was tried
 
     def _open_job(self) -> Job | CapturedJob:
         """Opens the compiled model, or the capture of the request."""
@@ -226,9 +221,10 @@ class Ladder:
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
-            exact, board = simulated_exactly(located), _experiments(job, number)
-            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
-            self._explain_frame(job, report, evidence, number)
+            exact = simulated_exactly(located)
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, exact=exact)
+            self._explainer.frame(job, report, evidence, number, self.watch)
+            self.report.explained = list(self._explainer.explained)
             self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
@@ -245,26 +241,6 @@ class Ladder:
             gate = request.gates.get(f"{device.name}~application")
             self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
         job.disconnect_if_broken(ran)
-
-    def _explain_frame(
-        self, job: Job | CapturedJob, report: ReportDocument, evidence: NodeEvidence, number: int
-    ) -> None:
-        """Explains the nodes of a frame where the board is blamed. Whether its outputs are frozen is tried once: first
-        on a board with a runner; on one that runs qvrt if nothing else is confirmed, as its tensors can no longer be
-        pulled then."""
-        explainer, fails = self._explainer, any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs)
-        ask = isinstance(job, Job) and job.connected_board() is not None and fails and self.frozen is None
-        end = time.monotonic() + self.request.explain_s
-        if isinstance(job, Job) and ask and job.has_runner:
-            self.frozen = find_frozen(job, evidence.recordings, end, self.watch)
-            evidence = replace(evidence, frozen=self.frozen.causes)
-        explainer.frame(report, evidence, number, self.watch)
-        if isinstance(job, Job):
-            job.keep_experiments(experiment_rows(explainer.explained, number))
-            if ask and not job.has_runner and needs_frozen(explainer.explained):
-                self.frozen = frozen = find_frozen(job, evidence.recordings, end, self.watch)
-                explainer.explained = [frozen.explain(output) for output in explainer.explained]
-        self.report.explained = list(explainer.explained)
 
     def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
@@ -337,7 +313,7 @@ class Ladder:
             saturated = compiled.saturated if compiled is not None else []
             weights = self.losses.clipped_weights.items() if self.losses is not None else ()
             report.findings += [Finding("constants", name, text) for name, text in [*saturated, *weights]]
-            in_experiments = self.frozen.findings if self.frozen is not None else ()
+            in_experiments = self._explainer.findings
             report.findings = [*(self.job.history.find_frozen(report.verdict) or in_experiments), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})
         return report
@@ -395,16 +371,6 @@ class Ladder:
         if not kinds & {"board", "dump"}:
             unknown.append("no -b BOARD: what the device computes is not known")
         self.report.unknown += unknown
-
-
-def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
-    """Returns the board for experiments: the connected one, or that of the capture if it has experiments of this frame;
-    None without any. number: of the frame."""
-    if isinstance(job, CapturedJob):
-        rows = job.capture.frames[number].get("experiments", [])
-        return CapturedExperiments(job.capture.folder, rows) if rows else None
-    board = job.connected_board()
-    return None if board is None else BoardExperiments(board)
 
 
 def _is_lossy(rung: Rung, stages: Mapping[str, Stage]) -> bool:

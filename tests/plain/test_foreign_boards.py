@@ -116,7 +116,7 @@ def verdicts_of_mul8(elements: int, differing: int) -> list[str]:
 
 @pytest.mark.parametrize(("elements", "differing", "verdict"), [(64, 2, "INCONCLUSIVE"), (64, 5, "PASSED")])
 def test_a_coarse_arithmetic_is_accepted_by_its_evidence_only(elements: int, differing: int, verdict: str) -> None:
-    """Of 64 elements, 2 can differ in 2,016 ways (13 bits with their directions), 5 in 7.6 million (28 bits)."""
+    """Two of 64 elements can differ in 2,016 ways (13 bits with their directions), 5 in 7.6 million (28 bits)."""
     assert verdicts_of_mul8(elements, differing) == [verdict]
 
 

@@ -49,17 +49,3 @@ def test_what_is_relaxed_on_other_inputs_is_said_at_the_pair(digits: Path, tmp_p
         "paranoid: on other inputs" in note for note in report["notes"]
     )  # that would say that they are equal
     assert run(model, tmp_path / "r.json", "-b", FAULTY)[0] == 1
-
-
-def test_a_runner_is_not_run_on_other_inputs(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "v.bin").write_bytes(b"\x13opaque" * 50)
-    words = [
-        "-m",
-        f"{digits}/digits_quant.onnx,{tmp_path}/v.bin",
-        "-b",
-        "local",
-        "--runner",
-        "tool {model} {input} {out}",
-    ]
-    assert main([*words, "--paranoid"]) == 2
-    assert "--paranoid is for boards that run qvrt" in capsys.readouterr().err

@@ -74,5 +74,9 @@ class BoardError(QVerifyError):
     exit_status = 3
 
 
+class UnreadError(BoardError):
+    """A board ran, but what it left could not be read."""
+
+
 class InternalError(QVerifyError):
     pass

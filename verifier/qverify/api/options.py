@@ -88,13 +88,11 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     token: str | None
 
 
-class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
-    """The options of triage()."""
+class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
+    """The options of triage(). A gate may be of one rung (`A~B=GATE`), or of the main job."""
 
     stages: Some | None
     run_sim: bool
-    gate: Some
-    relax_board: bool
     app_input: Path | None
     app_output: Path | None
     loss: Literal["auto", "always", "never"]

@@ -31,7 +31,7 @@ MAP, MAP_ENDING = (
     "map",
     ".map.json",
 )  # kind and ending of the map of tensors, ONNX to .tflite, beside the quantized ONNX
-STATES = ("complete", "partial", "did not run")
+STATES = ("complete", "partial", "did not run", "not read")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 
 

@@ -21,7 +21,21 @@ def _number_type(gate: ExtraGate) -> AnyFinite:
     return AnyFinite() if gate.lowest is None else Finite(gate.lowest, gate.highest)
 
 
-OPTIONS = (
+_GATE_KINDS = (
+    "decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must pass. "
+)
+_GATE_HELP = (
+    f"{_GATE_KINDS}Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
+    "Gates do not apply to simulator against board: see --relax-board"
+)
+_RUNG_GATE_HELP = f"of the main job: {_GATE_KINDS}Of one rung of the ladder: A~B=exact, A~B=decimals:N or A~B=cosine:X"
+
+
+def _gate_option(help_text: str) -> Any:
+    return click.option("--gate", "gates", multiple=True, metavar="KIND:LIMIT", help=help_text)
+
+
+_BEFORE_GATES = (
     click.option(
         "-c",
         "--compare-digits",
@@ -37,15 +51,8 @@ OPTIONS = (
         help="judge every node (-r True|False)  [default: False; compare: every tensor]",
     ),
     click.option("--rule", type=click.Choice(RULES), help=f"what matching to N decimals means  [default: {RULE}]"),
-    click.option(
-        "--gate",
-        "gates",
-        multiple=True,
-        metavar="KIND:LIMIT",
-        help="decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must pass. "
-        "Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
-        "Gates do not apply to simulator against board: see --relax-board",
-    ),
+)
+_AFTER_GATES = (
     *(click.option(g.flag, g.option, type=_number_type(g), help=g.help) for g in GATES),
     CRITERIA_OPTION,
     click.option("--nan-equal", is_flag=True, help="NaN or Inf at the same place on both sides counts as equal"),
@@ -64,6 +71,17 @@ OPTIONS = (
 
 def judging_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options. The command receives them as one `options` (compare.options.Options)."""
+    return _add_options(command, _gate_option(_GATE_HELP), rungs=False)
+
+
+def ladder_judging_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options to a command whose --gate may name a rung as well (`A~B=GATE`). The command receives these gates
+    as `gates`, and everything else as judging_options gives it."""
+    return _add_options(command, _gate_option(_RUNG_GATE_HELP), rungs=True)
+
+
+def _add_options(command: Callable[..., int], gate_option: Any, rungs: bool) -> Callable[..., int]:
+    """Returns the command with the options. rungs: whether --gate may name a rung."""
 
     @wraps(command)
     def wrapper(**others: Any) -> int:
@@ -73,7 +91,11 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
         values = {name: others.pop(name) for name in NAMES}
         source = click.get_current_context().get_parameter_source
         named = {name for name in NAMES if source(name) is ParameterSource.COMMANDLINE}
-        for name, value in parse_gates(others.pop("gates")).items():
+        gates = others.pop("gates")
+        if rungs:
+            others["gates"] = tuple(gate for gate in gates if "~" in gate)
+            gates = tuple(gate for gate in gates if "~" not in gate)
+        for name, value in parse_gates(gates).items():
             if name in named:
                 raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
             values[name] = value
@@ -84,6 +106,6 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
             options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **values), **others
         )
 
-    for option in reversed(OPTIONS):
+    for option in reversed((*_BEFORE_GATES, gate_option, *_AFTER_GATES)):
         wrapper = option(wrapper)
     return wrapper

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qverify.compare import decimals
+from qverify.compare import decimals, scale
 from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, NOT_MILDER
 from qverify.compare.options import Options
 from qverify.compare.paired_values import Block
@@ -139,6 +139,13 @@ class GateCount:
             applied = True
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
                 reasons.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
+        ratio = metrics.get("norm_ratio")
+        if not gate.decimals and not gate.bits and set(gate.extra) == scale.BLIND and isinstance(ratio, float):
+            factor = scale.largest_factor(gate.extra["cosine"])
+            if not scale.holds(ratio, factor):
+                reasons.append(
+                    f"{scale.describe(ratio)}; wanted a ratio of the norms of 1/{factor:.3g} to {factor:.3g}"
+                )
         if not applied and not bit_equal:
             reasons.append("the bytes differ")
         return reasons

@@ -265,6 +265,8 @@ def _check_runs(a: Recording, b: Recording) -> str:
     """Returns the reason why the two sides cannot be compared (one did not run, or they ran different models), or "" if
     they can."""
     for side in (a, b):
+        if side.state == "not read":
+            return f"{named(side.side)} ran, but what it left could not be read: {side.why or 'no reason given'}"
         if side.state == "did not run":
             return f"{named(side.side)} did not run: {side.why or 'no reason given'}"
     if gate.requires_equal_bits(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:

@@ -25,6 +25,7 @@ from qverify.compare.regions import (
     names_inside,
     replace_by_regions,
 )
+from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
@@ -106,7 +107,7 @@ def judge_all(
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
-    report.findings = find_orders(judged, graph, options.frame)
+    report.findings = [*find_scales(report.pairs), *find_orders(judged, graph, options.frame)]
     return report
 
 

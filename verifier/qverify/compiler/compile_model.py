@@ -41,6 +41,7 @@ from qverify.onnx_model.decompose import DecomposedModel, check_same_values, dec
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
+from qverify.onnx_model.saturated_constants import find_saturated
 from qverify.onnx_model.widen_float16 import has_float16
 from qverify.tensors.spec import TensorSpec
 
@@ -98,11 +99,13 @@ class CompiledModel:
         graph: the graph that model.bin contains.
         integer_source: the integer ONNX; serialized if the host computes nodes of it.
         notes: remarks about the arithmetic for reports.
+        saturated: constants that the exporter saturated, each with the fact in words.
     """
 
     graph: Graph
     integer_source: IntegerModel | bytes
     notes: list[str] = field(default_factory=list)
+    saturated: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def integer(self) -> list[Piece]:
@@ -178,7 +181,7 @@ def compile_model(
     model, stated = reinterpret(model)
     model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, stated, watch)
-    graph = lowered.graph
+    graph, saturated = lowered.graph, find_saturated(lowered.matched.view)
     original = light_model(model, lowered.matched.view.constants) if options.check else None
     del model, loaded, decomposed  # frees their constants
     notes += [
@@ -187,7 +190,7 @@ def compile_model(
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # refuse what model.bin cannot contain before anything is run
-    compiled = CompiledModel(graph, _integer(lowered), notes)
+    compiled = CompiledModel(graph, _integer(lowered), notes, saturated)
     integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],

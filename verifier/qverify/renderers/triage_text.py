@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_drawing
+from qverify.renderers import drafts, fault_explanation, heading, main_job_lines, neighbourhood_drawing
 from qverify.renderers.blamed import list_others
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
@@ -50,6 +50,9 @@ def render(document: TriageDocument, view: TextView = PLAIN) -> str:
     ]
     parts += [_explain(explained, len(document.frames), view.every) for explained in document.explained]
     parts = [view.wrap(part) for part in parts if part]
+    parts[1:1] = (
+        [lines] if (lines := main_job_lines.render(document, view)) else []
+    )  # never broken, as scripts search them
     parts += [_render_losses(document.losses, view)] if document.losses else []
     below = _list_rest(document)
     below = [view.wrap(part) for part in below]

@@ -44,6 +44,8 @@ def _name_cause(pair: Pair) -> str:
     if pair.why.endswith("ran different models"):
         return "different models"
     side = next((s for s in (pair.a, pair.b) if pair.why.startswith(f"{named(s)} ")), "a side")
+    if " could not be read: " in pair.why:
+        return f"{side} not read"
     return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
 
 

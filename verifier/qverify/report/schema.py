@@ -21,6 +21,7 @@ METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks th
     "mismatched": _COUNT,
     "matching_digits": _COUNT,
     "cosine": _REAL,
+    "norm_ratio": _REAL,
     "rmse": _REAL,
     "sqnr_db": _REAL,
     "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
@@ -49,7 +50,7 @@ ROWS: dict[str, Any] = {
         settings={"type": "object"},
         seconds=NUMBER,
         host=_TEXT,
-        state={"enum": ["complete", "partial", "did not run"]},
+        state={"enum": ["complete", "partial", "did not run", "not read"]},
         why=_TEXT,
     ),
     "frames": _describe_rows(

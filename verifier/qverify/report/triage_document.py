@@ -8,7 +8,18 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
-from qverify.report.document import EXIT, Blame, Finding, FirstDivergence, NetworkUnit, ReportDocument, Verdict, plain
+from qverify.report.document import (
+    EXIT,
+    Blame,
+    Finding,
+    FirstDivergence,
+    NetworkUnit,
+    NotRun,
+    Pair,
+    ReportDocument,
+    Verdict,
+    plain,
+)
 from qverify.report.drawings import InputDrawing, TensorDrawing
 
 SCHEMA = "qverify.triage/1"
@@ -38,7 +49,7 @@ class OutputRow:
 
     holds: whether it passes. judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the
     float never reaches a whole step, so that the output is not judged; too_small: nothing can be concluded. largest:
-    largest |a|. step: one LSB of b, if a is float and b quantized."""
+    largest |a|. step: one LSB of b, if a is float and b quantized. norm_ratio: |b| / |a|."""
 
     name: str
     elements: int
@@ -50,6 +61,7 @@ class OutputRow:
     judged: Literal["gate", "near", "quiet", "too_small"] = "gate"
     largest: float | None = None
     step: float | None = None
+    norm_ratio: float = 1.0
 
 
 @dataclass(slots=True)
@@ -179,6 +191,16 @@ class Quiet:
 
 
 @dataclass(slots=True)
+class MainJob:
+    """What the main job says of the same run, with the same options. verdict: the worst of all pairs. pairs: every two
+    sides of every frame, without the rows of their tensors. not_run: sides that did not take part."""
+
+    verdict: Verdict
+    pairs: list[Pair]
+    not_run: list[NotRun] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class TriageDocument:
     """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step:
     advice for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: losses of quantization, the
@@ -189,7 +211,8 @@ class TriageDocument:
     the triage, UTC, ISO 8601. board: address of the board, or null without one. drafts: drafts of descriptions in TOML,
     by input. sides: the sides that ran on the first frame, as in the main job's report, without values that differ from
     run to run. units: the network, in running order. command: the command that produces this report again, without the
-    options that write reports. findings: what the recorded values alone show, as in the main job's report."""
+    options that write reports. findings: what the recorded values alone show, as in the main job's report. main_job: the
+    main job's verdicts, null if it compares nothing."""
 
     verdict: Verdict
     broken: str | None
@@ -220,6 +243,7 @@ class TriageDocument:
         default_factory=list, compare=False
     )  # inputs of the worst frames; not in JSON
     findings: list[Finding] = field(default_factory=list)
+    main_job: MainJob | None = None
 
     def take_run(self, report: ReportDocument) -> None:
         """Takes models, units and sides from a frame's report; the sides only from the first one."""

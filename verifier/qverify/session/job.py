@@ -108,10 +108,6 @@ class Job:
             raise UsageError(
                 "--paranoid compares a board with the simulator on other inputs; give -b BOARD and -s True"
             )
-        if request.paranoid and self._runner is not None:
-            raise UsageError(
-                "--paranoid is for boards that run qvrt; repeat the run with other inputs (--seed) instead"
-            )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None and not request.reference_engine:
             raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
@@ -194,8 +190,7 @@ class Job:
         outcome, recording = run_on_other_inputs(
             self._board,
             self.models,
-            evidence.prepared,
-            before,
+            evidence,
             options,
             self.request.spot_seed,
             progress_of_step(watch, "paranoid"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -297,7 +298,9 @@ def _compile_again(
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     digest = quantized.digest.result()
     compiled, caveats = _compile_checked(quantized, options, digest)
-    _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
+    _check_compiled(
+        compiled.graph if not was_checked or graph is None else graph, os.path.basename(path), compiled.saturated
+    )
     if graph is None:
         return compiled, caveats
     if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
@@ -347,8 +350,9 @@ def _compile_checked(quantized: _File, options: CompilerOptions, digest: str) ->
     return compiled, [f"{name} was not checked when it was compiled: onnxruntime rejects random inputs"]
 
 
-def _check_compiled(graph: Graph, name: str) -> list[str]:
-    """Returns the caveats about the compiler's check against the original. Raises BadFileError if that check failed."""
+def _check_compiled(graph: Graph, name: str, saturated: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Returns the caveats about the compiler's check against the original. Raises BadFileError if that check failed.
+    saturated: constants that the exporter saturated, which may be why."""
     result = graph.meta.get("check")
     if result is None:
         return ["model.bin was never checked against its ONNX (--no-check)"]
@@ -358,7 +362,8 @@ def _check_compiled(graph: Graph, name: str) -> list[str]:
             f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no node could be checked"
         )
         beyond += f"; among them {CANCELLING}" if isinstance(result, dict) and result.get("cancelling") else ""
+        mend = "; ".join(text for _, text in saturated[:2])
         raise BadFileError(
-            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified. {CUT_OR_REPORT}"
+            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified. {mend or CUT_OR_REPORT}"
         )
     return []

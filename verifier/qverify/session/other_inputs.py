@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from qverify.compare.frozen import OutputHistory
 from qverify.compare.options import Options
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import ReportDocument, worst
+from qverify.report.document import Finding, ReportDocument, worst
+from qverify.report.weakenings import list_weakenings
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
+from qverify.session.run_evidence import RunEvidence
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -38,24 +41,28 @@ def other_inputs(graph: Graph, prepared: PreparedInputs, seed: int | None = None
 def run_on_other_inputs(
     board: Any,
     models: Models,
-    prepared: PreparedInputs,
-    before: Recording,
+    before: RunEvidence,
     options: Options,
     seed: int | None = None,
     step: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording | None]:
     """Runs the board on other inputs. Returns the outcome (for mark_other_inputs) and the board's recording, None if no
-    other inputs were found. before: the board's recording of its run on `prepared`."""
-    drawn = other_inputs(models.graph, prepared, seed)
+    other inputs were found. before: the run on the inputs of the user. A board that runs qvrt is compared over every
+    tensor, another one over those that the options name."""
+    drawn = other_inputs(models.graph, before.prepared, seed)
     if drawn is None:
         why = "no inputs with other bytes were found; whether the board repeats former answers is not known"
         return {"verdict": "INCONCLUSIVE", "cause": None, "why": why, "seed": seed, "tensors": 0}, None
     inputs, used_seed = drawn
     simulator = Simulator(models.graph, models.islands)
     ran = SideResults({"simulator": simulator.run(inputs)}, {"simulator": simulator.run_unit})
-    recording = ran.recordings["board"] = board.run(inputs, step, "all")
-    pair = make_report(models, inputs, ran, replace(options, dump_all=True), board.pull).pairs[0]
-    repeated = _list_repeated(models.graph, before, recording, ran.recordings["simulator"])
+    earlier = before.results.recordings["board"]
+    is_ours = earlier.runtime == "qvrt"
+    more = {} if is_ours else {"dump_all": options.dump_all}
+    recording = ran.recordings["board"] = board.run(inputs, step, "all", **more)
+    judged_by = replace(options, dump_all=True) if is_ours else options
+    pair = make_report(models, inputs, ran, judged_by, board.pull).pairs[0]
+    repeated = _list_repeated(models.graph, earlier, recording, ran.recordings["simulator"])
     cause, why = pair.cause, f"on other inputs (random, PCG64 seed {used_seed}): {pair.why}"
     if pair.verdict != "PASSED" and repeated:
         cause = "former_answers"
@@ -64,9 +71,15 @@ def run_on_other_inputs(
             f"({count(len(repeated), 'tensor')} in all): the board repeats former answers"
         )
     if pair.verdict == "PASSED" and not pair.bit_equal:
-        why = f"on other inputs (random, PCG64 seed {used_seed}): {'; '.join(pair.relaxed)}"
+        facts = "; ".join([*list_weakenings([pair]), *pair.relaxed])
+        why = f"on other inputs (random, PCG64 seed {used_seed}): {facts}"
     outcome = {"verdict": pair.verdict, "cause": cause, "why": why, "seed": used_seed}
-    return outcome | {"tensors": pair.coverage.compared, "bit_equal": pair.bit_equal}, recording
+    outcome |= {"tensors": pair.coverage.compared, "bit_equal": pair.bit_equal}
+    history = OutputHistory()
+    history.add(before.results.recordings)
+    history.add(ran.recordings)
+    frozen = history.find_frozen(pair.verdict, "run")
+    return outcome | ({"frozen": [frozen[0].tensor, frozen[0].text]} if frozen else {}), recording
 
 
 def _list_repeated(graph: Graph, before: Recording, now: Recording, expected: Recording) -> list[str]:
@@ -86,6 +99,9 @@ def _digests(side: Recording) -> dict[str, str]:
 def mark_other_inputs(report: ReportDocument, outcome: dict[str, Any]) -> None:
     """Adds the outcome of the run on other inputs, from this run or from a capture, to a report. No pair with the board
     keeps a better verdict than that run has. Raises LookupError, TypeError or ValueError for a malformed outcome."""
+    if "frozen" in outcome:
+        tensor, text = (printable(str(part)) for part in outcome["frozen"])
+        report.findings.insert(0, Finding("frozen", tensor, text))
     verdict, why, cause = outcome["verdict"], printable(str(outcome["why"])), outcome["cause"]
     if verdict == "PASSED" and not outcome.get("bit_equal", True):
         for pair in report.pairs:

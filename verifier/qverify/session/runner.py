@@ -24,7 +24,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
     from qverify.sides.board import Board
@@ -186,7 +186,7 @@ def describe_runner(report: ReportDocument, board: Recording | None, options: Op
     finer is judged."""
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
-    if board is None or board.state == "did not run":
+    if board is None or board.state in NO_VALUES:
         return
     decimals: Any = board.settings.get("precision")
     for pair in (p for p in report.pairs if "board" in (p.a, p.b)):

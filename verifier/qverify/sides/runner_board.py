@@ -19,7 +19,7 @@ from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
 from qverify_agents.supervised_command import RunningCommandLine
 
-from qverify.errors import BadFileError, BoardError, UsageError
+from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.runners import (
@@ -38,7 +38,7 @@ from qverify.sides.runner_plan import RunnerOutput, common_options, wants_finals
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
+from qverify.tensors.recording import ASKED, FINALS_ONLY, NO_VALUES, Array, Recording
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
@@ -99,9 +99,11 @@ class RunnerBoard:
             recording = self._connection.run(lambda: self._recording(prepared, dump_all))
         except LinkError as error:
             recording.state, recording.why = "did not run", str(error)
+        except UnreadError as error:
+            recording.state, recording.why = "not read", one_line(str(error))
         except (BoardError, BadFileError) as error:
             recording.state, recording.why = "did not run", one_line(str(error))
-        if recording.state == "did not run":
+        if recording.state in NO_VALUES:
             recording.tensors, recording.specs = {}, {n: self.graph.spec(n) for n in self.graph.outputs}
             recording.missing = dict.fromkeys(recording.specs, recording.why)
         if self._connection.recovered:
@@ -143,7 +145,7 @@ class RunnerBoard:
         left_out = [f"{name}: {why}" for name, why in result.refused.items()]
         if not any(files for _, _, files in os.walk(folder)):
             suffix = f"; not read: {left_out[0]}" if left_out else ""
-            raise BoardError(f"the runner ended with success, but left no new file{suffix}")
+            raise UnreadError(f"the runner ended with success, but left no new file{suffix}")
         _write_texts(plan, folder)
         try:
             recording = read_folder(
@@ -158,7 +160,7 @@ class RunnerBoard:
             )
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")
-            raise BoardError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
+            raise UnreadError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
         if left_out:
             recording.notes.append(f"{count(len(left_out), 'file')} of the runner not read, first {left_out[0]}")
             recording.missing = {n: f"{why}; not read: {left_out[0]}" for n, why in recording.missing.items()}

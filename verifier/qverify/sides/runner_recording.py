@@ -14,7 +14,7 @@ from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
-from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.recording import NO_VALUES, Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool
 from qverify.vendor_files.vendor_dump import ReadingOptions, spelled_loosely
@@ -159,8 +159,8 @@ def _as_board(dump: Recording, folder: str, graph: Graph, spool: Spool, per_node
     result = Recording("board", dump.engine, finals=graph.outputs, settings=dict(dump.settings))
     result.notes = [_short(note, folder) for note in dump.notes]
     result.settings.pop("inputs", None)
-    if dump.state == "did not run":
-        result.state, result.why = "did not run", _short(dump.why, folder)
+    if dump.state in NO_VALUES:
+        result.state, result.why = "not read", _short(dump.why, folder)
     tensors: dict[str, Array] = {}
     for name in expected if result.state == "complete" else ():
         if name in dump.tensors and name not in dump.missing:

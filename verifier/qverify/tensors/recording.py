@@ -12,7 +12,8 @@ import numpy.typing as npt
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[np.generic]
-State = Literal["complete", "partial", "did not run"]
+State = Literal["complete", "partial", "did not run", "not read"]  # not read: it ran, and left nothing readable
+NO_VALUES: tuple[State, ...] = ("did not run", "not read")
 
 
 class Tensors(Mapping[str, Array]):
@@ -56,7 +57,7 @@ class Recording:
         capabilities: a subset of finals, per_node, inject, digests.
         model_sha256, inputs_sha256: hashes of the model and of the inputs.
         state: whether the run is complete.
-        why: the reason why it is partial or did not run.
+        why: the reason why it is partial, did not run or could not be read.
         link: counters of the link: bytes_sent, bytes_received, cached_bytes.
         notes: notes for the report.
         runtime: the runtime that executed the model. It is set by the side that ran it and never read from a file,

@@ -33,6 +33,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "too_small": "give inputs that the network responds to with -i, several if possible: {why}",
         "input_range": "fix preprocessing: calibrate with inputs prepared as for inference, and quantize again",
         "clipped": "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",
+        "clipped_output": "recalibrate {tensors} with data like these inputs: {why}",
         "few_clipped": "recalibrate {tensors}: the range is too narrow; or raise these layers to 16 bit with a new range",
         "weights": "quantize the weights per channel, or raise these layers to 16 bit: {tensors}",
         "few": "raise these layers to 16 bit: {tensors}",

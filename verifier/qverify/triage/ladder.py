@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.compare import scale
 from qverify.compare.criteria import MAX_DIGITS
 from qverify.compare.metrics import Context, Measure, make_measures
 from qverify.compare.paired_values import PairedValues
@@ -39,11 +40,16 @@ class RungGate:
             "cosine": f"cosine >= {self.limit:g}",
         }[self.kind]
 
-    def holds(self, max_abs: float, cosine: float) -> bool:
-        """Returns whether a tensor with these metrics passes the gate; NaN never passes."""
+    def holds(self, max_abs: float, cosine: float, norm_ratio: float = 1.0) -> bool:
+        """Returns whether a tensor with these metrics passes the gate; NaN never passes. A cosine is joined by a limit
+        of the ratio of the norms (compare/scale.py)."""
         if self.kind == "exact":
             return max_abs == 0
-        return max_abs <= 0.5 * 10.0**-self.limit if self.kind == "decimals" else cosine >= self.limit
+        return (
+            max_abs <= 0.5 * 10.0**-self.limit
+            if self.kind == "decimals"
+            else cosine >= self.limit and scale.holds(norm_ratio, scale.largest_factor(self.limit))
+        )
 
 
 DEFAULT_GATES = {  # by the kinds of the two stages
@@ -107,7 +113,7 @@ class Distance:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
             all_measures = make_measures(Context("half", 5, 0, False))
-            self._measures = {name: all_measures[name] for name in ("max_abs", "cosine", "sqnr_db")}
+            self._measures = {name: all_measures[name] for name in ("max_abs", "cosine", "sqnr_db", "norm_ratio")}
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():
             self._squares += block.weighted(block.distance * block.distance)
@@ -120,7 +126,7 @@ class Distance:
         self.both_sided += values.both_sided
 
     def metric(self, name: str) -> float:
-        """Returns max_abs, cosine (NaN if a value is not finite on one side) or sqnr_db."""
+        """Returns max_abs, cosine (NaN if a value is not finite on one side), sqnr_db or norm_ratio."""
         return float(self._measures[name].result())  # type: ignore[arg-type]
 
     @property
@@ -136,8 +142,8 @@ class Distance:
     def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
         """Returns one output's row of the report. step: as in judged(); it can overrule a cosine, never an absolute
         gate."""
-        metrics = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
-        passes = gate.holds(metrics["max_abs"], metrics["cosine"]) and not self.one_sided
+        metrics = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db", "norm_ratio")}
+        passes = gate.holds(metrics["max_abs"], metrics["cosine"], metrics["norm_ratio"]) and not self.one_sided
         if step is not None and gate.kind == "cosine":
             judged = self.judged(step)
             silent = self.largest < step.size  # a cosine of a silent float output has no meaning
@@ -147,7 +153,7 @@ class Distance:
             judged = "gate"
         values = (metrics["max_abs"], metrics["cosine"], self.rmse, metrics["sqnr_db"])
         size = None if step is None else step.size
-        return OutputRow(name, self.elements, passes, *values, judged, self.largest, size)
+        return OutputRow(name, self.elements, passes, *values, judged, self.largest, size, metrics["norm_ratio"])
 
 
 def real_spec(name: str, value: Array) -> TensorSpec:
@@ -199,19 +205,22 @@ class OutputComparison:
         broken = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
         bad, small, quiet = ([r for r in broken if r.judged == judged] for judged in ("gate", "too_small", "quiet"))
         if bad:
-            verdict, kind, why = "FAILED", "outputs", _describe_worst(bad[0], len(bad), len(rows))
+            verdict, kind, why = "FAILED", "outputs", describe_worst(bad[0], len(bad), len(rows))
         elif self.wrong or not rows or len(rows) < len(self.names):
             verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
         elif any(d.both_sided for d in self.distances.values()):
             verdict, why = "INCONCLUSIVE", "an output contains NaN or Inf on both sides"
         elif small:
             verdict, kind = "INCONCLUSIVE", "too_small"
-            why = f"{_describe_worst(small[0], len(small), len(rows))}: {self._describe_too_small(small[0])}"
+            why = f"{describe_worst(small[0], len(small), len(rows))}: {self._describe_too_small(small[0])}"
         elif len(quiet) == len(rows):
             verdict, kind = "INCONCLUSIVE", "quiet"
             why = f"every final output is quiet on this input: {_describe_loudness(quiet[0])}"
         result = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
         result.evidence = [f"quiet on this input, not judged: {_describe_loudness(r)}" for r in quiet]
+        far = [r for r in rows if r.judged == "gate" and r.holds and not scale.holds(r.norm_ratio, scale.FAR)]
+        result.evidence += [f"{r.name} passes, but {scale.describe(r.norm_ratio)}" for r in far]
+        result.caveats += [f"{r.name}: {scale.describe(r.norm_ratio)}" for r in far]
         result.evidence += [self._describe_near(r) for r in rows if r.judged == "near"]
         return result
 
@@ -227,9 +236,15 @@ class OutputComparison:
         return f"{row.name} is within half a step of the float output everywhere: cosine {row.cosine:.4f} is what its scale allows"
 
 
-def _describe_worst(worst: OutputRow, bad: int, total: int) -> str:
+def describe_worst(worst: OutputRow, bad: int, total: int) -> str:
+    """Returns why a gate fails: the worst output, and how many of how many outputs fail."""
     more = f" ({bad} of {total} outputs)" if total > 1 else ""
-    return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}"
+    far = (
+        ""
+        if worst.cosine < 0.5 or scale.holds(worst.norm_ratio, scale.FAR)
+        else f", {scale.describe(worst.norm_ratio)}"
+    )
+    return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}{far}"
 
 
 def _describe_loudness(row: OutputRow) -> str:

@@ -17,6 +17,7 @@ from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.onnx_model.switched_model import Switch, SwitchedModel, Weights
 from qverify.report.triage_document import SingleTensorLoss, TensorLoss
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.clipping import ClippedChannel, ClippingCount, describe_clipped_weights
 from qverify.triage.float_pairing import FloatPair, FloatPairs
 from qverify.triage.ladder import Distance, real_spec
 from qverify.triage.loudness import OutputStep
@@ -30,8 +31,9 @@ Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 @dataclass(slots=True)
 class _PairTotals:
     """Totals of one pair over the frames. low, high: smallest and largest float value. outside: number of elements
-    beyond the quantized range."""
+    beyond the quantized range. clipping: the clipped elements of each channel."""
 
+    clipping: ClippingCount
     distance: Distance = field(default_factory=Distance)
     low: float = math.inf
     high: float = -math.inf
@@ -43,7 +45,7 @@ class Losses:
 
     def __init__(self, paired: FloatPairs, floats: GraphView, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
-        self._totals = {p.tensor: _PairTotals() for p in paired.pairs}
+        self._totals = {p.tensor: _PairTotals(ClippingCount(graph.spec(p.quantized))) for p in paired.pairs}
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
@@ -57,8 +59,25 @@ class Losses:
             totals.distance.add(value, quantized_value, real_spec(name, value), spec)
             totals.low, totals.high = min(totals.low, float(value.min())), max(totals.high, float(value.max()))
             low, high = quantized_range(spec)
+            totals.clipping.add(value, quantized_value)
             half = float(max(spec.scale)) / 2
             totals.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
+
+    def clipped(self) -> dict[str, list[ClippedChannel]]:
+        """Returns the clipped channels of each tensor that has any, in running order, by the float model's names."""
+        return {p.tensor: rows for p in self.paired.pairs if (rows := self._totals[p.tensor].clipping.worst())}
+
+    def clipped_weights(self) -> dict[str, str]:
+        """Returns the constants of weights whose float values go far beyond the quantized ones, with the fact in words."""
+        found = {}
+        for pair in self.paired.pairs:
+            for at, value in pair.weights.items():
+                node = next(n for n in self.floats.nodes if n.name == pair.node)
+                if value.ndim > 1 and (
+                    text := describe_clipped_weights(self._float_weights(pair, at), value, self._channel_axis(pair))
+                ):
+                    found[str(node.input[at])] = f"{node.input[at]} of {pair.node}: {text}"
+        return found
 
     def rows(self) -> list[TensorLoss]:
         """Returns the loss of every tensor that was added, in running order."""

@@ -101,6 +101,10 @@ def command(
         return 0
     with progress_bars() as watch:
         compiled = compile_file(job, watch)
+    for _, text in compiled.saturated[:MAX_REASONS]:
+        say(f"saturated constant: {text}")
+    if len(compiled.saturated) > MAX_REASONS:
+        say(f"saturated constants: {len(compiled.saturated) - MAX_REASONS} more")
     if compiled.failed:
         say(f"check FAILED: {compiled.failed}. {output} is not written. {CUT_OR_REPORT}", err=True)
         return 1

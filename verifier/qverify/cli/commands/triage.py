@@ -12,6 +12,7 @@ from qverify.cli.board_options import board_option, link_options
 from qverify.cli.ci_annotations import annotate
 from qverify.cli.engine_options import engine_options
 from qverify.cli.input_options import input_options
+from qverify.cli.judging import ladder_judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
@@ -20,6 +21,7 @@ from qverify.cli.view_options import QUIET, screen
 
 if TYPE_CHECKING:
     from qverify.capture.reader import Capture
+    from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import TriageDocument
     from qverify.session.request import Request, RequestedEngine
@@ -55,16 +57,6 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
 @board_option()
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
-)
-@click.option(
-    "--gate",
-    "gates",
-    multiple=True,
-    metavar="A~B=GATE",
-    help="exact, decimals:N or cosine:X for one rung; may be repeated",
-)
-@click.option(
-    "--relax-board", is_flag=True, help="allow a gate of simulator ~ board other than equal bytes, and say so"
 )
 @click.option("--app-input", metavar="FILE", help="bytes the application fed, compared with those prepared from -i")
 @click.option("--app-output", metavar="FILE", help="the application's outputs (.npz or folder of .npy), by output name")
@@ -120,14 +112,13 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
 @input_options
 @link_options(runtime=False)
 @runner_options
+@ladder_judging_options
 def command(
     capture: str | None,
     models: tuple[str, ...],
     stages: str | None,
     board: str | None,
     run_sim: bool,
-    gates: tuple[str, ...],
-    relax_board: bool,
     app_input: str | None,
     app_output: str | None,
     loss: Literal["auto", "always", "never"],
@@ -147,6 +138,8 @@ def command(
     deadline_s: float,
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
+    gates: tuple[str, ...],
+    options: Options,
 ) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
@@ -171,7 +164,7 @@ def command(
         run_sim=run_sim,
         inputs=inputs,
         gates=dict(parse_gate(g) for g in gates),
-        relax_board=relax_board,
+        options=replace(options, drawings=reports.drawings),
         app_input=app_input,
         app_output=app_output,
         loss=loss,
@@ -185,7 +178,6 @@ def command(
         capture=opened_capture,
         keep=keep,
         build=None if reduce else build,
-        drawings=reports.drawings,
         engine=engine,
     )
     reduction = None if reduce is None else ReductionRequest(reduce, build)

@@ -12,7 +12,7 @@ from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.models import Models
 from qverify.sides.host_islands import compute_islands
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.recording import NO_VALUES, Array, Recording, Tensors
 
 
 def read_sides(
@@ -88,7 +88,7 @@ def _loaders(values: Mapping[str, Array]) -> dict[str, Callable[[], Array]]:
 
 def _find_mismatch(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
     """Returns why a captured side is not a run of these models on these inputs; "" if it is."""
-    if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
+    if side.inputs_sha256 != prepared.sha256 and side.state not in NO_VALUES:
         return f"the captured {side.side} was computed from other inputs (their hash differs)"
     kind = "model.bin" if side.side != "reference" else "quant.onnx" if models.alone is None else "tflite"
     if side.side == "board" and side.runtime != OURS:

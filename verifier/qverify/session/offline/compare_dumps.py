@@ -139,9 +139,9 @@ def _refuse_unscaled(first: Recording, second: Recording, model: Mapping[str, Te
             plain = known is not None and known.dtype == spec.dtype and not known.quantized
             unscaled = spec.dtype in NARROW and not spec.quantized
             if unscaled and is_real and not plain and name not in {*side.missing, *other.missing}:
+                advice = "-m does not state one" if model else "give -m quant.onnx or model.bin, which states it"
                 side.missing[name] = (
-                    f"{spec.dtype} without a scale, {other.specs[name].dtype} on the other side: give -m quant.onnx or "
-                    "model.bin, which states it"
+                    f"{spec.dtype} without a scale, {other.specs[name].dtype} on the other side: {advice}"
                 )
 
 

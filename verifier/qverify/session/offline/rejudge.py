@@ -146,7 +146,7 @@ def _judge_frames(
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN_SIDES)}; a board runs again with -b")
     models = open_models([*request.models]) if request.models else captured_models(capture)
     host, board = HostSides(models), _connect(request, models)
-    options = _merge_options(request.options, capture)
+    options = merge_options(request.options, capture)
     try:
         for number, row in enumerate(capture.frames):
             try:
@@ -195,7 +195,7 @@ def restore_names(models: Models, capture: Capture) -> None:
         row["path"] = printable(original_names.get(row["sha256"], row["path"]))
 
 
-def _merge_options(chosen: Options, capture: Capture) -> Options:
+def merge_options(chosen: Options, capture: Capture) -> Options:
     """Returns the options of the captured run, overridden by those that the user set now."""
     names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:

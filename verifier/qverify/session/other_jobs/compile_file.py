@@ -30,11 +30,12 @@ class CompileJob:
 @dataclass(slots=True)
 class CompiledFile:
     """The result of compiling a model. size_bytes: size of model.bin. failed: why the check against the original
-    failed, so that nothing was written; "" if it did not fail."""
+    failed, so that nothing was written; "" if it did not fail. saturated: as in CompiledModel."""
 
     graph: Graph
     size_bytes: int = 0
     failed: str = ""
+    saturated: list[tuple[str, str]] = field(default_factory=list)
 
 
 def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
@@ -42,13 +43,13 @@ def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     compiled or a file cannot be read or written."""
     compiled = _compile([read_model(job.model)], job, watch)
     if failed := _describe_failure(compiled.graph):
-        return CompiledFile(compiled.graph, failed=failed)
+        return CompiledFile(compiled.graph, failed=failed, saturated=compiled.saturated)
     pieces = encode_pieces(compiled.graph)
     if job.integer_onnx:
         write_pieces(compiled.integer, job.integer_onnx)
     if job.output is not None:
         write_pieces(pieces, job.output, check_readable)
-    return CompiledFile(compiled.graph, sum(map(len, pieces)))
+    return CompiledFile(compiled.graph, sum(map(len, pieces)), saturated=compiled.saturated)
 
 
 def _compile(source: list[bytes], job: CompileJob, watch: Watch | None) -> CompiledModel:

@@ -16,6 +16,7 @@ from qverify.printable import printable
 from qverify.runners import RunnerChoice
 from qverify.session.request import Request
 from qverify.session.runner import open_with_board_model, runner_board, runner_for
+from qverify.tensors.recording import NO_VALUES
 
 TOOLS = ("tar", "setsid", "grep", "sed")  # programs on the board that help to run a runner; tar is required
 PROBE = (
@@ -93,7 +94,7 @@ def _try_run(request: Request, runner: RunnerChoice, on_step: OnStep) -> str:
         board.close()
     for line in result.lines[-3:] if result is not None else ():
         on_step(True, f"  it says: {printable(line)}")
-    if recording.state == "did not run":
+    if recording.state in NO_VALUES:
         on_step(False, recording.why)
         return recording.why
     assert result is not None

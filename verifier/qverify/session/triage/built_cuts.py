@@ -153,10 +153,10 @@ class BuiltCuts:
         return CutResult(differing, frozenset(names) - differing.keys())
 
     def _passes(self, row: TensorRow) -> bool:
-        largest, cosine = row.metrics.get("max_abs"), row.metrics.get("cosine")
+        largest, cosine, ratio = (row.metrics.get(n) for n in ("max_abs", "cosine", "norm_ratio"))
         if self._gate is None or not isinstance(largest, float | int) or not isinstance(cosine, float | int):
             return row.verdict == "PASSED"
-        return self._gate.holds(float(largest), float(cosine))
+        return self._gate.holds(float(largest), float(cosine), float(ratio) if isinstance(ratio, float | int) else 1.0)
 
 
 def _describe_difference(row: TensorRow) -> str:

@@ -21,7 +21,7 @@ from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import DEFAULT_GATES, RungGate
+from qverify.triage.ladder import DEFAULT_GATES, RungGate, describe_worst
 from qverify.triage.neighbourhood import MAX_DRAWN, neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
@@ -82,6 +82,8 @@ class DeviceRungs:
             rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
             _judge_again(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
             _check_complete(rung, report)
+            if rung.verdict == "PASSED" != pair.verdict:
+                rung.caveats.append(_describe_milder(rung, pair))
         doubt = _find_doubt(where, parts, graph, failed) if pair.b == "dump" else None
         if doubt is not None:
             rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
@@ -114,6 +116,12 @@ class DeviceRungs:
         return rung
 
 
+def _describe_milder(rung: Rung, pair: Pair) -> str:
+    """Returns a caveat of a rung that passes although the pair's own gate does not."""
+    which = "that of compare" if pair.b == "dump" else "the main job's"
+    return f"{pair.a} ~ {pair.b}: {rung.gate} is milder than {which}, {pair.gate}, by which it is {pair.verdict}"
+
+
 def _drawings(pair: Pair, report: ReportDocument) -> list[TensorDrawing]:
     """Returns the drawings of tensors that differ in the pair, in the order of report.drawings.RULE; a drawing of
     another pair with exactly the same bytes is used as well."""
@@ -124,11 +132,22 @@ def _drawings(pair: Pair, report: ReportDocument) -> list[TensorDrawing]:
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
-    metrics = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
-    passes = row.verdict == "PASSED" if gate is None else gate.holds(metrics["max_abs"], metrics["cosine"])
+    metrics = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db", "norm_ratio")}  # type: ignore[arg-type]
+    passes = (
+        row.verdict == "PASSED"
+        if gate is None
+        else gate.holds(metrics["max_abs"], metrics["cosine"], metrics["norm_ratio"])
+    )
     passes = passes and row.verdict != "INCONCLUSIVE"
     return OutputRow(
-        row.name, row.elements, passes, metrics["max_abs"], metrics["cosine"], metrics["rmse"], metrics["sqnr_db"]
+        row.name,
+        row.elements,
+        passes,
+        metrics["max_abs"],
+        metrics["cosine"],
+        metrics["rmse"],
+        metrics["sqnr_db"],
+        norm_ratio=metrics["norm_ratio"],
     )
 
 
@@ -141,7 +160,7 @@ def _judge_again(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], want
     missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
     if bad:
-        why = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
+        why = describe_worst(bad[0], len(bad), len(rung.outputs))
         rung.verdict, rung.why = "FAILED", why
     elif misfits:
         rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"

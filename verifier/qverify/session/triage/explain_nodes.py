@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from qverify_agents.errors import LinkError
@@ -62,6 +62,7 @@ class NodeEvidence:
         pull: fetches tensors that a connected board has not sent; None without one.
         previous: returns a tensor of the frame before, by name.
         board: runs experiments; None if no board is connected.
+        frozen: the cause in words of outputs that do not change with the input, which no known fault need explain.
         exact: outputs that the simulator computes bit for bit from the board's inputs (see simulated_exactly).
     """
 
@@ -71,6 +72,7 @@ class NodeEvidence:
     pull: Pull | None = None
     previous: Find = find_nothing
     board: ExperimentBoard | None = None
+    frozen: Mapping[str, str] = field(default_factory=dict)
     exact: frozenset[str] = frozenset()
 
 
@@ -107,6 +109,9 @@ def _explain_blame(
     searches = dict[str, FaultSearch]()
     search_end = end if evidence.board is None else time.monotonic() + SEARCH_SHARE * deadline_s
     for at, (unit, name) in enumerate(outputs):
+        if name in evidence.frozen:
+            explained.append(ExplainedOutput(unit.name, unit.op, name, None, evidence.frozen[name]))
+            continue
         share_s = max(0.0, (search_end - time.monotonic()) / (len(outputs) - at))
         output, search = _search_output(unit, name, evidence, board, share_s, watch)
         kinds = output.explanation.kinds[:1] if output.explanation is not None else []

@@ -19,6 +19,7 @@ from qverify.session.triage.float_stages import output_steps
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.recording import Array
 from qverify.triage.advice import loss_evidence, loss_kind
+from qverify.triage.clipping import ClippedChannel, describe_clipping
 from qverify.triage.divergence import pieces
 from qverify.triage.float_pairing import pair_float
 from qverify.triage.ladder import RungGate
@@ -33,7 +34,7 @@ AGREEING_COSINE = 0.99  # of a quantized tensor with the float one over all fram
 class FloatLosses:
     """The losses between one float file and the quantized ONNX.
 
-    rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
+    clipped: the clipped channels by tensor, clipped_weights: a fact on each constant, set by finish(). rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
     what_if: the result of keeping tensors in float, None before one_at_a_time(). duration_s: time that one_at_a_time()
     took."""
 
@@ -54,6 +55,8 @@ class FloatLosses:
         self._losses = Losses(self.paired, file.view, self.graph)
         self._frames: list[dict[str, Array]] = []
         self.rows: list[TensorLoss] = []
+        self.clipped_weights: dict[str, str] = {}
+        self.clipped: dict[str, list[ClippedChannel]] = {}
         self.what_if: WhatIf | None = None
         self.duration_s = 0.0
 
@@ -66,6 +69,7 @@ class FloatLosses:
     def finish(self) -> None:
         """Sets the rows, after the last frame."""
         self.rows = self._losses.rows()
+        self.clipped, self.clipped_weights = self._losses.clipped(), self._losses.clipped_weights()
 
     def one_at_a_time(self, gate: RungGate, watch: Watch | None = None) -> None:
         """Sets `single` of the rows, sorts them, and computes the what-if. gate: the gate of the rung from float."""
@@ -96,8 +100,17 @@ class FloatLosses:
         inputs, culprits = tuple(self.file.view.inputs), self.culprits(rung.kind)[:1]
         rung.neighbourhoods = neighbourhoods(pieces(self.file.view, agrees), inputs, agrees.get, {}, culprits)
 
+    def fail_clipped(self, rung: Rung) -> None:
+        """Fails a passing rung from float if a channel of a final output is clipped, whatever its gate."""
+        outputs = [n for n in self.clipped if n in self.paired.outputs.values()]
+        if outputs and rung.verdict == "PASSED":
+            rung.verdict, rung.kind = "FAILED", "clipped_output"
+            rung.why = describe_clipping(outputs[0], self.clipped[outputs[0]])
+
     def culprits(self, kind: str) -> list[str]:
         """Returns the names of the tensors that the next step is about. kind: that of the rung."""
+        if kind == "clipped_output":
+            return [n for n in self.clipped if n in self.paired.outputs.values()]
         if kind in ("few", "few_clipped") and self.what_if is not None and self.what_if.steps:
             return self.what_if.steps[-1].tensors
         return [row.tensor for row in self.rows[:3] if row.single is not None]

@@ -120,4 +120,16 @@ def list_stages(files: StageFiles, names: dict[str, str], board: str | None, app
         stages.append(Stage("board", "board", board))
     if application is not None:
         stages.append(Stage("application", "application", os.path.basename(os.path.normpath(application))))
+    paths = [*(o.path for o in files.originals), *files.models, *files.dumps, *([application] if application else [])]
+    _tell_apart(stages, paths)
     return stages
+
+
+def _tell_apart(stages: list[Stage], paths: list[str]) -> None:
+    """Adds the folder to the sources of stages that have the same file name."""
+    for source in {s.source for s in stages}:
+        same = [s for s in stages if s.source == source]
+        full = [p for p in dict.fromkeys(paths) if os.path.basename(os.path.normpath(p)) == source]
+        if len(same) > 1 and len(full) == len(same):
+            for stage, path in zip(same, full, strict=True):
+                stage.source = path

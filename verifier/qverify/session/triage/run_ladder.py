@@ -9,14 +9,13 @@ from itertools import pairwise
 from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
-from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import ReportDocument, worst
+from qverify.report.document import Finding, ReportDocument, worst
 from qverify.report.triage_document import Rung, Stage, TriageDocument
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
@@ -25,14 +24,13 @@ from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
 from qverify.session.offline.captured_sides import captured_sides
-from qverify.session.offline.rejudge import CapturedJob, restore_names
+from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
-from qverify.session.triage.board_experiments import BoardExperiments
-from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
-from qverify.session.triage.explain_nodes import BlameExplainer, NodeEvidence, simulated_exactly
+from qverify.session.triage.explain_frames import FrameExplainer
+from qverify.session.triage.explain_nodes import NodeEvidence, simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (
@@ -42,13 +40,14 @@ from qverify.session.triage.float_stages import (
     open_float_stage,
     output_steps,
 )
+from qverify.session.triage.main_job import MainVerdicts
 from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
 from qverify.session.triage.triage_request import TriageRequest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
-from qverify.triage.experiments import ExperimentBoard
+from qverify.triage.clipping import find_clipping
 from qverify.triage.loudness import quiet_outputs
 
 LOSSY_STAGES = (
@@ -67,6 +66,7 @@ class Ladder:
         self.request, self.watch, self.report = request, watch, TriageDocument("INCONCLUSIVE", None, "")
         capture = request.capture
         self.board = self.report.board = request.board if capture is None else capture.board
+        self.options = request.options if capture is None else merge_options(request.options, capture)
         captured = [] if capture is None else capture.model_paths()
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
         models, board_model = split_board_model(request.models, None if capture else self.board, request.runner)
@@ -99,9 +99,10 @@ class Ladder:
         self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
         self.application_rungs: dict[str, Rung] = {}  # by "input" and "output"
         self.losses = self._open_losses()
-        self._explainer = BlameExplainer(request.explain_s)
+        self._explainer = FrameExplainer(request.explain_s)
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
+        self.main_verdicts = MainVerdicts()
 
     def _open_job(self) -> Job | CapturedJob:
         """Opens the compiled model, or the capture of the request."""
@@ -116,6 +117,7 @@ class Ladder:
             request.board,
             self.files.run_sim,
             inputs=request.inputs,
+            options=self.options,
             deadline_s=request.deadline_s,
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
@@ -150,7 +152,7 @@ class Ladder:
             if gate not in rungs:
                 raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(rungs)) or 'none'}")
         board_gate = self.request.gates.get("simulator~board")
-        if board_gate is not None and board_gate.kind != "exact" and not self.request.relax_board:
+        if board_gate is not None and board_gate.kind != "exact" and not self.options.relax_board:
             raise UsageError(
                 "--gate simulator~board: both run the same model.bin, so their bytes must be equal; --relax-board allows another gate"
             )
@@ -211,21 +213,18 @@ class Ladder:
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:
             located: list[Located] = []
-            report = make_report(
-                job.models, prepared, ran, Options(frame=number, drawings=request.drawings), pull, located
-            )
+            report = make_report(job.models, prepared, ran, replace(self.options, frame=number), pull, located)
             self.drawn_inputs.add(report, frame_row(number, source, report))
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # twice before a failure is explained
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
+            self.main_verdicts.add(report)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
-            exact, board = simulated_exactly(located), _experiments(job, number)
-            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
-            self._explainer.frame(report, evidence, number, self.watch)
+            exact = simulated_exactly(located)
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, exact=exact)
+            self._explainer.frame(job, report, evidence, number, self.watch)
             self.report.explained = list(self._explainer.explained)
-            if isinstance(job, Job):
-                job.keep_experiments(experiment_rows(self._explainer.explained, number))
             self._add_run(report)
             self.report.findings += report.findings
         else:
@@ -247,6 +246,7 @@ class Ladder:
     def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
         self.report.take_run(report)
+        self.report.findings += report.findings
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
         self.report.drafts |= report.drafts
@@ -287,6 +287,8 @@ class Ladder:
             judged[(self.application_rungs["output"].a, "application")] = self.application_rungs["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
         report.rungs = [judged.get(key, none) for key, none in nothing.items()]
+        report.rungs += self._list_contradicted(report.rungs)
+        report.main_job = self.main_verdicts.result()
         for rung in report.rungs:
             if f"{rung.a}~{rung.b}" in self.request.gates:
                 rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
@@ -308,9 +310,23 @@ class Ladder:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
             report.next_step = bad.next_step
         if self.job is not None:
-            report.findings = [*self.job.history.find_frozen(report.verdict), *report.findings]
+            compiled = self.job.models.compiled
+            saturated = compiled.saturated if compiled is not None else []
+            weights = self.losses.clipped_weights.items() if self.losses is not None else ()
+            report.findings += [Finding("constants", name, text) for name, text in [*saturated, *weights]]
+            in_experiments = self._explainer.findings
+            report.findings = [*(self.job.history.find_frozen(report.verdict) or in_experiments), *report.findings]
         self._list_unknown({s.kind for s in stages.values()})
         return report
+
+    def _list_contradicted(self, rungs: list[Rung]) -> list[Rung]:
+        """Returns the rungs of pairs that the main job does not pass although all these rungs pass: pairs that are no
+        neighbours in the ladder. A gate that the user set on a rung of the board speaks for all pairs of the board."""
+        if worst([r.verdict for r in rungs]) != "PASSED" or any(g.endswith("~board") for g in self.request.gates):
+            return []
+        known = {(r.a, r.b) for r in rungs}
+        others = sorted(self.main_verdicts.not_passed() - known)
+        return [rung for key in others if (rung := self.devices.rungs().get(key)) is not None]
 
     def _quantize_command(self, tensors: list[str]) -> str:
         """Returns `: COMMAND`, to end a next step with, or ""."""
@@ -322,15 +338,19 @@ class Ladder:
         """Adds evidence and losses to the rungs from float; the other rungs have their evidence already."""
         for rung in rungs:
             self.from_float.explain(rung)
+        if self.losses is not None:
+            self.losses.finish()
+            self.report.findings += find_clipping(self.losses.clipped.items())
+        last = next((s.stage.name for s in reversed(self.floats) if s.stage.kind == "float"), "")
         for rung in rungs:
+            if self.losses is not None and rung.a == last and stages[rung.b].kind != "float":
+                self.losses.fail_clipped(rung)
             if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _advice_key(stages, rung) == "quantized":
                 rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:
             return
-        self.losses.finish()
-        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY_STAGES]
+        lossy = [r for r in rungs if _is_lossy(r, stages)]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
-            last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
             self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
             self.report.timings["loss"] = self.losses.duration_s
         for rung in lossy[:1]:
@@ -354,14 +374,9 @@ class Ladder:
         self.report.unknown += unknown
 
 
-def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
-    """Returns the board for experiments: the connected one, or that of the capture if it has experiments of this frame;
-    None without any. number: of the frame."""
-    if isinstance(job, CapturedJob):
-        rows = job.capture.frames[number].get("experiments", [])
-        return CapturedExperiments(job.capture.folder, rows) if rows else None
-    board = job.connected_board()
-    return None if board is None else BoardExperiments(board)
+def _is_lossy(rung: Rung, stages: Mapping[str, Stage]) -> bool:
+    """Returns whether the rung fails by a loss of quantization that must still be located."""
+    return rung.verdict == "FAILED" and stages[rung.b].kind in LOSSY_STAGES and rung.kind != "clipped_output"
 
 
 def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from qverify.capture.reader import Capture
+from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
 from qverify.session.request import RequestedEngine
 from qverify.triage.ladder import RungGate
@@ -31,11 +32,10 @@ class TriageRequest:
         runner: what runs on the board, as in Request.
         explain_s: seconds for testing known faults at the nodes where the board is blamed.
         repeat: number of runs of the board on the same inputs; it runs at least twice if it fails.
-        relax_board: allow a gate of simulator ~ board other than equal bits.
+        options: how the main job judges the frames; of a capture, options that are not set are those of its run.
         capture: an opened capture, which replaces models, inputs and board; None to run a board.
         keep: folder for a capture of this run, None for none.
         build: command that builds the runner's {model} from {onnx}, to locate the failing node by bisection.
-        drawings: draw the inputs, and the tensors that differ.
         engine: the engine that runs the last ONNX as the reference; there is then no simulator.
     """
 
@@ -56,9 +56,8 @@ class TriageRequest:
     runner: tuple[tuple[str, str], ...] = ()
     explain_s: float = 20.0
     repeat: int = 1
-    relax_board: bool = False
+    options: Options = field(default_factory=Options)
     capture: Capture | None = None
     keep: str | None = None
     build: str | None = None
-    drawings: bool = False
     engine: RequestedEngine = field(default_factory=RequestedEngine)

@@ -19,6 +19,15 @@ from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import VendorDump, VendorTensor
 
 MAX_SHOWN = 3  # names in a note
+ADVICE = {  # to give -m, and what is said instead if it was given and has no such tensor
+    "(give -m)": "(-m has no tensor of this name)",
+    "give -m quant.onnx or model.bin, which states it": "-m has no tensor of this name",
+    "give -m quant.onnx or model.bin": "-m has no tensor of this name",
+    "give -m quant.onnx, which states it": "-m has no tensor of this name",
+    "give -m quant.onnx, which states the order of its axes": "-m has no tensor of this name",
+    "give --dtype, or -m": "give --dtype; -m has no tensor of this name",
+    "give -m, or the tensor without padding": "give the tensor without padding; -m has no tensor of this name",
+}
 
 
 @dataclass(slots=True)
@@ -74,7 +83,15 @@ class _Reading:
         self.note_names: dict[str, list[str]] = {}
 
     def add_note(self, text: str, *names: str) -> None:
+        text = self._advise(text)
         self.note_names.setdefault(text, []).extend(names)
+
+    def _advise(self, text: str) -> str:
+        """Returns the text without the advice to give -m if it was given."""
+        if not self.other_side.model:
+            return text
+        advice = next((advice for advice in ADVICE if advice in text), None)
+        return text if advice is None else text.replace(advice, ADVICE[advice])
 
     def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
         """Records the first of the tensor's files that can be read for certain, and compares the other files with it.
@@ -94,7 +111,7 @@ class _Reading:
             for text in settled.notes:
                 self.add_note(text, name)
             return
-        self.missing[name] = why
+        self.missing[name] = self._advise(why)
         self.specs[name] = other or TensorSpec(name, _numpy_dtype(tensors[0].dtypes[0]), tensors[0].shape or ())
 
     def recording(self, side: str) -> Recording:

@@ -1,0 +1,58 @@
+"""The scale of a tensor's values, which a cosine does not see: the ratio of the norms of both sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from qverify.report.document import Finding, Pair
+from qverify.report.side_names import within
+
+MILD, SHRUNK = (
+    0.9,
+    8.0,
+)  # below this cosine a gate accepts a lossy network, whose sparse outputs shrink: a good one by 4.6
+FAR = 2.0  # factor between the norms that is a finding whatever the gate
+ANGLES = 3.0  # times the angle that a cosine allows, by which the norms may differ beside it
+ROUNDING = 1e-6  # relative; float32 sums of equal values
+BLIND = {"cosine"}  # metrics that do not change with the scale
+SAME_DIRECTION = 0.9  # cosine from which values of another norm are called a multiple
+
+
+def largest_factor(cosine: float) -> float:
+    """Returns the factor between the norms that passes beside a gate of this cosine: at most FAR, and SHRUNK for a gate
+    below MILD."""
+    if cosine < MILD:
+        return SHRUNK
+    return min(FAR, 1 + ROUNDING + ANGLES * math.sqrt(2 * max(0.0, 1 - cosine)))
+
+
+def holds(ratio: float, factor: float) -> bool:
+    """Returns whether the norms differ by at most this factor; NaN never does."""
+    return 1 / factor <= ratio <= factor
+
+
+def describe(ratio: float) -> str:
+    """Returns how large the values of the second side are, in words."""
+    if ratio == 0:
+        return "all values are zero, which those of the other side are not"
+    if math.isinf(ratio) or math.isnan(ratio):
+        return "the values of the other side are all zero" if ratio > 0 else "the norms have no ratio"
+    times = f"{ratio:.3g} times as large" if ratio >= 1 else f"{1 / ratio:.3g} times too small"
+    return f"the values are {times} (norms), which a cosine does not see"
+
+
+def find_scales(pairs: Iterable[Pair]) -> list[Finding]:
+    """Returns a finding on each final output whose values are a multiple of those of the other side, by more than FAR,
+    once for each second side."""
+    found: dict[tuple[str, str], Finding] = {}
+    for pair in pairs:
+        for row in pair.tensors:
+            ratio, cosine = row.metrics.get("norm_ratio"), row.metrics.get("cosine")
+            if not row.final or not isinstance(ratio, float) or not isinstance(cosine, float):
+                continue
+            if ratio and math.isfinite(ratio) and not holds(ratio, FAR) and cosine >= SAME_DIRECTION:
+                larger = f"{ratio:.3g}" if ratio > 1 else f"1/{1 / ratio:.3g}"
+                text = f"{row.name} is {larger} times as large {within(pair.b)} as {within(pair.a)}: a scale (cosine {cosine:.4f})"
+                found.setdefault((row.name, pair.b), Finding("scale", row.name, text, pair.frame))
+    return list(found.values())

@@ -1,0 +1,127 @@
+"""Constants of a quantized ONNX that its exporter saturated: biases at the limit of int32, scales of dead channels,
+weights beyond the range of their scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.onnx_model.graph_view import GraphView, attributes
+from qverify.plural import count
+
+Array = npt.NDArray[Any]
+INT32 = np.iinfo(np.int32)
+BIAS_MARGIN = 256  # below the limit of int32; float32 has no closer numbers there
+DEAD_SCALE = 2.0**-23 * (1 + 2.0**-10)  # the smallest scale that exporters write, for a channel of zeros
+FEWEST, SHARE = 8, 0.2  # weights of a channel at the ends of their type, and their share of it, that are no accident
+FEWEST_LEVELS = 4  # different integers of a channel; fewer are those of a binary or ternary network
+MAX_CHANNELS = 8  # that are listed
+
+
+def find_saturated(view: GraphView) -> list[tuple[str, str]]:
+    """Returns the name of each saturated constant and the fact in words, in running order, each fact once; scales of dead
+    channels, which many good networks have, come last and are one fact."""
+    found, dead = dict[tuple[str, str], None](), dict[str, str]()
+    constants: Mapping[str, Array] = view.constants
+    for node in view.nodes:
+        for name, text in _of_node(node, constants, dead):
+            found.setdefault((name, text))
+    if dead:
+        first, text = next(iter(dead.items()))
+        more = (
+            f"; {count(len(dead) - 1, 'more constant has', 'more constants have')} such channels"
+            if len(dead) > 1
+            else ""
+        )
+        found[(first, f"{text}{more}")] = None
+    return list(found)
+
+
+def _of_node(node: Any, constants: Mapping[str, Array], dead: dict[str, str]) -> Iterator[tuple[str, str]]:
+    inputs = [constants.get(name) if name else None for name in node.input]
+    if node.op_type in ("DequantizeLinear", "QuantizeLinear") and len(inputs) > 1 and inputs[0] is not None:
+        value, scale, axis = inputs[0], inputs[1], int(attributes(node).get("axis", 1))
+        if scale is None or "block_size" in attributes(node):
+            return
+        if node.op_type == "QuantizeLinear":
+            zero = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros(1, np.uint8)
+            yield from _float_weights(node.input[0], value, scale, zero, axis)
+        elif value.dtype == np.int32:
+            yield from _bias(node.input[0], value)
+        else:
+            yield from _weights(node.input[0], value, scale, axis, dead)
+    elif node.op_type == "QLinearConv" and len(inputs) > 4:
+        if inputs[3] is not None and inputs[4] is not None:
+            yield from _weights(node.input[3], inputs[3], inputs[4], 0, dead)
+        if len(inputs) > 8 and inputs[8] is not None:
+            yield from _bias(node.input[8], inputs[8])
+
+
+def _bias(name: str, value: Array) -> Iterator[tuple[str, str]]:
+    wide = value.astype(np.int64).reshape(-1)
+    at = np.flatnonzero((wide >= INT32.max - BIAS_MARGIN) | (wide <= INT32.min + BIAS_MARGIN))
+    if at.size:
+        yield (
+            name,
+            f"{name}: {at.size} of {wide.size} biases {'lies' if at.size == 1 else 'lie'} at the limit of int32 "
+            f"({_list(at)}): the exporter saturated them; a larger scale of these channels' weights mends it",
+        )
+
+
+def _weights(name: str, value: Array, scale: Array, axis: int, dead: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields a fact on the stored integers of constant weights, and adds one on their scales to `dead`."""
+    scales = scale.astype(np.float64).reshape(-1)
+    small = np.flatnonzero((scales > 0) & (scales <= DEAD_SCALE))
+    if small.size and value.ndim > 1:
+        dead.setdefault(
+            name,
+            f"{name}: the scale of {small.size} of {count(scales.size, 'channel')} is 2^-23 or less ({_list(small)}): "
+            "a dead channel, whose bias may not fit int32",
+        )
+    if value.dtype.name not in ("int8", "uint8") or value.ndim < 2:
+        return
+    limits, rows = np.iinfo(value.dtype), _by_channel(value, scales.size, axis)
+    low = limits.min + (1 if limits.min < 0 else 0)  # symmetric quantizers end at -127
+    share = ((rows >= limits.max) | (rows <= low)).sum(axis=1)
+    at = np.flatnonzero((share >= FEWEST) & (share >= SHARE * rows.shape[1]))
+    at = np.array([c for c in at if np.unique(rows[c]).size >= FEWEST_LEVELS and c not in small], int)
+    if at.size:
+        worst = int(max(at, key=lambda c: share[c]))
+        yield (
+            name,
+            f"{name}: {share[worst]} of {rows.shape[1]} weights of channel {worst} lie at the ends of {value.dtype} "
+            f"({_list(at)}): the exporter's range is too narrow",
+        )
+
+
+def _float_weights(name: str, value: Array, scale: Array, zero: Array, axis: int) -> Iterator[tuple[str, str]]:
+    """Yields a fact on float weights that the range of their own QuantizeLinear clips."""
+    if value.dtype.kind != "f" or value.ndim < 2 or zero.dtype.kind not in "iu":
+        return
+    limits, rows = np.iinfo(zero.dtype), _by_channel(value, scale.size, axis).astype(np.float64)
+    scales, zeros = (np.broadcast_to(a.astype(np.float64).reshape(-1), scale.size) for a in (scale, zero))
+    stored = rows / scales[:, None] + zeros[:, None]
+    beyond = ((stored > limits.max + 1) | (stored < limits.min - 1)).sum(axis=1)
+    at = np.flatnonzero(beyond)
+    if at.size:
+        yield (
+            name,
+            f"{name}: {count(int(beyond.sum()), 'weight', 'lies', 'lie')} beyond the range of {'its' if beyond.sum() == 1 else 'their'} scale "
+            f"({_list(at)}): clipped by the exporter",
+        )
+
+
+def _by_channel(value: Array, channels: int, axis: int) -> Array:
+    """Returns the values with one row for each channel of the scales."""
+    if channels < 2:
+        return value.reshape(1, -1)
+    return np.moveaxis(value, axis, 0).reshape(channels, -1)
+
+
+def _list(channels: Array) -> str:
+    """Returns `channel 3` or `channels 3, 4, 5`."""
+    shown = ", ".join(map(str, channels[:MAX_CHANNELS])) + (" ..." if channels.size > MAX_CHANNELS else "")
+    return f"channel{'s' if channels.size > 1 else ''} {shown}"

@@ -9,6 +9,7 @@ from qverify.compare.regions import describe_region
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Blame, FirstDivergence, Forced, FusedRegion
+from qverify.report.side_names import named
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
 DISTRUST = (
@@ -55,11 +56,14 @@ def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     return ["compiler"] if sb is True else ["board"]  # only reference against board fails
 
 
-def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
+def find_culprits(
+    units: list[Unit], matrix: Matrix, distrusted: Collection[str] = (), board: str = "board"
+) -> list[Blame]:
     """Returns each blamed side once, with its first blamed node in running order and the later ones in `also`.
 
     distrusted: nodes that onnxruntime on this host is known to compute wrongly (according to the canary). If only the
-    reference differs at such a node, the reference is blamed."""
+    reference differs at such a node, the reference is blamed. board: the name of the side that the matrix calls the
+    board."""
     blames, suspect = dict[str, Blame](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
@@ -69,11 +73,12 @@ def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str]
             elif (forced := _find_wrong_reference(unit, matrix, states)) is not None:
                 why, side = f"{unit.op}: {forced.why}", "reference"
             else:
-                why = _describe_blame(side, unit, matrix, states)
-            if side in blames:
-                blames[side].also.append(unit.name)
+                why = _describe_blame(side, unit, matrix, states, board)
+            who = board if side == "board" else side
+            if who in blames:
+                blames[who].also.append(unit.name)
             else:
-                blames[side] = Blame(side, unit.name, why, region=_find_region(side, unit, matrix, states))
+                blames[who] = Blame(who, unit.name, why, region=_find_region(side, unit, matrix, states))
     return list(blames.values())
 
 
@@ -113,8 +118,11 @@ def _find_failing(
     return key, next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
 
 
-def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
-    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree."""
+def _describe_blame(
+    side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None], board: str
+) -> str:
+    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree. board:
+    the name of the side that the matrix calls the board."""
     key, forced = _find_failing(side, unit, matrix, states)
     by = (
         f"up to {forced.max_lsb} LSB"
@@ -124,10 +132,12 @@ def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple
         else forced.why
     )
     share = f"{forced.mismatched if forced.mismatched is not None else 'all'} of {count(forced.elements, 'element')}"
+    names = {"board": board}
+    given = named(names.get(key[1], key[1]))
     what = unit.op if forced.region is None else "recomputed as one"
-    text = f"{what}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
+    text = f"{what}: given {given}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
     text = f"{text}; {forced.why}" if (forced.at_fault or forced.region) and forced.why else text
-    agreeing = [f"{a} and {b} agree here" for (a, b), passes in states.items() if passes]
+    agreeing = [f"{a} and {names.get(b, b)} agree here" for (a, b), passes in states.items() if passes]
     if side == "board" and states.get(SB) is None:
         agreeing.append("no simulator ran, so the compiler cannot be ruled out")
     return "; ".join([text, *agreeing])

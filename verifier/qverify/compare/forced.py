@@ -31,6 +31,7 @@ from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +325,14 @@ class Forcing:
     def is_foreign(self) -> bool:
         """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return not self.exact and (b.side == "dump" or b.runtime != "qvrt" or a.runtime != "qvrt")
+        return not self.exact and (b.side in DUMPS or b.runtime != "qvrt" or a.runtime != "qvrt")
 
     @property
     def kernels(self) -> str:
         """The documented kernels of the recorded side, as in Recording.kernels; "" if they are not known. If that side is
         qvrt, those of the reference, which is the one that is not."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return b.kernels if b.side == "dump" or b.runtime != "qvrt" else a.kernels
+        return b.kernels if b.side in DUMPS or b.runtime != "qvrt" else a.kernels
 
     @property
     def is_made_known(self) -> bool:

@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
+import numpy as np
+
+from qverify.compare.codes import restore_codes
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
@@ -41,12 +44,12 @@ def read_folder(
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)
     if isinstance(dump, Recording):
         recording = dump
-        _rename_loosely(recording, graph, dequantized or {})
+        rename_loosely(recording, graph, dequantized or {})
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
-    _rename_dequantized(recording, dequantized or {})
+    rename_dequantized(recording, graph, dequantized or {})
     result = _as_board(recording, folder, graph, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))
@@ -90,7 +93,7 @@ def _refuse_ambiguous(result: Recording, files: dict[str, list[str]]) -> None:
     result.tensors = tensors
 
 
-def _rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
+def rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
     """Renames arrays whose file name spells exactly one tensor of the graph to that tensor."""
     known = list(dict.fromkeys((*graph.inputs, *graph.observable(), *dequantized)))
     counts = Counter(map(spelled_loosely, known))
@@ -106,34 +109,46 @@ def _rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str
     tensors = recording.tensors
     recording.tensors = {names.get(n, n): tensors[n] for n in tensors}
     recording.specs = {
-        names[n]: graph.tensors[names[n]] if _same(s, graph, names[n]) else TensorSpec(names[n], s.dtype, s.shape)
+        names[n]: s
+        if names[n] == n
+        else graph.tensors[names[n]]
+        if _same(s, graph, names[n])
+        else TensorSpec(names[n], s.dtype, s.shape)
         for n, s in recording.specs.items()
     }
     recording.missing = {names.get(n, n): why for n, why in recording.missing.items()}
 
 
-def _rename_dequantized(recording: Recording, dequantized: Mapping[str, str]) -> None:
-    """Gives real values the name of the quantized tensor that they stand for. If the files have both, or two tensors of
-    real values, the quantized tensor is missing, since only one would be compared."""
+def rename_dequantized(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
+    """Gives real values the name of the quantized tensor that they stand for. If the files have several forms of it,
+    the first one counts, that of the integers before those of real values; if they contradict each other, the tensor is
+    missing."""
     found: dict[str, list[str]] = {}
     for name in (n for n in recording.specs if n in dequantized):
         found.setdefault(dequantized[name], []).append(name)
     loaders = {name: partial(recording.tensors.__getitem__, name) for name in recording.tensors}
     for stored, names in found.items():
-        if stored in recording.specs or len(names) > 1:
-            others = [n for n in (stored, *names) if n in recording.specs]
-            recording.missing[stored] = f"its values are in several files: {_some(others)}; keep one"
-            recording.specs.setdefault(stored, recording.specs[names[0]])
-        else:
-            spec = recording.specs[names[0]]
-            recording.specs[stored] = TensorSpec(stored, spec.dtype, spec.shape)
-            if names[0] in loaders:
-                loaders[stored] = loaders.pop(names[0])
-            if names[0] in recording.missing:
-                recording.missing[stored] = recording.missing.pop(names[0])
+        forms = [n for n in (stored, *names) if n in recording.specs]
+        spec, gone = recording.specs[forms[0]], next((n for n in forms if n in recording.missing), "")
+        if gone:
+            recording.missing[stored] = recording.missing.pop(gone)
+        elif len(forms) > 1 and not _agree([loaders[n]() for n in forms], graph.spec(stored)):
+            recording.missing[stored] = f"its values in several files contradict each other: {_some(forms)}; keep one"
+        elif forms[0] != stored:
+            loaders[stored] = loaders[forms[0]]
+        recording.specs[stored] = spec if forms[0] == stored else TensorSpec(stored, spec.dtype, spec.shape)
         for name in names:
             del recording.specs[name]
+            loaders.pop(name, None)
+            recording.missing.pop(name, None)
     recording.tensors = Tensors(loaders) if found else recording.tensors
+
+
+def _agree(forms: list[Array], spec: TensorSpec) -> bool:
+    """Returns whether several forms of a quantized tensor, integers or real values, stand for the same integers."""
+    codes = [restore_codes(f, spec) if f.dtype.kind == "f" and f.shape == spec.shape else f for f in forms]
+    first = codes[0]
+    return not any(isinstance(c, str) or isinstance(first, str) or not np.array_equal(c, first) for c in codes)
 
 
 def _same(spec: TensorSpec, graph: Graph, name: str) -> bool:

@@ -1,0 +1,206 @@
+"""Locates where two dumps of one model part: a side of this host recomputes each node from the tensors that a dump
+recorded, for each dump by itself, and the blame follows from these verdicts as in a run with a board."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.judge import Judged, conclude
+from qverify.compare.node_by_node import judge_node_by_node
+from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
+from qverify.compare.options import Options
+from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.values import Values
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.document import Blame, Forced, Pair
+from qverify.tensors.recording import Recording
+
+
+@dataclass(frozen=True, slots=True)
+class HostUnits:
+    """What recomputes the nodes of dumps.
+
+    Attributes:
+        graph, units: the model of -m.
+        run_unit: functions that run one unit, by side of this host: reference, simulator.
+        same_inputs: whether both dumps are known to be of the same inputs of the network.
+        distrusted: as in blame.find_culprits().
+    """
+
+    graph: Graph
+    units: list[Unit]
+    run_unit: Mapping[str, RunUnit]
+    same_inputs: bool = False
+    distrusted: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedDump:
+    """One dump, recomputed. steps: the units and regions that it offers. matrix: the forced verdicts by tensor, by
+    side of this host. forcing: one of its forcings."""
+
+    name: str
+    steps: list[Unit]
+    matrix: dict[str, dict[str, Forced]] = field(default_factory=dict)
+    forcing: list[Forcing] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> dict[str, Forced]:
+        """The forced verdicts by the reference, or by the simulator if there is no reference."""
+        return next(iter(self.matrix.values()), {})
+
+
+class _BothDumps(Forcing):
+    """Knows which tensors two dumps have in common. It runs nothing. Inputs of the network are equal only if the dumps
+    are known to be of the same inputs, or both have them."""
+
+    def __init__(self, judged: Judged, host: HostUnits):
+        super().__init__(judged, host.graph, None, False, {})
+        self._graph_inputs = frozenset(host.graph.inputs if host.same_inputs else ())
+
+
+class _DumpForcing(Forcing):
+    """Forces the units of one dump. Whether inputs are the same is asked of both dumps."""
+
+    def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing):
+        super().__init__(judged, graph, run_unit, False, {})
+        self._both = both
+
+    def same(self, name: str) -> bool | None:
+        """Returns whether both dumps have the same bytes of this tensor, or None if this is not known."""
+        return self._both.same(name)
+
+    def force_unit(self, unit: Unit) -> dict[str, Forced]:
+        """Returns the forced verdict of each output, by name. What only inputs of the network determine, which no dump
+        has, is accepted if both dumps have the same bytes."""
+        outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
+        known = [n for n in unit.inputs if n not in self.graph.inputs or self.is_offered(n)]
+        if unit.inputs and not known and all(self.same(o) for o in outputs):
+            why = "both dumps have the same bytes; the inputs of the network are in neither"
+            return {o: replace(self._accept_equal(unit, o), why=why) for o in outputs}
+        return self._run(unit, outputs, False)
+
+
+def sort_rows(judged: Judged, graph: Graph) -> None:
+    """Puts the rows of two dumps in the order of the network and names the nodes that compute them."""
+    places = {name: at for at, name in enumerate((*graph.inputs, *graph.observable()))}
+    makers = graph.producers()
+    judged.rows = {n: judged.rows[n] for n in sorted(judged.rows, key=lambda n: places.get(n, len(places)))}
+    for name, row in judged.rows.items():
+        maker = makers.get(name)
+        if maker is not None:
+            row.node, row.op, row.covers = maker.name, maker.op, list(maker.covers)
+            row.integer_reference = maker.integer_reference
+    conclude(judged)
+
+
+def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
+    """Recomputes the nodes of both dumps, and sets the pair's forced verdicts, first divergence and cause. Rows after a
+    node whose reference is float pass if everything before them does when recomputed, in both dumps. Returns the blamed
+    sides: a dump by its name, the compiler or the reference."""
+    sort_rows(judged, host.graph)
+    if judged.pair.cause == "does_not_run" or judged.pair.verdict == "PASSED":
+        return []
+    both = _BothDumps(judged, host)
+    dumps = [
+        _recompute(values, name, both, host) for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
+    ]
+    merged = _merge(dumps)
+    for name, forced in merged.items():
+        if name in judged.rows:
+            judged.rows[name].forced = forced
+    parts = replace_by_regions(host.units, dumps[1].steps)
+    if not options.strict:
+        judge_node_by_node(judged, host.graph, parts, merged, options.nan_equal)
+    blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
+    _explain(both, dumps, parts, merged)
+    return blamed
+
+
+def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _LocatedDump:
+    """Returns a dump with the verdicts of each side of this host on its nodes and regions."""
+    located, units = _LocatedDump(name, []), host.units
+    for side, run_unit in host.run_unit.items():
+        pair = Pair(side, name, "INCONCLUSIVE")
+        judged = Judged(pair, Values(Recording(side, "")), values, both.judged.gate, both.judged.names, {})
+        forcing = _DumpForcing(judged, host.graph, run_unit, both)
+        if not located.forcing:
+            located.steps.extend(find_steps(units, host.graph, forcing.is_offered))
+        verdicts = dict[str, Forced]()
+        for step in located.steps:
+            region = describe_region(step, name)
+            verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
+        accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all)
+        located.matrix[side] = verdicts
+        located.forcing.append(forcing)
+    return located
+
+
+def _merge(dumps: list[_LocatedDump]) -> dict[str, Forced]:
+    """Returns the worse verdict of both dumps, by tensor; that of the second one if they are alike. A tensor that is
+    recomputed in one dump only has none."""
+    first, second = (dump.verdicts for dump in dumps)
+    return {
+        name: min((second[name], first[name]), key=lambda f: ("FAILED", "INCONCLUSIVE", "PASSED").index(f.verdict))
+        for name in second
+        if name in first
+    } | {
+        name: f for one, other in ((first, second), (second, first)) for name, f in one.items() if _only(name, f, other)
+    }
+
+
+def _only(name: str, forced: Forced, other: Mapping[str, Forced]) -> bool:
+    """Returns whether a failing verdict is the only one on its tensor."""
+    return name not in other and forced.verdict == "FAILED"
+
+
+def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
+    """Returns each blamed side once; the one with the earliest node first."""
+    places = {unit.name: at for at, unit in enumerate(host.units)}
+    blamed = dict[str, Blame]()
+    for dump in dumps:
+        matrix = {(side, "board"): verdicts for side, verdicts in dump.matrix.items()}
+        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name):
+            known = blamed.get(blame.side)
+            if known is None or places[blame.node] < places[known.node]:
+                blamed[blame.side] = blame
+    return sorted(blamed.values(), key=lambda b: places[b.node])
+
+
+def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged: Mapping[str, Forced]) -> None:
+    """Sets the pair's first divergence and, if it FAILED, its cause and the arithmetics of the dumps."""
+    pair = both.judged.pair
+    pair.first_divergence = find_first_divergence(parts, both.same, pair.b)
+    if pair.verdict != "FAILED":
+        return
+    failed = [f for f in merged.values() if f.verdict == "FAILED"]
+    inside = find_inside(parts, {o for o, f in merged.items() if f.verdict == "PASSED"})
+    outputs = {u.name: [o for o in u.outputs if not both.graph.spec(o).interior] for u in parts}
+    unknown = [
+        u
+        for u in parts
+        if u.name not in inside and not all(o in merged and merged[o].verdict == "PASSED" for o in outputs[u.name])
+    ]
+    if failed:
+        pair.cause = "node" if any(f.region is None for f in failed) else "region"
+    elif unknown or not parts:
+        pair.cause = "unlocated"
+        why = next((merged[o].why for u in unknown for o in outputs[u.name] if o in merged), "")
+        pair.notes.append(
+            f"{len(unknown)} of {count(len(parts), 'node')} could not be forced" + (f": {why}" if why else "")
+        )
+    else:
+        pair.cause = "accumulated_rounding"
+    named = [
+        (dump, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all)) for dump in dumps
+    ]
+    pair.arithmetics = [f"{dump.name}: {line}" for dump, lines, _ in named for line in lines]
+    differing = [everywhere for dump, _, everywhere in named if any(f.mismatched for f in dump.verdicts.values())]
+    if pair.cause == "accumulated_rounding" and differing and all(differing):
+        pair.cause = "other_rounding"
+    pair.notes += pair.arithmetics

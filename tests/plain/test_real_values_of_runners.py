@@ -38,19 +38,27 @@ def test_dequantized_names_are_the_quantized_tensors(tmp_path: Path) -> None:
     assert not any("does not have" in note for note in recording.notes)
 
 
-def test_both_forms_of_a_tensor_are_not_told_apart(tmp_path: Path) -> None:
+def test_forms_that_agree_are_one_tensor(tmp_path: Path) -> None:
+    np.save(tmp_path / "y_dq.npy", REAL)
+    np.save(tmp_path / "y_q.npy", np.array([[5, 2]], np.int8))
+    recording = _read(tmp_path)
+    assert not recording.missing and recording.tensors["y_q"].tolist() == [[5, 2]]
+    assert recording.specs["y_q"].dtype == "int8"
+
+
+def test_forms_that_contradict_each_other_are_missing(tmp_path: Path) -> None:
     np.save(tmp_path / "y_dq.npy", REAL)
     np.save(tmp_path / "y_q.npy", np.array([[0, 0]], np.int8))
     recording = _read(tmp_path)
-    assert recording.missing == {"y_q": "its values are in several files: y_q, y_dq; keep one"}
+    assert recording.missing == {"y_q": "its values in several files contradict each other: y_q, y_dq; keep one"}
     assert "y_q" not in recording.tensors
 
 
-def test_two_dequantized_forms_are_not_told_apart(tmp_path: Path) -> None:
+def test_real_values_that_contradict_each_other_are_missing(tmp_path: Path) -> None:
     np.save(tmp_path / "y_dq.npy", REAL)
     np.save(tmp_path / "y_dq2.npy", REAL + 1)
     recording = _read(tmp_path)
-    assert recording.missing == {"y_q": "its values are in several files: y_dq, y_dq2; keep one"}
+    assert recording.missing == {"y_q": "its values in several files contradict each other: y_dq, y_dq2; keep one"}
     assert "y_q" not in recording.tensors
 
 

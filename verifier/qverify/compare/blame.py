@@ -15,6 +15,7 @@ Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to o
 DISTRUST = (
     "onnxruntime on this host computes this kind of node differently from known values (canary; see qverify doctor)"
 )
+SLIGHT = 2  # LSB between roundings in one and in several steps, of 8 bits
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
@@ -59,12 +60,13 @@ def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
 def find_culprits(
     units: list[Unit], matrix: Matrix, distrusted: Collection[str] = (), board: str = "board"
 ) -> list[Blame]:
-    """Returns each blamed side once, with its first blamed node in running order and the later ones in `also`.
+    """Returns each blamed side once, with its first blamed node in running order and the others in `also`. If such a
+    node of a side that is not qvrt differs by no more than SLIGHT, and another one by more, the latter comes first.
 
     distrusted: nodes that onnxruntime on this host is known to compute wrongly (according to the canary). If only the
     reference differs at such a node, the reference is blamed. board: the name of the side that the matrix calls the
     board."""
-    blames, suspect = dict[str, Blame](), frozenset(distrusted)
+    found, suspect = dict[str, list[tuple[Blame, bool]]](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
         for side in blame_sides(states.get(RS), states.get(RB), states.get(SB)):
@@ -75,11 +77,35 @@ def find_culprits(
             else:
                 why = _describe_blame(side, unit, matrix, states, board)
             who = board if side == "board" else side
-            if who in blames:
-                blames[who].also.append(unit.name)
-            else:
-                blames[who] = Blame(who, unit.name, why, region=_find_region(side, unit, matrix, states))
-    return list(blames.values())
+            blame = Blame(who, unit.name, why, region=_find_region(side, unit, matrix, states))
+            found.setdefault(who, []).append((blame, _is_slight(unit, matrix, states)))
+    return [_combine(blames) for blames in found.values()]
+
+
+def _is_slight(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> bool:
+    """Returns whether the unit of a side that rounds in its own way fails by no more than a rounding in several steps
+    may differ."""
+    failing = [
+        matrix[key][o]
+        for key, passes in states.items()
+        if passes is False
+        for o in unit.outputs
+        if o in matrix[key] and matrix[key][o].verdict == "FAILED"
+    ]
+    return all(f.at_fault != "" and f.max_lsb is not None and f.max_lsb <= SLIGHT for f in failing)
+
+
+def _combine(blames: list[tuple[Blame, bool]]) -> Blame:
+    """Returns the blames of one side, in running order, as one: at the first node that does not differ slightly, or the
+    first one if all do. blames: each with whether it differs slightly."""
+    gross = [blame for blame, slight in blames if not slight]
+    first = gross[0] if gross else blames[0][0]
+    first.also = [blame.node for blame, _ in blames if blame is not first]
+    slight = [blame for blame, _ in blames if blame not in gross]
+    if gross and slight and blames[0][0] is not first:
+        nodes = count(len(slight), "other node", "differs", "differ")
+        first.why += f"; {nodes} by at most {SLIGHT} LSB, first {slight[0].node}"
+    return first
 
 
 def _find_wrong_reference(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> Forced | None:

@@ -103,8 +103,10 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     """Recomputes the nodes of both dumps, and sets the pair's forced verdicts, first divergence and cause. Rows after a
     node whose reference is float pass if everything before them does when recomputed, in both dumps. Returns the blamed
     sides: a dump by its name, the compiler or the reference."""
+    if judged.pair.cause == "does_not_run":
+        return []
     sort_rows(judged, host.graph)
-    if judged.pair.cause == "does_not_run" or judged.pair.verdict == "PASSED":
+    if judged.pair.verdict == "PASSED":
         return []
     both = _BothDumps(judged, host)
     dumps = [

@@ -50,8 +50,9 @@ class FusedRegion:
 
 @dataclass(slots=True)
 class Blame:
-    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first
-    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
+    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference; A or B of two dumps. node:
+    name of the first blamed unit, or, for a side that is not qvrt, of the first one that differs by more than a
+    rounding. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
     nodes that were recomputed as one, if the fault lies between two tensors and not at a single node; `node` is then
     the last of them."""
 

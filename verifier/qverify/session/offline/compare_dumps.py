@@ -67,8 +67,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
-    for side in sides if models is not None else ():
-        use_names_of_model(side, models)
+    if models is not None:
+        for side in sides:
+            use_names_of_model(side, models)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models)
     outputs = _find_outputs(first, second, models) if dumps.outputs_only else ()

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name, find_arithmetics
-from qverify.compare.codes import restore_codes
 from qverify.compare.foreign import describe_direction
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_documented_rounding import REFERENCE, inputs, judged, network, run

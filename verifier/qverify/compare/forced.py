@@ -10,7 +10,6 @@ from operator import is_
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded, find_arithmetics
-from qverify.compare.codes import restore_codes
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.foreign import ForeignUnit, judge_foreign
 from qverify.compare.judge import Judged
@@ -27,6 +26,7 @@ from qverify.model_bin.units import Unit
 from qverify.printable import describe_error
 from qverify.report.document import Forced
 from qverify.report.side_names import named, within
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 

@@ -1,4 +1,4 @@
-"""The names under which a quantized ONNX has the real values of its quantized tensors."""
+"""The names of tensors that a quantized ONNX has and its integer form has not."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def dequantized_names(model: bytes) -> dict[str, str]:
             if usual and usual not in tensors:
                 names[usual] = stored
     return names
+
+
+def computed_names(model: bytes) -> set[str]:
+    """Returns the names of all tensors that the nodes of an ONNX compute."""
+    return {name for node in parse(model, "quant.onnx").graph.node for name in node.output if name}

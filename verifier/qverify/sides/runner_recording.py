@@ -10,12 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from qverify.compare.codes import restore_codes
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool

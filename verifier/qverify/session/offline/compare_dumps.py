@@ -18,7 +18,7 @@ from qverify.printable import printable
 from qverify.report.document import Pair, ReportDocument
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
-from qverify.session.offline.locate_dumps import find_locator, use_names_of_model
+from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
@@ -79,6 +79,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
     _check_precision((first, second), options)
     model_tensors = models.graph.tensors if models is not None else {}
+    inner = leave_out_inner(first, second, models) if models is not None else []
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
@@ -89,7 +90,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     notes = list[str]()
     locate = None if models is None else find_locator(models, bool(digests and digests_b), options, notes)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
-    report.notes += notes
+    report.notes += [*inner, *notes]
     _mark_outputs(report.pairs, first, second, models)
     report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from qverify.onnx_model.load import parse
 
 QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"  # endings of onnxruntime's quantizer
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNames:
+    """Names of tensors that dumps may use, of tensors that the compiled graph does not have.
+
+    Attributes:
+        dequantized: the quantized tensors by the names of their real values.
+        inner: the other tensors of the ONNX. The integer form computes them inside a node or not at all.
+    """
+
+    dequantized: Mapping[str, str] = field(default_factory=dict)
+    inner: frozenset[str] = frozenset()
 
 
 def dequantized_names(model: bytes) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
@@ -34,23 +35,25 @@ def read_folder(
     model_sha256: str,
     spool: Spool,
     per_node: bool,
-    dequantized: Mapping[str, str] | None = None,
+    names: OnnxNames | None = None,
 ) -> Recording:
     """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name
     in the graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs
-    only. dequantized: the quantized tensor by the name of its real values, which count as its own. Raises BadFileError or UsageError for files that no reader accepts."""
+    only. names: the ONNX's other names; real values of a quantized tensor count as its own. Raises BadFileError or
+    UsageError for files that no reader accepts."""
+    names = names or OnnxNames()
     files = os.listdir(folder)
     is_single_npz = not profile and len(files) == 1 and files[0].endswith(".npz")
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)
     if isinstance(dump, Recording):
         recording = dump
-        rename_loosely(recording, graph, dequantized or {})
+        rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
-    rename_dequantized(recording, graph, dequantized or {})
-    result = _as_board(recording, folder, graph, spool, per_node)
+    rename_dequantized(recording, graph, names.dequantized)
+    result = _as_board(recording, folder, graph, names.inner, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))
     return result
@@ -156,7 +159,9 @@ def _same(spec: TensorSpec, graph: Graph, name: str) -> bool:
     return known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape)
 
 
-def _as_board(dump: Recording, folder: str, graph: Graph, spool: Spool, per_node: bool) -> Recording:
+def _as_board(
+    dump: Recording, folder: str, graph: Graph, inner: Collection[str], spool: Spool, per_node: bool
+) -> Recording:
     """Returns the dump as the board's recording. Final outputs of the graph that the dump lacks are missing."""
     inputs = set(graph.inputs) - set(graph.outputs)
     expected = [n for n in graph.observable() if per_node or n in graph.outputs]
@@ -177,7 +182,11 @@ def _as_board(dump: Recording, folder: str, graph: Graph, spool: Spool, per_node
             result.missing[name] = _short(dump.missing[name], folder)
         elif name in graph.outputs:
             result.missing[name] = f"no file of it among those that the runner wrote: {_some(dump.specs)}"
-    unknown = [n for n in dump.specs if n not in graph.tensors and n not in inputs]
+    unknown = [n for n in dump.specs if n not in graph.tensors and n not in inputs and n not in inner]
+    fused = [n for n in dump.specs if n in inner]
+    result.notes += (
+        [f"not compared, because the integer form computes them inside a node: {_some(fused)}"] if fused else []
+    )
     result.notes += [f"files of names that the model does not have, not compared: {_some(unknown)}"] if unknown else []
     result.tensors = tensors
     result.specs |= {n: graph.spec(n) for n in result.missing}

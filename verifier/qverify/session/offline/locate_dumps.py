@@ -50,8 +50,8 @@ def use_names_of_model(side: Recording | VendorDump, models: Models) -> None:
     if isinstance(side, VendorDump):
         _rename(side, models)
         return
-    rename_loosely(side, models.graph, models.dequantized)
-    rename_dequantized(side, models.graph, models.dequantized)
+    rename_loosely(side, models.graph, models.onnx_names.dequantized)
+    rename_dequantized(side, models.graph, models.onnx_names.dequantized)
 
 
 def leave_out_inner(first: Recording, second: Recording, models: Models) -> list[str]:
@@ -59,7 +59,7 @@ def leave_out_inner(first: Recording, second: Recording, models: Models) -> list
     that names them, or []."""
     left_out = list[str]()
     for side, other in ((first, second), (second, first)):
-        for name in [n for n in side.specs if n in models.inner_names and n not in other.specs]:
+        for name in [n for n in side.specs if n in models.onnx_names.inner and n not in other.specs]:
             del side.specs[name]
             side.missing.pop(name, None)
             left_out.append(name)
@@ -77,8 +77,8 @@ def _rename(dump: VendorDump, models: Models) -> None:
     """Gives real values of a vendor's dump the name of the quantized tensor. If the dump has its integers, too, these
     count, and the tensor is missing if they contradict each other."""
     spell = dump.respell or str
-    spellings = Counter(map(spell, models.dequantized))
-    stored_by_spelling = {spell(n): s for n, s in models.dequantized.items() if spellings[spell(n)] == 1}
+    spellings = Counter(map(spell, models.onnx_names.dequantized))
+    stored_by_spelling = {spell(n): s for n, s in models.onnx_names.dequantized.items() if spellings[spell(n)] == 1}
     by_stored: dict[str, list[VendorTensor]] = {}
     for tensor in dump.tensors:
         stored = stored_by_spelling.get(tensor.name)

@@ -11,6 +11,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
+from qverify.report.document import FusedRegion
 from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models
 from qverify.session.other_jobs.demo import write_example
@@ -114,6 +115,20 @@ def test_what_a_dump_fuses_is_blamed_as_a_region(host: dict[str, Array]) -> None
     assert report["pairs"][0]["cause"] == "region"
     region = report["blame"]["region"]
     assert report["blame"]["side"] == "B" and region["inputs"] == [QUANT[2]] and region["outputs"] == [QUANT[4]]
+
+
+def test_what_one_dump_lacks_does_not_hide_its_fault(host: dict[str, Array]) -> None:
+    report = compare("host", save(board(host, {RELU2: plus(20)}), leave_out=(RELU2,)))
+    assert report["pairs"][0]["cause"] == "region"
+    assert (report["blame"]["side"], report["blame"]["region"]["outputs"]) == ("B", [QUANT[4]])
+    assert FusedRegion(**report["blame"]["region"]).place.endswith(", not separate in B")
+
+
+def test_a_dump_of_final_outputs_only_is_not_located(host: dict[str, Array]) -> None:
+    wrong = board(host, {LOGITS: lambda value: value[:, ::-1]})
+    report = compare("host", save({"prob": wrong["prob"]}), "--outputs-only")
+    assert report["blame"] is None and report["pairs"][0]["cause"] == "unlocated"
+    assert report["pairs"][0]["notes"][-1] == "8 of 8 nodes could not be forced: B has too few tensors"
 
 
 def test_final_outputs_alone_are_located_by_the_tensors_of_the_dumps(host: dict[str, Array]) -> None:

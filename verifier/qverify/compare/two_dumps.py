@@ -75,6 +75,11 @@ class _DumpForcing(Forcing):
         """Returns whether both dumps have the same bytes of this tensor, or None if this is not known."""
         return self._both.same(name)
 
+    def is_offered(self, name: str) -> bool:
+        """Returns whether the dump has this tensor."""
+        recording, name_b = self.judged.b.recording, self._map_names(name)[1]
+        return name_b not in recording.missing and (name_b in recording.tensors or name_b in recording.digests)
+
     def force_unit(self, unit: Unit) -> dict[str, Forced]:
         """Returns the forced verdict of each output, by name. What only inputs of the network determine, which no dump
         has, is accepted if both dumps have the same bytes."""
@@ -192,7 +197,10 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         pair.cause = "node" if any(f.region is None for f in failed) else "region"
     elif unknown or not parts:
         pair.cause = "unlocated"
-        why = next((merged[o].why for u in unknown for o in outputs[u.name] if o in merged), "")
+        sparse = [f"{dump.name} has too few tensors" for dump in dumps if not dump.steps]
+        why = next(iter(sparse), "") or next(
+            (merged[o].why for u in unknown for o in outputs[u.name] if o in merged), ""
+        )
         pair.notes.append(
             f"{len(unknown)} of {count(len(parts), 'node')} could not be forced" + (f": {why}" if why else "")
         )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from qverify import __version__
 from qverify.report.clock import utc_text
 from qverify.report.drawings import InputDrawing, TensorDrawing
+from qverify.report.side_names import within
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
@@ -44,7 +45,7 @@ class FusedRegion:
         """The region in words: between which tensors, and which nodes."""
         nodes = self.nodes[:MAX_REGION_NODES]
         more = f" and {len(self.nodes) - len(nodes)} more" if len(self.nodes) > len(nodes) else ""
-        why = f"fused on the {self.side}" if self.side == "board" else f"not separate in the {self.side}"
+        why = f"fused on the {self.side}" if self.side == "board" else f"not separate {within(self.side)}"
         return f"between {', '.join(self.inputs)} and {', '.join(self.outputs)}: {', '.join(nodes)}{more}, {why}"
 
 

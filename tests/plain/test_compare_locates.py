@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
 from qverify.report.document import FusedRegion
@@ -16,6 +18,8 @@ from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models
 from qverify.session.other_jobs.demo import write_example
 from qverify.tensors.recording import Array
+
+from tests.tflite_files import File
 
 MODEL = "digits_quant.onnx"
 ORDER = ["image", "relu1", "pool1", "relu2", "flat", "logits", "prob"]
@@ -199,6 +203,32 @@ def test_the_text_names_the_blamed_node_and_no_refused_option(
     assert main(["compare", "-v", "host", path, "-m", MODEL]) == 1
     out = capsys.readouterr().out
     assert f"blame: B at {LOGITS}" in out and "(-c -" not in out and "location unknown" not in out
+
+
+@pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+def test_dumps_of_a_tflite(tmp_path: Path) -> None:
+    """Two FULLY_CONNECTED; the second one of B is wrong. The inputs of the network are in both dumps."""
+    rng, file = np.random.default_rng(3), File()
+    x, h, y = (file.tensor(name, [1, 8], "int8", scale, 3) for name, scale in (("x", 0.04), ("h", 0.31), ("y", 2.4)))
+    for source, target, step in ((x, h, 0.04), (h, y, 0.31)):
+        w = file.tensor(f"w{target}", [8, 8], "int8", np.float32(0.005), 0, rng.integers(-127, 128, (8, 8)))
+        b = file.tensor(f"b{target}", [8], "int32", np.float32(step) * np.float32(0.005), 0, rng.integers(-99, 99, 8))
+        file.operator("FULLY_CONNECTED", [source, w, b], [target], "FullyConnectedOptions")
+    file.inputs, file.outputs = [x], [y]
+    model = tmp_path / "m.tflite"
+    model.write_bytes(file.written())
+    models = open_models([str(model)])
+    prepared = random_inputs(models.graph, 0)
+    values = {**prepared.arrays(), **HostSides(models).reference().run(prepared).tensors}
+    a = save(dict(values), str(tmp_path / "a.npz"))
+    changed = values["y"].copy()
+    changed[0, [1, 2]] ^= 8
+    b = save({**values, "y": changed}, str(tmp_path / "b.npz"))
+    main(["compare", "-q", a, b, "-m", str(model), "--json", str(tmp_path / "r.json")])
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [r["name"] for r in report["pairs"][0]["tensors"]] == ["x", "h", "y"]
+    assert blamed(report) == [("B", "y")] and "all in 2 of 8 channels: 1, 2" in report["blame"]["why"]
+    assert main(["compare", "-q", a, a, "-m", str(model)]) == 0
 
 
 @pytest.mark.parametrize(

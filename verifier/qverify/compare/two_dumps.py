@@ -12,13 +12,14 @@ from qverify.compare.judge import Judged, conclude
 from qverify.compare.node_by_node import judge_node_by_node
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.paired_values import bits_equal
 from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import Array, Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class HostUnits:
     Attributes:
         graph, units: the model of -m.
         run_unit: functions that run one unit, by side of this host: reference, simulator.
+        recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
     """
@@ -35,6 +37,7 @@ class HostUnits:
     graph: Graph
     units: list[Unit]
     run_unit: Mapping[str, RunUnit]
+    recordings: Mapping[str, Recording] = field(default_factory=dict)
     same_inputs: bool = False
     distrusted: Collection[str] = ()
 
@@ -42,12 +45,12 @@ class HostUnits:
 @dataclass(frozen=True, slots=True)
 class _LocatedDump:
     """One dump, recomputed. steps: the units and regions that it offers. matrix: the forced verdicts by tensor, by
-    side of this host. forcing: one of its forcings."""
+    side of this host. forcing: the forcing of each side of this host."""
 
     name: str
     steps: list[Unit]
     matrix: dict[str, dict[str, Forced]] = field(default_factory=dict)
-    forcing: list[Forcing] = field(default_factory=list)
+    forcing: list[_DumpForcing] = field(default_factory=list)
 
     @property
     def verdicts(self) -> dict[str, Forced]:
@@ -65,11 +68,14 @@ class _BothDumps(Forcing):
 
 
 class _DumpForcing(Forcing):
-    """Forces the units of one dump. Whether inputs are the same is asked of both dumps."""
+    """Forces the units of one dump by a side of this host. Whether inputs are the same is asked of both dumps. peer: the
+    forcing by the other side of this host, which judges each unit first."""
 
-    def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing):
+    def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
         super().__init__(judged, graph, run_unit, False, {})
-        self._both = both
+        self._both, self._peer = both, peer
+        self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
+        self._given: dict[tuple[str, str], bool] = {} if peer is None else peer._given
 
     def same(self, name: str) -> bool | None:
         """Returns whether both dumps have the same bytes of this tensor, or None if this is not known."""
@@ -80,6 +86,13 @@ class _DumpForcing(Forcing):
         recording, name_b = self.judged.b.recording, self._map_names(name)[1]
         return name_b not in recording.missing and (name_b in recording.tensors or name_b in recording.digests)
 
+    def gives_all(self, unit: Unit, arithmetic: str) -> bool:
+        """Returns whether an arithmetic gives every element of the unit's first output that the dump recorded."""
+        key = unit.name, arithmetic
+        if key not in self._given:
+            self._given[key] = super().gives_all(unit, arithmetic)
+        return self._given[key]
+
     def force_unit(self, unit: Unit) -> dict[str, Forced]:
         """Returns the forced verdict of each output, by name. What only inputs of the network determine, which no dump
         has, is accepted if both dumps have the same bytes."""
@@ -88,7 +101,24 @@ class _DumpForcing(Forcing):
         if unit.inputs and not known and all(self.same(o) for o in outputs):
             why = "both dumps have the same bytes; the inputs of the network are in neither"
             return {o: replace(self._accept_equal(unit, o), why=why) for o in outputs}
-        return self._run(unit, outputs, False)
+        computed = self._compute(unit, outputs, False)
+        if isinstance(computed, str):
+            return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
+        if self._peer is not None and (verdicts := self._peer.find_verdicts(unit, computed)):
+            return {o: self._as_own(verdict) for o, verdict in verdicts.items()}
+        verdicts = {o: self._judge(unit, o, computed) for o in outputs}
+        self._last = unit.name, computed, verdicts
+        return verdicts
+
+    def find_verdicts(self, unit: Unit, computed: Mapping[str, Array]) -> dict[str, Forced]:
+        """Returns the verdicts on the unit that was judged last if this side computed the same bytes, else {}."""
+        name, own, verdicts = self._last
+        return verdicts if name == unit.name and all(bits_equal(own[o], computed[o]) for o in verdicts) else {}
+
+    def _as_own(self, verdict: Forced) -> Forced:
+        """Returns a verdict of the other side of this host as this side's."""
+        own = self.judged.pair.a
+        return replace(verdict, by=own, at_fault=own if verdict.at_fault == verdict.by else verdict.at_fault)
 
 
 def sort_rows(judged: Judged, graph: Graph) -> None:
@@ -131,20 +161,21 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
 
 def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _LocatedDump:
     """Returns a dump with the verdicts of each side of this host on its nodes and regions."""
-    located, units = _LocatedDump(name, []), host.units
+    located = _LocatedDump(name, [])
     for side, run_unit in host.run_unit.items():
-        pair = Pair(side, name, "INCONCLUSIVE")
-        judged = Judged(pair, Values(Recording(side, "")), values, both.judged.gate, both.judged.names, {})
-        forcing = _DumpForcing(judged, host.graph, run_unit, both)
-        if not located.forcing:
-            located.steps.extend(find_steps(units, host.graph, forcing.is_offered))
-        verdicts = dict[str, Forced]()
-        for step in located.steps:
-            region = describe_region(step, name)
+        pair, own = Pair(side, name, "INCONCLUSIVE"), Values(host.recordings.get(side) or Recording(side, ""))
+        judged = Judged(pair, own, values, both.judged.gate, both.judged.names, {})
+        peer = located.forcing[0] if located.forcing else None
+        located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
+        located.matrix[side] = {}
+    if located.forcing:
+        located.steps.extend(find_steps(host.units, host.graph, located.forcing[0].is_offered))
+    for step in located.steps:
+        region = describe_region(step, name)
+        for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
             verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
+    for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
         accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all)
-        located.matrix[side] = verdicts
-        located.forcing.append(forcing)
     return located
 
 
@@ -206,11 +237,12 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         )
     else:
         pair.cause = "accumulated_rounding"
+    differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
     named = [
-        (dump, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all)) for dump in dumps
+        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all))
+        for dump in differing
     ]
-    pair.arithmetics = [f"{dump.name}: {line}" for dump, lines, _ in named for line in lines]
-    differing = [everywhere for dump, _, everywhere in named if any(f.mismatched for f in dump.verdicts.values())]
-    if pair.cause == "accumulated_rounding" and differing and all(differing):
+    pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
+    if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):
         pair.cause = "other_rounding"
     pair.notes += pair.arithmetics

@@ -38,10 +38,16 @@ def find_locator(models: Models, same_inputs: bool, options: Options, notes: lis
         except QVerifyError as error:
             notes.append(f"nodes were not recomputed: {describe_error(error)}")
             run_unit = {}
-        known = HostUnits(models.graph, units(models.graph), run_unit, same_inputs, host.distrusted)
+        graph, sides = models.graph, {} if models.alone is None else {"reference": _litert()}
+        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted)
         return locate(judged, known, options)
 
     return run
+
+
+def _litert() -> Recording:
+    """Returns what is known of the reference of a .tflite without an ONNX."""
+    return Recording("reference", "LiteRT", runtime="litert", kernels="litert-reference")
 
 
 def use_names_of_model(side: Recording | VendorDump, models: Models) -> None:

@@ -18,7 +18,6 @@ from qverify.compare.arithmetics import (
     Rounded,
     describe,
 )
-from qverify.compare.codes import NEAR, restore_codes
 from qverify.compare.documented_rounding import explain
 from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Steps, keep, keep_some, round_as_model, round_down
@@ -27,6 +26,7 @@ from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
+from qverify.tensors.codes import NEAR, restore_codes
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_documented_rounding import REFERENCE, SH, SW, SX

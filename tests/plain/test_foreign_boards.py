@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
-from qverify.compare.codes import restore_codes
 from qverify.compare.find_arithmetics import find_arithmetics, find_reach
 from qverify.compare.foreign import describe_direction
 from qverify.compare.one_arithmetic import accept_one_arithmetic
@@ -21,6 +20,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
 from qverify.report.document import Forced
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_documented_rounding import REFERENCE, SHAPES, SW, SX, inputs, judged, network, run

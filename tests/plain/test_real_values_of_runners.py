@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from qverify.model_bin.graph import Graph, Node
-from qverify.onnx_model.dequantized_names import dequantized_names
+from qverify.onnx_model.dequantized_names import OnnxNames, dequantized_names
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -27,7 +27,9 @@ def _graph() -> Graph:
 
 def _read(folder: Path) -> Recording:
     np.save(folder / "z_q.npy", np.array([[5, 2]], np.int8))
-    return read_folder(str(folder), "", ReadingOptions(), _graph(), "", Spool(), True, NAMES)
+    return read_folder(
+        str(folder), "", ReadingOptions(), _graph(), "", Spool(), True, OnnxNames(NAMES, frozenset({"conv"}))
+    )
 
 
 def test_dequantized_names_are_the_quantized_tensors(tmp_path: Path) -> None:
@@ -38,20 +40,36 @@ def test_dequantized_names_are_the_quantized_tensors(tmp_path: Path) -> None:
     assert not any("does not have" in note for note in recording.notes)
 
 
-def test_both_forms_of_a_tensor_are_not_told_apart(tmp_path: Path) -> None:
+def test_forms_that_agree_are_one_tensor(tmp_path: Path) -> None:
+    np.save(tmp_path / "y_dq.npy", REAL)
+    np.save(tmp_path / "y_q.npy", np.array([[5, 2]], np.int8))
+    recording = _read(tmp_path)
+    assert not recording.missing and recording.tensors["y_q"].tolist() == [[5, 2]]
+    assert recording.specs["y_q"].dtype == "int8"
+
+
+def test_forms_that_contradict_each_other_are_missing(tmp_path: Path) -> None:
     np.save(tmp_path / "y_dq.npy", REAL)
     np.save(tmp_path / "y_q.npy", np.array([[0, 0]], np.int8))
     recording = _read(tmp_path)
-    assert recording.missing == {"y_q": "its values are in several files: y_q, y_dq; keep one"}
+    assert recording.missing == {"y_q": "its values in several files contradict each other: y_q, y_dq; keep one"}
     assert "y_q" not in recording.tensors
 
 
-def test_two_dequantized_forms_are_not_told_apart(tmp_path: Path) -> None:
+def test_real_values_that_contradict_each_other_are_missing(tmp_path: Path) -> None:
     np.save(tmp_path / "y_dq.npy", REAL)
     np.save(tmp_path / "y_dq2.npy", REAL + 1)
     recording = _read(tmp_path)
-    assert recording.missing == {"y_q": "its values are in several files: y_dq, y_dq2; keep one"}
+    assert recording.missing == {"y_q": "its values in several files contradict each other: y_dq, y_dq2; keep one"}
     assert "y_q" not in recording.tensors
+
+
+def test_a_tensor_inside_a_node_of_the_integer_form_is_known(tmp_path: Path) -> None:
+    np.save(tmp_path / "conv.npy", REAL)
+    np.save(tmp_path / "stranger.npy", REAL)
+    notes = _read(tmp_path).notes
+    assert "not compared, because the integer form computes them inside a node: conv" in notes
+    assert "files of names that the model does not have, not compared: stranger" in notes
 
 
 def test_names_of_the_packaged_example(digits: Path) -> None:

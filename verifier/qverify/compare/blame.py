@@ -9,11 +9,13 @@ from qverify.compare.regions import describe_region
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Blame, FirstDivergence, Forced, FusedRegion
+from qverify.report.side_names import named
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
 DISTRUST = (
     "onnxruntime on this host computes this kind of node differently from known values (canary; see qverify doctor)"
 )
+SLIGHT = 2  # LSB between roundings in one and in several steps, of 8 bits
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
@@ -55,12 +57,16 @@ def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     return ["compiler"] if sb is True else ["board"]  # only reference against board fails
 
 
-def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
-    """Returns each blamed side once, with its first blamed node in running order and the later ones in `also`.
+def find_culprits(
+    units: list[Unit], matrix: Matrix, distrusted: Collection[str] = (), board: str = "board"
+) -> list[Blame]:
+    """Returns each blamed side once, with its first blamed node in running order and the others in `also`. If such a
+    node of a side that is not qvrt differs by no more than SLIGHT, and another one by more, the latter comes first.
 
     distrusted: nodes that onnxruntime on this host is known to compute wrongly (according to the canary). If only the
-    reference differs at such a node, the reference is blamed."""
-    blames, suspect = dict[str, Blame](), frozenset(distrusted)
+    reference differs at such a node, the reference is blamed. board: the name of the side that the matrix calls the
+    board."""
+    found, suspect = dict[str, list[tuple[Blame, bool]]](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
         for side in blame_sides(states.get(RS), states.get(RB), states.get(SB)):
@@ -69,12 +75,37 @@ def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str]
             elif (forced := _find_wrong_reference(unit, matrix, states)) is not None:
                 why, side = f"{unit.op}: {forced.why}", "reference"
             else:
-                why = _describe_blame(side, unit, matrix, states)
-            if side in blames:
-                blames[side].also.append(unit.name)
-            else:
-                blames[side] = Blame(side, unit.name, why, region=_find_region(side, unit, matrix, states))
-    return list(blames.values())
+                why = _describe_blame(side, unit, matrix, states, board)
+            who = board if side == "board" else side
+            blame = Blame(who, unit.name, why, region=_find_region(side, unit, matrix, states))
+            found.setdefault(who, []).append((blame, _is_slight(unit, matrix, states)))
+    return [_combine(blames) for blames in found.values()]
+
+
+def _is_slight(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> bool:
+    """Returns whether the unit of a side that rounds in its own way fails by no more than a rounding in several steps
+    may differ."""
+    failing = [
+        matrix[key][o]
+        for key, passes in states.items()
+        if passes is False
+        for o in unit.outputs
+        if o in matrix[key] and matrix[key][o].verdict == "FAILED"
+    ]
+    return all(f.at_fault != "" and f.max_lsb is not None and f.max_lsb <= SLIGHT for f in failing)
+
+
+def _combine(blames: list[tuple[Blame, bool]]) -> Blame:
+    """Returns the blames of one side, in running order, as one: at the first node that does not differ slightly, or the
+    first one if all do. blames: each with whether it differs slightly."""
+    gross = [blame for blame, slight in blames if not slight]
+    first = gross[0] if gross else blames[0][0]
+    first.also = [blame.node for blame, _ in blames if blame is not first]
+    slight = [blame for blame, _ in blames if blame not in gross]
+    if gross and slight and blames[0][0] is not first:
+        nodes = count(len(slight), "other node", "differs", "differ")
+        first.why += f"; {nodes} by at most {SLIGHT} LSB, first {slight[0].node}"
+    return first
 
 
 def _find_wrong_reference(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> Forced | None:
@@ -113,8 +144,11 @@ def _find_failing(
     return key, next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
 
 
-def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
-    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree."""
+def _describe_blame(
+    side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None], board: str
+) -> str:
+    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree. board:
+    the name of the side that the matrix calls the board."""
     key, forced = _find_failing(side, unit, matrix, states)
     by = (
         f"up to {forced.max_lsb} LSB"
@@ -124,10 +158,12 @@ def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple
         else forced.why
     )
     share = f"{forced.mismatched if forced.mismatched is not None else 'all'} of {count(forced.elements, 'element')}"
+    names = {"board": board}
+    given = named(names.get(key[1], key[1]))
     what = unit.op if forced.region is None else "recomputed as one"
-    text = f"{what}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
+    text = f"{what}: given {given}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
     text = f"{text}; {forced.why}" if (forced.at_fault or forced.region) and forced.why else text
-    agreeing = [f"{a} and {b} agree here" for (a, b), passes in states.items() if passes]
+    agreeing = [f"{a} and {names.get(b, b)} agree here" for (a, b), passes in states.items() if passes]
     if side == "board" and states.get(SB) is None:
         agreeing.append("no simulator ran, so the compiler cannot be ruled out")
     return "; ".join([text, *agreeing])

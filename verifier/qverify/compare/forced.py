@@ -10,7 +10,6 @@ from operator import is_
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded
-from qverify.compare.codes import restore_codes
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.compare.foreign import ForeignUnit, is_same_question, judge_foreign
@@ -28,10 +27,12 @@ from qverify.model_bin.units import Unit
 from qverify.printable import describe_error
 from qverify.report.document import Forced
 from qverify.report.side_names import named, within
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,14 +340,14 @@ class Forcing:
     def is_foreign(self) -> bool:
         """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return not self.exact and (b.side == "dump" or b.runtime != "qvrt" or a.runtime != "qvrt")
+        return not self.exact and (b.side in DUMPS or b.runtime != "qvrt" or a.runtime != "qvrt")
 
     @property
     def kernels(self) -> str:
         """The documented kernels of the recorded side, as in Recording.kernels; "" if they are not known. If that side is
         qvrt, those of the reference, which is the one that is not."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return b.kernels if b.side == "dump" or b.runtime != "qvrt" else a.kernels
+        return b.kernels if b.side in DUMPS or b.runtime != "qvrt" else a.kernels
 
     @property
     def is_made_known(self) -> bool:

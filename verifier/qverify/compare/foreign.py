@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded, choose_name, describe
+from qverify.compare.channels import describe_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
 from qverify.compare.find_arithmetics import find_arithmetics
@@ -132,7 +133,7 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     parts = [found.why] if found.why and not found.recorded_fits else []
     if found.recorded_fits and found.unexplained:
         parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
-    parts.append(describe_direction(foreign.made, foreign.recorded))
+    parts += [describe_direction(foreign.made, foreign.recorded), describe_channels(foreign.made, foreign.recorded)]
     near_ties = (measured.mismatched or 0) - found.unexplained
     if foreign.recorded.dtype.kind in "iu":
         parts.append(f"{near_ties or 'none'} of them near a tie")

@@ -39,6 +39,7 @@ from qverify.tensors.recording import Array, Recording
 
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # A and B: two dumps that are compared with each other
 Progress = Callable[[int, int], None]
+Locate = Callable[[Judged], list[Blame]]
 Number = TypeVar("Number", int, float)
 
 
@@ -54,6 +55,7 @@ def judge_all(
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
     recomputes: bool = True,
+    locate: Locate | None = None,
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -73,6 +75,7 @@ def judge_all(
             forced everywhere, too.
         recomputes: whether sides can run single nodes. If not, a node is only judged from equal inputs, if one of its
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
+        locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
     """
     sides = _sort_sides(recordings)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
@@ -80,6 +83,7 @@ def judge_all(
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
     judged, forcing, matrix, cache = [], list[tuple[Forcing, list[Unit]]](), {}, SameArrays()
+    located_blame = list[Blame]()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
         judge = Judge(values[label_a], values[label_b], graph, options)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
@@ -93,9 +97,11 @@ def judge_all(
             forcing.append((force, replace_by_regions(units, steps)))
             settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
+            located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
     blamed = find_culprits(units, matrix, suspect) if any(j.pair.verdict == "FAILED" for j in judged) else []
+    blamed = [*blamed, *located_blame]
     for force, parts in forcing:
         key = (force.judged.a.recording.side, force.judged.b.recording.side)
         if located is not None:

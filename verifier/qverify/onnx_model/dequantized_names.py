@@ -1,10 +1,26 @@
-"""The names under which a quantized ONNX has the real values of its quantized tensors."""
+"""The names of tensors that a quantized ONNX has and its integer form has not."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from qverify.onnx_model.load import parse
 
 QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"  # endings of onnxruntime's quantizer
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNames:
+    """Names of tensors that dumps may use, of tensors that the compiled graph does not have.
+
+    Attributes:
+        dequantized: the quantized tensors by the names of their real values.
+        inner: the other tensors of the ONNX. The integer form computes them inside a node or not at all.
+    """
+
+    dequantized: Mapping[str, str] = field(default_factory=dict)
+    inner: frozenset[str] = frozenset()
 
 
 def dequantized_names(model: bytes) -> dict[str, str]:
@@ -21,3 +37,8 @@ def dequantized_names(model: bytes) -> dict[str, str]:
             if usual and usual not in tensors:
                 names[usual] = stored
     return names
+
+
+def computed_names(model: bytes) -> set[str]:
+    """Returns the names of all tensors that the nodes of an ONNX compute."""
+    return {name for node in parse(model, "quant.onnx").graph.node for name in node.output if name}

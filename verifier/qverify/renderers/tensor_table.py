@@ -77,6 +77,10 @@ def _choose(report: ReportDocument, rows: Rows, outputs: list[str]) -> list[str]
     if culprit is not None:
         at = names.index(culprit)
         chosen |= set(names[max(at - ROWS_AROUND_CULPRIT, 0) : at + ROWS_AROUND_CULPRIT + 1])
+    blamed = {blame.node for blame in report.blamed}
+    chosen |= {
+        n for n, rows_of_tensor in rows.items() if any(r is not None and r.node in blamed for r in rows_of_tensor)
+    }
     chosen = chosen or set(_sort_by_difference(rows)[:MAX_OUTPUTS])
     return [name for name in names if name in chosen]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from qverify import __version__
 from qverify.report.clock import utc_text
 from qverify.report.drawings import InputDrawing, TensorDrawing
+from qverify.report.side_names import within
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
@@ -44,14 +45,15 @@ class FusedRegion:
         """The region in words: between which tensors, and which nodes."""
         nodes = self.nodes[:MAX_REGION_NODES]
         more = f" and {len(self.nodes) - len(nodes)} more" if len(self.nodes) > len(nodes) else ""
-        why = f"fused on the {self.side}" if self.side == "board" else f"not separate in the {self.side}"
+        why = f"fused on the {self.side}" if self.side == "board" else f"not separate {within(self.side)}"
         return f"between {', '.join(self.inputs)} and {', '.join(self.outputs)}: {', '.join(nodes)}{more}, {why}"
 
 
 @dataclass(slots=True)
 class Blame:
-    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first
-    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
+    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference; A or B of two dumps. node:
+    name of the first blamed unit, or, for a side that is not qvrt, of the first one that differs by more than a
+    rounding. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
     nodes that were recomputed as one, if the fault lies between two tensors and not at a single node; `node` is then
     the last of them."""
 

@@ -91,6 +91,11 @@ class HostSides:
             functions["simulator"] = self._simulator.run_unit
         return functions
 
+    @property
+    def distrusted(self) -> list[str]:
+        """The nodes of the opened reference that onnxruntime on this host computes wrongly, according to the canary."""
+        return list(self._canary.get("distrusted", ()))
+
     def reference(self) -> Any:
         """Returns the opened reference, which must exist: the user's engine, LiteRT for a .tflite without an ONNX, or
         onnxruntime."""

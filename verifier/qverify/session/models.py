@@ -18,7 +18,7 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
-from qverify.onnx_model.dequantized_names import dequantized_names
+from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
@@ -71,12 +71,14 @@ class Models:
         return known or hashlib.sha256(self.binary).hexdigest()
 
     @cached_property
-    def dequantized(self) -> dict[str, str]:
-        """The quantized tensors of the graph by the ONNX's name of their real values, without names that the graph has
-        itself; {} without a quantized ONNX."""
+    def onnx_names(self) -> OnnxNames:
+        """The names of the ONNX that the graph does not have itself; none without a quantized ONNX."""
         known = {*self.graph.inputs, *self.graph.observable()}
-        names = {} if self.original is None else dequantized_names(self.original)
-        return {real: stored for real, stored in names.items() if stored in known and real not in known}
+        if self.original is None:
+            return OnnxNames()
+        names = dequantized_names(self.original).items()
+        dequantized = {real: stored for real, stored in names if stored in known and real not in known}
+        return OnnxNames(dequantized, frozenset(computed_names(self.original) - {*known, *dequantized}))
 
     @cached_property
     def islands(self) -> HostIslands | None:

@@ -164,7 +164,7 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
         request.deadline_s,
         request.reach,
         hashlib.sha256(models.binary).hexdigest(),
-        models.dequantized,
+        models.onnx_names,
     )
 
 

@@ -21,6 +21,7 @@ from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.plural import count
 from qverify.runners import (
     CommandReply,
@@ -50,7 +51,7 @@ class RunnerBoard:
     """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
     Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
     of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
-    reached."""
+    reached. names: the ONNX's names of tensors that the graph does not have."""
 
     slow_link = False
     received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
@@ -64,11 +65,11 @@ class RunnerBoard:
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         model_sha256: str = "",
-        dequantized: Mapping[str, str] | None = None,
+        names: OnnxNames | None = None,
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
-        self._dequantized = dequantized or {}
+        self._names = names or OnnxNames()
         self._replies: dict[str, CommandReply] = {}
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
@@ -156,7 +157,7 @@ class RunnerBoard:
                 self._graph_sha256,
                 self._spool,
                 plan.per_node,
-                self._dequantized,
+                self._names,
             )
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")

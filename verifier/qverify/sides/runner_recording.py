@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+
+import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
+from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import NO_VALUES, Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool
@@ -32,11 +36,13 @@ def read_folder(
     model_sha256: str,
     spool: Spool,
     per_node: bool,
-    dequantized: Mapping[str, str] | None = None,
+    names: OnnxNames | None = None,
 ) -> Recording:
     """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name
     in the graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs
-    only. dequantized: the quantized tensor by the name of its real values, which count as its own. Raises BadFileError or UsageError for files that no reader accepts."""
+    only. names: the ONNX's other names; real values of a quantized tensor count as its own. Raises BadFileError or
+    UsageError for files that no reader accepts."""
+    names = names or OnnxNames()
     files = os.listdir(folder)
     is_single_npz = not profile and len(files) == 1 and files[0].endswith(".npz")
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)
@@ -44,13 +50,13 @@ def read_folder(
         recording = dump
         if not profile and is_undescribed(folder):
             _refuse_texts(recording, folder)
-        _rename_loosely(recording, graph, dequantized or {})
+        rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
-    _rename_dequantized(recording, dequantized or {})
-    result = _as_board(recording, folder, graph, spool, per_node)
+    rename_dequantized(recording, graph, names.dequantized)
+    result = _as_board(recording, folder, graph, names.inner, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))
     return result
@@ -101,7 +107,7 @@ def _refuse_ambiguous(result: Recording, files: dict[str, list[str]]) -> None:
     result.tensors = tensors
 
 
-def _rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
+def rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
     """Renames arrays whose file name spells exactly one tensor of the graph to that tensor."""
     known = list(dict.fromkeys((*graph.inputs, *graph.observable(), *dequantized)))
     counts = Counter(map(spelled_loosely, known))
@@ -117,34 +123,46 @@ def _rename_loosely(recording: Recording, graph: Graph, dequantized: Mapping[str
     tensors = recording.tensors
     recording.tensors = {names.get(n, n): tensors[n] for n in tensors}
     recording.specs = {
-        names[n]: graph.tensors[names[n]] if _same(s, graph, names[n]) else TensorSpec(names[n], s.dtype, s.shape)
+        names[n]: s
+        if names[n] == n
+        else graph.tensors[names[n]]
+        if _same(s, graph, names[n])
+        else TensorSpec(names[n], s.dtype, s.shape)
         for n, s in recording.specs.items()
     }
     recording.missing = {names.get(n, n): why for n, why in recording.missing.items()}
 
 
-def _rename_dequantized(recording: Recording, dequantized: Mapping[str, str]) -> None:
-    """Gives real values the name of the quantized tensor that they stand for. If the files have both, or two tensors of
-    real values, the quantized tensor is missing, since only one would be compared."""
+def rename_dequantized(recording: Recording, graph: Graph, dequantized: Mapping[str, str]) -> None:
+    """Gives real values the name of the quantized tensor that they stand for. If the files have several forms of it,
+    the first one counts, that of the integers before those of real values; if they contradict each other, the tensor is
+    missing."""
     found: dict[str, list[str]] = {}
     for name in (n for n in recording.specs if n in dequantized):
         found.setdefault(dequantized[name], []).append(name)
     loaders = {name: partial(recording.tensors.__getitem__, name) for name in recording.tensors}
     for stored, names in found.items():
-        if stored in recording.specs or len(names) > 1:
-            others = [n for n in (stored, *names) if n in recording.specs]
-            recording.missing[stored] = f"its values are in several files: {_some(others)}; keep one"
-            recording.specs.setdefault(stored, recording.specs[names[0]])
-        else:
-            spec = recording.specs[names[0]]
-            recording.specs[stored] = TensorSpec(stored, spec.dtype, spec.shape)
-            if names[0] in loaders:
-                loaders[stored] = loaders.pop(names[0])
-            if names[0] in recording.missing:
-                recording.missing[stored] = recording.missing.pop(names[0])
+        forms = [n for n in (stored, *names) if n in recording.specs]
+        spec, gone = recording.specs[forms[0]], next((n for n in forms if n in recording.missing), "")
+        if gone:
+            recording.missing[stored] = recording.missing.pop(gone)
+        elif len(forms) > 1 and not _agree([loaders[n]() for n in forms], graph.spec(stored)):
+            recording.missing[stored] = f"its values in several files contradict each other: {_some(forms)}; keep one"
+        elif forms[0] != stored:
+            loaders[stored] = loaders[forms[0]]
+        recording.specs[stored] = spec if forms[0] == stored else TensorSpec(stored, spec.dtype, spec.shape)
         for name in names:
             del recording.specs[name]
+            loaders.pop(name, None)
+            recording.missing.pop(name, None)
     recording.tensors = Tensors(loaders) if found else recording.tensors
+
+
+def _agree(forms: list[Array], spec: TensorSpec) -> bool:
+    """Returns whether several forms of a quantized tensor, integers or real values, stand for the same integers."""
+    codes = [restore_codes(f, spec) if f.dtype.kind == "f" and f.shape == spec.shape else f for f in forms]
+    first = codes[0]
+    return not any(isinstance(c, str) or isinstance(first, str) or not np.array_equal(c, first) for c in codes)
 
 
 def _same(spec: TensorSpec, graph: Graph, name: str) -> bool:
@@ -152,7 +170,9 @@ def _same(spec: TensorSpec, graph: Graph, name: str) -> bool:
     return known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape)
 
 
-def _as_board(dump: Recording, folder: str, graph: Graph, spool: Spool, per_node: bool) -> Recording:
+def _as_board(
+    dump: Recording, folder: str, graph: Graph, inner: Collection[str], spool: Spool, per_node: bool
+) -> Recording:
     """Returns the dump as the board's recording. Final outputs of the graph that the dump lacks are missing."""
     inputs = set(graph.inputs) - set(graph.outputs)
     expected = [n for n in graph.observable() if per_node or n in graph.outputs]
@@ -173,7 +193,11 @@ def _as_board(dump: Recording, folder: str, graph: Graph, spool: Spool, per_node
             result.missing[name] = _short(dump.missing[name], folder)
         elif name in graph.outputs:
             result.missing[name] = f"no file of it among those that the runner wrote: {_some(dump.specs)}"
-    unknown = [n for n in dump.specs if n not in graph.tensors and n not in inputs]
+    unknown = [n for n in dump.specs if n not in graph.tensors and n not in inputs and n not in inner]
+    fused = [n for n in dump.specs if n in inner]
+    result.notes += (
+        [f"not compared, because the integer form computes them inside a node: {_some(fused)}"] if fused else []
+    )
     result.notes += [f"files of names that the model does not have, not compared: {_some(unknown)}"] if unknown else []
     result.tensors = tensors
     result.specs |= {n: graph.spec(n) for n in result.missing}

@@ -75,6 +75,11 @@ def npy(file: UntrustedFile, name: str) -> StoredArray:
     return _array(name, file.path, start, file.size_bytes, file.read)
 
 
+def npy_in_memory(data: bytes, name: str, where: str) -> StoredArray:
+    """Opens the bytes of a .npy file. Raises BadFileError like npy()."""
+    return _array(name, where, data[:MAX_HEADER_BYTES], len(data), lambda offset, size: data[offset : offset + size])
+
+
 def npz(file: UntrustedFile) -> list[StoredArray]:
     """Returns the arrays of all members, without unpacking them. Raises BadFileError like npy(), and for a duplicate
     member or one that unpacks to too many bytes."""

@@ -18,6 +18,7 @@ from qverify.printable import printable
 from qverify.report.document import Pair, ReportDocument
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
+from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
@@ -67,14 +68,19 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
+    if models is not None:
+        for side in sides:
+            use_names_of_model(side, models)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models)
     outputs = _find_outputs(first, second, models) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
-    if (digests := _input_digests(first)) and _input_digests(second) and digests != _input_digests(second):
+    digests, digests_b = _input_digests(first), _input_digests(second)
+    if digests and digests_b and digests != digests_b:
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
     _check_precision((first, second), options)
     model_tensors = models.graph.tensors if models is not None else {}
+    inner = leave_out_inner(first, second, models) if models is not None else []
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
@@ -82,7 +88,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     for side in (first, second):
         side.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
-    report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
+    notes = list[str]()
+    locate = None if models is None else find_locator(models, bool(digests and digests_b), options, notes)
+    report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
+    report.notes += [*inner, *notes]
     _mark_outputs(report.pairs, first, second, models)
     report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:

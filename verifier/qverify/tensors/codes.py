@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from qverify.compare.error_bounds.bounded_values import Array
 from qverify.plural import count
+from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 NEAR = 2.0**-6  # distance from a whole step that text with few digits, or a product in float32, may leave

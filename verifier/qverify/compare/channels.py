@@ -1,0 +1,26 @@
+"""Names the channels to which all differences of a tensor are confined."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qverify.tensors.recording import Array
+
+CHANNEL_AXIS = 1  # of the graph's tensors, which are NCHW, NCW or NC
+FEWEST = 4  # channels of a tensor of which some are named
+MAX_SHOWN = 6
+
+
+def describe_channels(made: Array, recorded: Array) -> str:
+    """Returns the channels in which all elements that differ lie, if these are at most half of the tensor's channels
+    and at least two elements differ; else ""."""
+    if made.shape != recorded.shape or made.ndim < 2 or made.shape[CHANNEL_AXIS] < FEWEST:
+        return ""
+    channels = made.shape[CHANNEL_AXIS]
+    others = tuple(axis for axis in range(made.ndim) if axis != CHANNEL_AXIS)
+    differing = np.count_nonzero(made != recorded, axis=others)
+    wrong = [int(at) for at in np.flatnonzero(differing)]
+    if not wrong or 2 * len(wrong) > channels or int(differing.sum()) < 2:
+        return ""
+    shown = ", ".join(map(str, wrong[:MAX_SHOWN])) + (" ..." if len(wrong) > MAX_SHOWN else "")
+    return f"all in {len(wrong)} of {channels} channels: {shown}"

@@ -1,0 +1,248 @@
+"""Locates where two dumps of one model part: a side of this host recomputes each node from the tensors that a dump
+recorded, for each dump by itself, and the blame follows from these verdicts as in a run with a board."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.judge import Judged, conclude
+from qverify.compare.node_by_node import judge_node_by_node
+from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
+from qverify.compare.options import Options
+from qverify.compare.paired_values import bits_equal
+from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.values import Values
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.document import Blame, Forced, Pair
+from qverify.tensors.recording import Array, Recording
+
+
+@dataclass(frozen=True, slots=True)
+class HostUnits:
+    """What recomputes the nodes of dumps.
+
+    Attributes:
+        graph, units: the model of -m.
+        run_unit: functions that run one unit, by side of this host: reference, simulator.
+        recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
+        same_inputs: whether both dumps are known to be of the same inputs of the network.
+        distrusted: as in blame.find_culprits().
+    """
+
+    graph: Graph
+    units: list[Unit]
+    run_unit: Mapping[str, RunUnit]
+    recordings: Mapping[str, Recording] = field(default_factory=dict)
+    same_inputs: bool = False
+    distrusted: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedDump:
+    """One dump, recomputed. steps: the units and regions that it offers. matrix: the forced verdicts by tensor, by
+    side of this host. forcing: the forcing of each side of this host."""
+
+    name: str
+    steps: list[Unit]
+    matrix: dict[str, dict[str, Forced]] = field(default_factory=dict)
+    forcing: list[_DumpForcing] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> dict[str, Forced]:
+        """The forced verdicts by the reference, or by the simulator if there is no reference."""
+        return next(iter(self.matrix.values()), {})
+
+
+class _BothDumps(Forcing):
+    """Knows which tensors two dumps have in common. It runs nothing. Inputs of the network are equal only if the dumps
+    are known to be of the same inputs, or both have them."""
+
+    def __init__(self, judged: Judged, host: HostUnits):
+        super().__init__(judged, host.graph, None, False, {})
+        self._graph_inputs = frozenset(host.graph.inputs if host.same_inputs else ())
+
+
+class _DumpForcing(Forcing):
+    """Forces the units of one dump by a side of this host. Whether inputs are the same is asked of both dumps. peer: the
+    forcing by the other side of this host, which judges each unit first."""
+
+    def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
+        super().__init__(judged, graph, run_unit, False, {})
+        self._both, self._peer = both, peer
+        self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
+        self._given: dict[tuple[str, str], bool] = {} if peer is None else peer._given
+
+    def same(self, name: str) -> bool | None:
+        """Returns whether both dumps have the same bytes of this tensor, or None if this is not known."""
+        return self._both.same(name)
+
+    def is_offered(self, name: str) -> bool:
+        """Returns whether the dump has this tensor."""
+        recording, name_b = self.judged.b.recording, self._map_names(name)[1]
+        return name_b not in recording.missing and (name_b in recording.tensors or name_b in recording.digests)
+
+    def gives_all(self, unit: Unit, arithmetic: str) -> bool:
+        """Returns whether an arithmetic gives every element of the unit's first output that the dump recorded."""
+        key = unit.name, arithmetic
+        if key not in self._given:
+            self._given[key] = super().gives_all(unit, arithmetic)
+        return self._given[key]
+
+    def force_unit(self, unit: Unit) -> dict[str, Forced]:
+        """Returns the forced verdict of each output, by name. What only inputs of the network determine, which no dump
+        has, is accepted if both dumps have the same bytes."""
+        outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
+        known = [n for n in unit.inputs if n not in self.graph.inputs or self.is_offered(n)]
+        if unit.inputs and not known and all(self.same(o) for o in outputs):
+            why = "both dumps have the same bytes; the inputs of the network are in neither"
+            return {o: replace(self._accept_equal(unit, o), why=why) for o in outputs}
+        computed = self._compute(unit, outputs, False)
+        if isinstance(computed, str):
+            return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
+        if self._peer is not None and (verdicts := self._peer.find_verdicts(unit, computed)):
+            return {o: self._as_own(verdict) for o, verdict in verdicts.items()}
+        verdicts = {o: self._judge(unit, o, computed) for o in outputs}
+        self._last = unit.name, computed, verdicts
+        return verdicts
+
+    def find_verdicts(self, unit: Unit, computed: Mapping[str, Array]) -> dict[str, Forced]:
+        """Returns the verdicts on the unit that was judged last if this side computed the same bytes, else {}."""
+        name, own, verdicts = self._last
+        return verdicts if name == unit.name and all(bits_equal(own[o], computed[o]) for o in verdicts) else {}
+
+    def _as_own(self, verdict: Forced) -> Forced:
+        """Returns a verdict of the other side of this host as this side's."""
+        own = self.judged.pair.a
+        return replace(verdict, by=own, at_fault=own if verdict.at_fault == verdict.by else verdict.at_fault)
+
+
+def sort_rows(judged: Judged, graph: Graph) -> None:
+    """Puts the rows of two dumps in the order of the network and names the nodes that compute them."""
+    places = {name: at for at, name in enumerate((*graph.inputs, *graph.observable()))}
+    makers = graph.producers()
+    judged.rows = {n: judged.rows[n] for n in sorted(judged.rows, key=lambda n: places.get(n, len(places)))}
+    for name, row in judged.rows.items():
+        maker = makers.get(name)
+        if maker is not None:
+            row.node, row.op, row.covers = maker.name, maker.op, list(maker.covers)
+            row.integer_reference = maker.integer_reference
+    conclude(judged)
+
+
+def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
+    """Recomputes the nodes of both dumps, and sets the pair's forced verdicts, first divergence and cause. Rows after a
+    node whose reference is float pass if everything before them does when recomputed, in both dumps. Returns the blamed
+    sides: a dump by its name, the compiler or the reference."""
+    if judged.pair.cause == "does_not_run":
+        return []
+    sort_rows(judged, host.graph)
+    if judged.pair.verdict == "PASSED":
+        return []
+    both = _BothDumps(judged, host)
+    dumps = [
+        _recompute(values, name, both, host) for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
+    ]
+    merged = _merge(dumps)
+    for name, forced in merged.items():
+        if name in judged.rows:
+            judged.rows[name].forced = forced
+    parts = replace_by_regions(host.units, dumps[1].steps)
+    if not options.strict:
+        judge_node_by_node(judged, host.graph, parts, merged, options.nan_equal)
+    blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
+    _explain(both, dumps, parts, merged)
+    return blamed
+
+
+def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _LocatedDump:
+    """Returns a dump with the verdicts of each side of this host on its nodes and regions."""
+    located = _LocatedDump(name, [])
+    for side, run_unit in host.run_unit.items():
+        pair, own = Pair(side, name, "INCONCLUSIVE"), Values(host.recordings.get(side) or Recording(side, ""))
+        judged = Judged(pair, own, values, both.judged.gate, both.judged.names, {})
+        peer = located.forcing[0] if located.forcing else None
+        located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
+        located.matrix[side] = {}
+    if located.forcing:
+        located.steps.extend(find_steps(host.units, host.graph, located.forcing[0].is_offered))
+    for step in located.steps:
+        region = describe_region(step, name)
+        for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
+            verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
+    for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
+        accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all)
+    return located
+
+
+def _merge(dumps: list[_LocatedDump]) -> dict[str, Forced]:
+    """Returns the worse verdict of both dumps, by tensor; that of the second one if they are alike. A tensor that is
+    recomputed in one dump only has none."""
+    first, second = (dump.verdicts for dump in dumps)
+    return {
+        name: min((second[name], first[name]), key=lambda f: ("FAILED", "INCONCLUSIVE", "PASSED").index(f.verdict))
+        for name in second
+        if name in first
+    } | {
+        name: f for one, other in ((first, second), (second, first)) for name, f in one.items() if _only(name, f, other)
+    }
+
+
+def _only(name: str, forced: Forced, other: Mapping[str, Forced]) -> bool:
+    """Returns whether a failing verdict is the only one on its tensor."""
+    return name not in other and forced.verdict == "FAILED"
+
+
+def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
+    """Returns each blamed side once; the one with the earliest node first."""
+    places = {unit.name: at for at, unit in enumerate(host.units)}
+    blamed = dict[str, Blame]()
+    for dump in dumps:
+        matrix = {(side, "board"): verdicts for side, verdicts in dump.matrix.items()}
+        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name):
+            known = blamed.get(blame.side)
+            if known is None or places[blame.node] < places[known.node]:
+                blamed[blame.side] = blame
+    return sorted(blamed.values(), key=lambda b: places[b.node])
+
+
+def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged: Mapping[str, Forced]) -> None:
+    """Sets the pair's first divergence and, if it FAILED, its cause and the arithmetics of the dumps."""
+    pair = both.judged.pair
+    pair.first_divergence = find_first_divergence(parts, both.same, pair.b)
+    if pair.verdict != "FAILED":
+        return
+    failed = [f for f in merged.values() if f.verdict == "FAILED"]
+    inside = find_inside(parts, {o for o, f in merged.items() if f.verdict == "PASSED"})
+    outputs = {u.name: [o for o in u.outputs if not both.graph.spec(o).interior] for u in parts}
+    unknown = [
+        u
+        for u in parts
+        if u.name not in inside and not all(o in merged and merged[o].verdict == "PASSED" for o in outputs[u.name])
+    ]
+    if failed:
+        pair.cause = "node" if any(f.region is None for f in failed) else "region"
+    elif unknown or not parts:
+        pair.cause = "unlocated"
+        sparse = [f"{dump.name} has too few tensors" for dump in dumps if not dump.steps]
+        why = next(iter(sparse), "") or next(
+            (merged[o].why for u in unknown for o in outputs[u.name] if o in merged), ""
+        )
+        pair.notes.append(
+            f"{len(unknown)} of {count(len(parts), 'node')} could not be forced" + (f": {why}" if why else "")
+        )
+    else:
+        pair.cause = "accumulated_rounding"
+    differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
+    named = [
+        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all))
+        for dump in differing
+    ]
+    pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
+    if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):
+        pair.cause = "other_rounding"
+    pair.notes += pair.arithmetics

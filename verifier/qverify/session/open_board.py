@@ -46,9 +46,11 @@ def open_board(
         return OriginalBoard(uri, models.original, models.graph, deadline_s, options, spot_seed)
     from qverify.sides.reference import Reference
     from qverify.sides.runtime_board import RuntimeBoard
+    from qverify.sides.untapped_model import UntappedModel
 
-    if models.compiled is None:
+    if models.compiled is None or models.original is None:
         raise UsageError(f"a board whose runtime is {runtime} runs the quantized ONNX; give it in -m, too")
     integer: Any = models.compiled.integer_model()
-    cut = Reference(integer, models.graph).cut
-    return RuntimeBoard(uri, integer, cut, models.graph, runtime, deadline_s, options, spot_seed)
+    reference = Reference(integer, models.graph, models.original)
+    untapped = UntappedModel(models.original, reference)
+    return RuntimeBoard(uri, integer, reference.cut, models.graph, runtime, untapped, deadline_s, options, spot_seed)

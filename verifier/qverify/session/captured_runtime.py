@@ -49,7 +49,9 @@ def _models_of_other_runtimes(models: Models) -> Iterator[tuple[str, bytes, bool
         from qverify.sides.litert_board import models_of_boards
 
         try:
-            yield from (("litert", data, False) for data in models_of_boards(*models.tflite, models.graph))
+            every_tensor, finals = models_of_boards(*models.tflite, models.graph)
+            yield "litert", every_tensor, every_tensor != finals
+            yield "litert", finals, False
         except QVerifyError:  # the map of tensors does not fit, so no board can have run by it
             return
     if models.original is None or models.compiled is None or models.graph.islands:

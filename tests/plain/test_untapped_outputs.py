@@ -166,3 +166,46 @@ def test_the_search_classes_runs_by_what_they_are_nearer_to():
     assert found.level == "all"
     assert find_optimizer(lambda s: changed, changed, wanted=wanted).level == "disable_all"
     assert find_optimizer(lambda s: {"y": np.full(9, 4.0)}, changed, wanted=wanted).level == "disable_all"
+
+
+def test_the_file_as_it_is_has_its_optimizer_named(words, tmp_path, capsys):
+    original = [*words[:-1], "local?form=original"]
+    folder = tmp_path / "capture"
+    status, found = verify(tmp_path, original, *spoils(tmp_path), "--capture", str(folder))
+    said = ": an optimization (level extended) of its onnxruntime "  # the board agrees, or comes close
+    assert status == 1
+    for pair in board_pairs(found):
+        assert pair["cause"] == "optimization" and pair["untapped"] is None
+        assert any(
+            n.startswith("with level=disable_all the board ")
+            and said in n
+            and n.endswith("changes the result: GeluFusionL2")
+            for n in pair["notes"]
+        )
+    again = board_pairs(judged_again(folder)[1])
+    assert [(p["cause"], p["notes"]) for p in again] == [(p["cause"], p["notes"]) for p in board_pairs(found)]
+    capsys.readouterr()
+    assert main(["triage", *without_r(original), *spoils(tmp_path)]) == 1
+    (step,) = [t for t in capsys.readouterr().out.splitlines() if t.startswith("next step: with level=disable_all")]
+    assert said in step
+    status, found = verify(tmp_path, original, *spoils_always(tmp_path))
+    assert status == 1 and board_pairs(found)[0]["cause"] == "unlocated"
+    assert any("no optimization of its onnxruntime" in n for n in found["notes"])
+
+
+def without_r(words: list[str]) -> list[str]:
+    """Returns the words for triage, which always judges every tensor."""
+    return [w for w in words if w not in ("-r", "True")]
+
+
+def spoils_always(tmp_path: Path) -> list[str]:
+    path = Path(spoils(tmp_path, more="None")[1].split()[-1])
+    path.write_text(path.read_text().replace("level not in (OFF, None)", "True"))
+    return ["--python", f"{sys.executable} {path}"]
+
+
+def test_triage_says_that_taps_change_the_outputs(words, tmp_path, capsys):
+    assert main(["triage", *without_r(words), *spoils(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert f"next step: {LINE}yes (" in out and "the outputs of the unchanged model differ" in out
+    assert main(["triage", *without_r(words), *spoils(tmp_path), "--gate", "simulator~board=cosine:0.1"]) == 1

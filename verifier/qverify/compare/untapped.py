@@ -19,7 +19,7 @@ from qverify.report.untapped import describe_untapped
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording, Untapped
 
-CAUSE = "untapped"  # Pair.cause
+CAUSE, OPTIMIZATION = "untapped", "optimization"  # Pair.cause; the latter also the setting of a side that names it
 
 
 def judge_untapped(judged: Judged, graph: Graph | None, options: Options) -> None:
@@ -39,6 +39,16 @@ def judge_untapped(judged: Judged, graph: Graph | None, options: Options) -> Non
         pair.notes.append(pair.why)
     if worst([outcome.verdict, pair.verdict]) != pair.verdict:
         pair.verdict, pair.cause, pair.why = outcome.verdict, CAUSE, outcome.why
+
+
+def name_optimization(judged: Judged) -> None:
+    """Makes an optimization of the board's runtime the cause of a pair that FAILED without a location, if the board's
+    side names one."""
+    pair = judged.pair
+    text = next((t for s in (judged.a, judged.b) if isinstance(t := s.recording.settings.get(OPTIMIZATION), str)), "")
+    if text and pair.verdict == "FAILED" and pair.cause == "unlocated":
+        pair.cause = OPTIMIZATION
+        pair.notes.append(text)
 
 
 def _judge(

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 class UntappedModel:
-    """The unchanged ONNX. model: its bytes. reference: knows how its inputs and outputs belong to those of the graph."""
+    """The unchanged ONNX. model: its bytes. reference: knows how its inputs and outputs belong to those of the graph.
+
+    cut: function of the reference that cuts nodes out of the integer form."""
 
     def __init__(self, model: bytes, reference: Reference):
         self.model, self.sha256 = model, hashlib.sha256(model).hexdigest()
-        self._reference, self._graph = reference, reference.graph
+        self._reference, self._graph, self.cut = reference, reference.graph, reference.cut
         parsed = parse(model, "the quantized ONNX").graph
         constants = {t.name for t in parsed.initializer}
         self._inputs = [i.name for i in parsed.input if i.name not in constants]

@@ -12,12 +12,14 @@ from qverify.onnx_model.find_optimizer import find_optimizer, is_nearer
 from qverify.report.document import Pair, UntappedOutputs
 from qverify.report.untapped import untapped_lines
 
+from tests.ops.test_non_max_suppression import detector
 from tests.plain.captured_run import changed, judged_again, report
 from tests.unsigned_weights import write_unsigned_example
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "verifier" / "qverify" / "example"
 SPOILS = """
 import runpy, sys
+import numpy as np
 import onnx, onnxruntime
 from onnx import numpy_helper
 
@@ -212,3 +214,19 @@ def test_triage_says_that_taps_change_the_outputs(words, tmp_path, capsys):
         main(["triage", *without_r(words), *spoils(tmp_path), "--gate", "simulator~board=cosine:0.1", "--relax-board"])
         == 1
     )
+
+
+def test_outputs_with_a_row_for_each_box_are_compared_in_their_rows(tmp_path, capsys):
+    """The integer form has as many rows as a NonMaxSuppression may keep, the unchanged model those that it keeps."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(detector(value=2**63 - 1).model().SerializeToString())
+    words = ["-m", str(path), "-b", "local", "--runtime", "onnxruntime", "-r", "True"]
+    status, found = verify(tmp_path, words)
+    assert status == 0 and f"\n{LINE}no\n" in capsys.readouterr().out
+    drops = "model.graph.node[[n.op_type for n in model.graph.node].index('NonMaxSuppression')]"
+    unchanged = "not any(t.name.endswith('/fill') for t in model.graph.initializer)"
+    refuses = f"if {unchanged}: {drops}.input[3] = 'more'"
+    lines = f"{refuses}; model.graph.initializer.append(numpy_helper.from_array(np.float32([0.3]), 'more'))"
+    status, found = verify(tmp_path, words, *spoils(tmp_path, refuses=lines))
+    assert status == 3  # another number of boxes, of which nothing is known
+    assert all("rows, the run with taps kept" in p["untapped"]["why"] for p in board_pairs(found))

@@ -23,7 +23,7 @@ from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.sides.litert_map import check_map
 from qverify.sides.runtime_board import UNSUPPORTED, describe_placement, parse_run_facts, placement_of
-from qverify.sides.untapped_run import put_session, run_finals, run_untapped
+from qverify.sides.untapped_run import OutputType, put_session, run_finals, run_untapped
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording, Untapped
@@ -132,7 +132,7 @@ class LiteRtBoard(Board):
             self._agent.put(self._sha256, self._model)
             model = put_session(self._agent, self._sha256, finals_only=True)
             inputs = [np.ascontiguousarray(values[n]).tobytes() for n in self.graph.inputs]
-            outputs = {n: (s.numpy_dtype, s.shape) for n, s in specs.items()}
+            outputs = {n: OutputType(s.numpy_dtype, s.shape) for n, s in specs.items()}
             return run_finals(self._agent, model, inputs, outputs, "digests" in self.capabilities)
 
         untapped = run_untapped(compute)

@@ -79,7 +79,20 @@ class RuntimeBoard(Board):
         """Runs the unchanged ONNX, then the integer form with every tensor as an output."""
         recording.untapped = self._untapped.run(self._agent, prepared, self.capabilities)
         super()._run(prepared, recording, progress, pull)
+        recording.untapped = self._completed(recording, recording.untapped)
         self._search(prepared, recording, recording.untapped)
+
+    def _completed(self, recording: Recording, untapped: Untapped) -> Untapped:
+        """Returns the outputs of the unchanged model in the shapes of the graph."""
+        name = self._untapped.bounding
+        if not name or not untapped.tensors:
+            return untapped
+        known = name in recording.digests or name in recording.tensors
+        value = (
+            (recording.tensors.get(name) if name in recording.tensors else self.pull([name])[name]) if known else None
+        )
+        kept = None if value is None else int((np.asarray(value)[:, 0] != -1).sum())
+        return self._untapped.complete(untapped, recording.tensors, kept)
 
     def _search(self, prepared: PreparedInputs, recording: Recording, untapped: Untapped) -> None:
         """Finds the optimization that makes the outputs differ from those of the run with taps, if they do."""

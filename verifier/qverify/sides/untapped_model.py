@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from qverify.onnx_model.find_optimizer import FoundOptimizer, SessionSettings, f
 from qverify.onnx_model.load import parse
 from qverify.ops.quantize import parameters
 from qverify.sides.reference import Reference
-from qverify.sides.untapped_run import NOT_RUN, Misfit, put_session, run_finals, run_untapped
+from qverify.sides.untapped_run import NOT_RUN, Misfit, OutputType, put_session, run_finals, run_untapped
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Untapped
 from qverify.tensors.spec import TensorSpec
@@ -76,14 +76,46 @@ class UntappedModel:
 
         def run(settings: SessionSettings) -> Mapping[str, Array] | None:
             result = self.run(agent, prepared, capabilities, settings)
-            return None if result.why else {n: result.tensors[n] for n in changed}
+            fits = not result.why and all(result.tensors[n].shape == wanted[n].shape for n in changed)
+            return {n: result.tensors[n] for n in changed} if fits else None
 
         return find_optimizer(run, changed, wanted=wanted)
 
-    def _type(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """Returns type and shape of an output."""
-        spec = self._graph.spec(self._ours[name])
-        return (np.dtype(np.float32) if self._is_real(name) else spec.numpy_dtype), spec.shape
+    def complete(self, untapped: Untapped, with_taps: Mapping[str, Array], kept: int | None) -> Untapped:
+        """Returns the outputs with the rows that only the graph has, after a NonMaxSuppression, where the unchanged
+        model has only those of the boxes that it keeps; they are taken from the run with taps. kept: the number of boxes
+        that this run kept, None if it is not known; without as many rows, there are no outputs."""
+        tensors = dict[str, Array]()
+        for name, value in untapped.tensors.items():
+            whole, axis = with_taps.get(name), self._bounded_axis(name)
+            if whole is None or axis is None or value.shape == whole.shape:
+                tensors[name] = value
+                continue
+            rows = value.shape[axis]
+            if rows != kept:
+                known = "an unknown number" if kept is None else kept
+                return Untapped(why=f"{name} of the unchanged model has {rows} rows, the run with taps kept {known}")
+            tensors[name] = np.concatenate([value, whole.take(range(rows, whole.shape[axis]), axis)], axis)
+        return Untapped(tensors, untapped.why)
+
+    @property
+    def bounding(self) -> str:
+        """The only tensor of the graph that lists the boxes which a NonMaxSuppression keeps; "" without it."""
+        found = [n.outputs[0] for n in self._graph.nodes if n.op == "non_max_suppression"]
+        return found[0] if len(found) == 1 else ""
+
+    def _bounded_axis(self, ours: str) -> int | None:
+        """Returns the axis of an output that has a row for each box, None without one."""
+        if not self.bounding:
+            return None
+        rows, shape = self._graph.spec(self.bounding).shape[0], self._graph.spec(ours).shape
+        return shape.index(rows) if shape.count(rows) == 1 else None
+
+    def _type(self, name: str) -> OutputType:
+        ours = self._ours[name]
+        spec = self._graph.spec(ours)
+        dtype = np.dtype(np.float32) if self._is_real(name) else spec.numpy_dtype
+        return OutputType(dtype, spec.shape, self._bounded_axis(ours))
 
     def _is_real(self, name: str) -> bool:
         """Returns whether the graph has the integers behind this output of real values."""

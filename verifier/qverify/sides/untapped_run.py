@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
     from qverify_agents.protocol.client import Agent
 
 NOT_RUN = "the unchanged model did not run there"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputType:
+    """Type and shape of an output. bounded: the axis that may be shorter than its dim, None without one."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    bounded: int | None = None
 
 
 class Misfit(Exception):
@@ -48,11 +59,11 @@ def run_finals(
     agent: Agent,
     model: str,
     inputs: Iterable[bytes],
-    outputs: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    outputs: Mapping[str, OutputType],
     has_digests: bool,
 ) -> dict[str, Array]:
     """Runs a model that was sent, and returns these outputs. model: its content hash. inputs: their bytes, in the
-    model's order. outputs: type and shape by name. has_digests: whether the board sends digests. Raises LinkError, and
+    model's order. outputs: their types by name. has_digests: whether the board sends digests. Raises LinkError, and
     Misfit for an output of another size, or with other bytes than its digest states."""
     hashes = []
     for data in inputs:
@@ -62,14 +73,17 @@ def run_finals(
     reported = names if has_digests else []
     events = agent.run(model, hashes, nodes=reported, digests=has_digests, names=names, events=reported)
     digests = {e.tensor: e.digest for e in events}
-    return {n: _fetch(agent, n, *outputs[n], digests.get(n)) for n in names}
+    return {n: _fetch(agent, n, outputs[n], digests.get(n)) for n in names}
 
 
-def _fetch(agent: Agent, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], digest: str | None) -> Array:
-    wanted, size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, agent.size_of(name)
-    if size != wanted:
-        raise Misfit(f"its {name} has {count(size, 'byte')}, wanted {wanted}")
-    value: Array = np.frombuffer(agent.get(name, size), dtype).reshape(shape)
+def _fetch(agent: Agent, name: str, wanted: OutputType, digest: str | None) -> Array:
+    shape, size = [*wanted.shape], agent.size_of(name)
+    whole = math.prod(shape) * wanted.dtype.itemsize
+    if wanted.bounded is not None and 0 <= size < whole and size * shape[wanted.bounded] % whole == 0:
+        shape[wanted.bounded] = size * shape[wanted.bounded] // whole
+    elif size != whole:
+        raise Misfit(f"its {name} has {count(size, 'byte')}, wanted {whole}")
+    value: Array = np.frombuffer(agent.get(name, size), wanted.dtype).reshape(shape)
     if digest is not None and tensor_digest(value) != digest:
         raise Misfit(f"the bytes of its {name} do not match the digest that the board reported")
     return value

@@ -106,7 +106,7 @@ HOMES = {
     "onnx": ("onnx_model/", "tflite_model/writer.py", "compiler/", "sides/reference.py", "sides/runtime_board.py"),
     "xxhash": ("tensors/digest.py", "qverify_worker/checksums.py"),
     "zstandard": ("capture/parts.py",),
-    "ai_edge_litert": ("qverify/extras.py",),
+    "ai_edge_litert": ("qverify/extras.py", "tflite_model/run_litert.py"),
     "flatbuffers": ("qverify/extras.py",),
     "lz4": ("protocol/messages.py",),
     "google_crc32c": ("model_bin/container.py", "protocol/frames.py"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify_worker.errors import WRONG_INPUT, RequestError
+from qverify_worker.errors import FORMAT, WRONG_INPUT, RequestError
 
 Array = npt.NDArray[Any]
 
@@ -26,6 +27,8 @@ class RuntimeSettings:
         delegate: path of a shared library with a LiteRT delegate, or "".
         delegate_options: the delegate's options.
         kernels: LiteRT's kernels: "reference", "optimized", "xnnpack", or "" for "optimized".
+        disabled: names of onnxruntime's optimizers that do not run.
+        finals_only: a .tflite offers its final outputs alone.
     """
 
     providers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
@@ -34,6 +37,31 @@ class RuntimeSettings:
     delegate: str = ""
     delegate_options: tuple[tuple[str, str], ...] = ()
     kernels: str = ""
+    disabled: tuple[str, ...] = ()
+    finals_only: bool = False
+
+
+LEVELS = ("", "disable_all", "basic", "extended", "all")
+MAX_DISABLED = 1000
+
+
+def read_session(data: bytes, settings: RuntimeSettings) -> tuple[str, RuntimeSettings] | None:
+    """Returns the content hash of the model, and the settings for it, that a content of JSON states: {"model": SHA-256,
+    "level": "basic", "disabled": ["NAME"], "finals_only": false}; all but the model may be absent. Returns None for any other content, which is a model itself. Raises
+    RequestError for JSON of another form."""
+    if data[:1] != b"{":
+        return None
+    try:
+        content = json.loads(data)
+        model, level, disabled = content["model"], content.get("level", ""), content.get("disabled", [])
+        finals_only = content.get("finals_only", False)
+        fits = isinstance(model, str) and level in LEVELS and isinstance(disabled, list) and type(finals_only) is bool
+        if not fits or len(disabled) > MAX_DISABLED or not all(isinstance(n, str) for n in disabled):
+            raise ValueError("of another form")
+    except (AttributeError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RequestError(FORMAT, f"a session's settings: {' '.join(str(error).split())[:200]}") from error
+    level = level or settings.level
+    return model, replace(settings, level=level, disabled=tuple(disabled), finals_only=finals_only)
 
 
 class Model(Protocol):

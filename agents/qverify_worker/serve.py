@@ -20,7 +20,7 @@ from qverify_worker.board_lock import BoardLock
 from qverify_worker.checksums import xxh64
 from qverify_worker.contents import Contents
 from qverify_worker.errors import BUSY, NOT_FOUND, PROTOCOL, UNSUPPORTED, RequestError
-from qverify_worker.model import Array, Model, RuntimeSettings, decode_inputs
+from qverify_worker.model import Array, Model, RuntimeSettings, decode_inputs, read_session
 from qverify_worker.wire import EndOfInput, Frame, Reader, Wire
 
 DIGESTS, EVERY_TENSOR = 1, 2
@@ -170,11 +170,13 @@ class AgentServer:
 
     def _open_model(self, sha256: str) -> Model:
         if sha256 not in self._models:
-            data = self._contents.read(sha256)
+            data, settings = self._contents.read(sha256), self._settings
+            if (session := read_session(data, settings)) is not None:
+                data, settings = self._contents.read(session[0]), session[1]
             while len(self._models) >= MAX_OPEN_MODELS:
                 self._models.popitem(last=False)
             with _ProcessTimeLimit(self._node_limit_s):
-                self._models[sha256] = self._runtime_module.open_model(data, self._settings)
+                self._models[sha256] = self._runtime_module.open_model(data, settings)
         self._models.move_to_end(sha256)
         return self._models[sha256]
 

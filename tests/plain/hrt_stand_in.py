@@ -129,6 +129,8 @@ class Tool:
         print("I0727 main.cpp:900] infer success\nI0727 main.cpp:901] task done\nInfer time: 23.659 ms")
         folder = Path(self.flags.get("dump_path", "."))
         spoilt = os.environ.get("HRT_SPOIL", "")
+        if self.flags.get("dump_intermediate", "0") == "0":
+            spoilt = os.environ.get("HRT_SPOIL_WITHOUT_DUMPS", spoilt)
         for i, (name, aligned) in enumerate(self.meta["outputs"].items() if self.on("enable_dump") else ()):
             if self.fault != "no_output":
                 self.dump(

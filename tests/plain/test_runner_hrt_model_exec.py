@@ -73,6 +73,24 @@ def test_final_outputs_and_nodes(chip: Chip, build: str, capsys: pytest.CaptureF
     assert chip(HRT_BUILD=build, HRT_SPOIL="prob") == 1
 
 
+def test_outputs_that_only_a_run_without_dumps_has_wrong(
+    chip: Chip, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "R.json"
+    assert chip("-r", "--json", str(out)) == 0
+    pair = next(p for p in json.loads(out.read_text())["pairs"] if p["b"] == "board")
+    assert pair["untapped"]["changed"] == 0 and pair["untapped"]["elements"] == 10
+    assert "\ntaps changed the outputs: no\n" in capsys.readouterr().out
+    assert chip("-r", "--json", str(out), HRT_SPOIL_WITHOUT_DUMPS="prob") == 1
+    pair = next(p for p in json.loads(out.read_text())["pairs"] if p["b"] == "board")
+    assert pair["cause"] == "untapped" and pair["untapped"]["changed"] > 0
+    assert chip("--json", str(out)) == 0  # no dumps are requested
+    assert all(p["untapped"] is None for p in json.loads(out.read_text())["pairs"])
+    explicit = ("--runner-option", "dump_intermediate=1")
+    assert chip("-r", *explicit, "--json", str(out), HRT_SPOIL_WITHOUT_DUMPS="prob") == 0  # the same command
+    assert all(p["untapped"] is None for p in json.loads(out.read_text())["pairs"])
+
+
 def test_padding_is_cut_by_what_model_info_states(chip: Chip, capsys: pytest.CaptureFixture[str]) -> None:
     chip.write((1, 32))
     assert chip() == 0 and chip("--runner-option", "remove_padding_process=true") == 0

@@ -172,6 +172,14 @@ class Agent(Conversation):
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
     @in_turn
+    def size_of(self, tensor: str) -> int:
+        """Returns the number of bytes that a tensor has after the last run."""
+        answer = self._request(frames.GET, messages.encode_text(tensor) + struct.pack("<QI", 0, 0), frames.DATA)
+        if len(answer) < 8:
+            raise ProtocolError(f"{tensor}: DATA of {len(answer)} bytes, wanted at least 8")
+        return int(struct.unpack_from("<Q", answer)[0])
+
+    @in_turn
     def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
         """Returns `length` bytes, beginning at `offset`, of a tensor of size_bytes bytes."""
         data, name = bytearray(), messages.encode_text(tensor)

@@ -29,7 +29,6 @@ PACKAGES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorf
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
 MAX_MODEL_BYTES = 1 << 31
 MARKS = (0x5A, 0xA5)  # values of all bytes of a tensor before a run: a tensor that still has them was not written
-MAX_REPORTED_TENSORS = 4  # names in `joined_differs`
 DELEGATED = "DELEGATE"  # LiteRT's name for a node that stands for nodes a delegate computes
 
 
@@ -74,24 +73,26 @@ class ModelTensor:
 
 
 class LiteRtModel:
-    """A Model (model.py). If a delegate computes, inner tensors are read from a second interpreter that keeps every
-    tensor, so that the delegate computes each node alone. The final outputs always come from an interpreter in which
-    the delegate may join nodes, as in real use."""
+    """A Model (model.py). If it offers inner tensors, LiteRT keeps every tensor, so that a delegate computes each node
+    alone. If it offers its final outputs only, nothing is kept and a delegate may join nodes, as in real use."""
 
     def __init__(self, data: bytes, settings: RuntimeSettings):
         self._content, tensor_names = _unpack_model(data)
         self._settings, self._delegates = settings, bool(settings.delegate or settings.kernels == "xnnpack")
-        self._interpreter = self._open_interpreter(keep_all=not self._delegates)
-        self._alone_interpreter: Any = None if self._delegates else self._interpreter
+        self._interpreter = self._open_interpreter(keep_all=False)
         self._report: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
         details = {d["index"]: d for d in (*self._interpreter.get_tensor_details(), *self._input_and_output_details())}
         inputs = tensor_names.get("inputs") or [{"index": d["index"]} for d in self._interpreter.get_input_details()]
         outputs = tensor_names.get("outputs") or [{"index": d["index"]} for d in self._interpreter.get_output_details()]
-        self._inputs, self._outputs = ([_find_tensor(entry, details) for entry in ends] for ends in (inputs, outputs))
+        finals = self._finals = {int(d["index"]) for d in self._interpreter.get_output_details()}
+        self._inputs, offered = ([_find_tensor(entry, details) for entry in ends] for ends in (inputs, outputs))
+        self._outputs = [t for t in offered if t.index in finals or not settings.finals_only]
         self.inputs = [(t.name, t.dtype, t.shape) for t in self._inputs]
         self.outputs = [t.name for t in self._outputs]
-        self._finals = {int(d["index"]) for d in self._interpreter.get_output_details()}
+        self._keeps_all = any(t.index not in finals for t in self._outputs)
+        if self._keeps_all:
+            self._interpreter = self._open_interpreter(keep_all=True)
 
     def _open_interpreter(self, keep_all: bool) -> Any:
         """Returns an interpreter for the model. keep_all: it keeps every tensor, so that a delegate joins no nodes."""
@@ -129,28 +130,17 @@ class LiteRtModel:
         """Returns the outputs by name, each in the layout of the ONNX. Raises RequestError if LiteRT fails or leaves a
         tensor unwritten."""
         tensors = [t for t in self._outputs if not self._delegates or t.name in wanted or t.index in self._finals]
-        finals = [t for t in tensors if t.index in self._finals]
-        outputs = self._run(
-            self._interpreter, values, tensors if self._alone_interpreter is self._interpreter else finals
-        )
         self._report = {}
+        outputs = self._run(self._interpreter, values, tensors)
         if self._delegates:
-            self._report["nodes_by_provider"] = _count_nodes_by_provider(
-                self._interpreter, self._settings.delegate or "XNNPACK"
-            )
-        if len(tensors) > len(finals) and self._alone_interpreter is not self._interpreter:
-            if self._alone_interpreter is None:
-                self._alone_interpreter = self._open_interpreter(keep_all=True)
-            outputs_alone = self._run(self._alone_interpreter, values, tensors)
-            changed = [t.name for t in finals if outputs_alone[t.name].tobytes() != outputs[t.name].tobytes()]
-            self._report |= {"each_node_alone": 1, "joined_differs": changed[:MAX_REPORTED_TENSORS]}
-            outputs = {**outputs_alone, **outputs}
+            provider = self._settings.delegate or "XNNPACK"
+            self._report["nodes_by_provider"] = _count_nodes_by_provider(self._interpreter, provider)
+            self._report |= {"each_node_alone": 1} if self._keeps_all else {}
         return outputs
 
     def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]:
         """Returns, for each run, the seconds that the whole model took, under the name of the last of `wanted`."""
-        finals = [t for t in self._outputs if t.index in self._finals]
-        self._run_marked(self._interpreter, values, finals, MARKS[0])
+        self._run_marked(self._interpreter, values, self._outputs, MARKS[0])
         times = []
         for _ in range(runs):
             start = time.perf_counter()
@@ -191,8 +181,8 @@ class LiteRtModel:
         return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
 
     def report(self) -> dict[str, Any]:
-        """Returns facts on the last run. With a delegate: the number of nodes by provider, and, if inner tensors were
-        read, the final outputs that differ when the delegate joins nodes."""
+        """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was
+        given to it alone."""
         return self._report
 
 

@@ -85,8 +85,11 @@ class OnnxModel:
             options.graph_optimization_level = level
         options.enable_profiling, options.profile_file_prefix = True, profile
         names, details = [n for n, _ in self._providers], [o for _, o in self._providers]
+        disabled = {"disabled_optimizers": [*self._settings.disabled]} if self._settings.disabled else {}
         try:
-            return self._ort.InferenceSession(self._data, options, providers=names, provider_options=details)
+            return self._ort.InferenceSession(
+                self._data, options, providers=names, provider_options=details, **disabled
+            )
         except Exception as error:
             raise RequestError(FORMAT, f"onnxruntime refuses the model: {_one_line(error)}") from error
 

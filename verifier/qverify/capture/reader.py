@@ -20,10 +20,11 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
-from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.recording import Array, Recording, Tensors, Untapped
 from qverify.tensors.spec import TensorSpec
 
 MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 1 << 30, 1 << 31
+MAX_OPTIMIZERS = 8  # names that a capture may state
 MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
 SIDES = ("reference", "simulator", "board")
 RELAXING_SETTINGS = ("precision", "runtime")  # settings of a side that would relax how it is judged
@@ -174,7 +175,21 @@ class Capture:
             {str(k): int(v) for k, v in row["link"].items()},
             [*(printable(str(n)) for n in row["notes"]), *notes],
             borrowed=frozenset(str(n) for n in row.get("by_digest", [])),
+            untapped=self._untapped(row["untapped"], specs) if "untapped" in row else None,
         )
+
+    def _untapped(self, row: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Untapped:
+        """Returns the final outputs of the unchanged model. If one of them is damaged, there are none, with the
+        reason."""
+        why, tensors = printable(str(row["why"])), dict[str, Array]()
+        for name, (part, digest) in row["tensors"].items():
+            unusable = self._reason_unusable(part, digest, specs.get(name))
+            if unusable or part is None:
+                return Untapped(why=f"{printable(str(name))} of the unchanged model: {unusable or 'no bytes'}")
+            tensors[str(name)] = self._value(part, specs[name])
+        level = str(row["level"]) if row["level"] in ("disable_all", "basic", "extended", "all") else ""
+        optimizers = tuple(printable(str(n)[:80]) for n in list(row["optimizers"])[:MAX_OPTIMIZERS])
+        return Untapped({} if why else tensors, why, level, optimizers)
 
     def _reason_unusable(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
         """Returns why a tensor of the capture cannot be used; "" if it can. part, digest: as capture.json states

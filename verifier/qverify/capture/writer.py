@@ -21,7 +21,7 @@ from qverify.report.clock import utc_text
 from qverify.report.document import plain
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import Array, Recording, Untapped
 from qverify.tensors.spec import TensorSpec
 
 SCHEMA = "qverify.capture/1"
@@ -133,7 +133,18 @@ class CaptureWriter:
             "missing": missing,
             "tensors": tensors,
             "by_digest": by_digest,
+            **({"untapped": self._untapped(recording.untapped)} if recording.untapped is not None else {}),
         }
+
+    def _untapped(self, untapped: Untapped) -> dict[str, Any]:
+        """Stores the final outputs of the unchanged model, and returns their row."""
+        tensors = {n: [self._store(v), tensor_digest(v)] for n, v in untapped.tensors.items()}
+        found = {"level": untapped.level, "optimizers": list(untapped.optimizers)}
+        return {"why": untapped.why, "tensors": tensors, **found}
+
+    def _store(self, value: Array, digest: str = "") -> int | None:
+        dense = np.ascontiguousarray(value)
+        return self._part(dense.reshape(-1).view(np.uint8).data, digest or tensor_digest(dense))
 
     def _fetch(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
         """Stores the bytes of a side's tensor. Returns the number of the part, None if the bytes are not available."""
@@ -147,8 +158,7 @@ class CaptureWriter:
                 recording.notes.append(f"capture: {name} could not be pulled: {' '.join(str(error).split())}")
         if value is None:
             return None
-        dense = np.ascontiguousarray(value)
-        return self._part(dense.reshape(-1).view(np.uint8).data, recording.digests.get(name) or tensor_digest(dense))
+        return self._store(value, recording.digests.get(name, ""))
 
     def _part(self, data: bytes | memoryview, digest: str = "") -> int | None:
         """Stores a content. Returns the number of its part, None if it could not be written."""
@@ -227,7 +237,7 @@ def _without_lost_parts(manifest: dict[str, Any], parts: int) -> dict[str, Any]:
         for row in frame["inputs"]:
             row["part"] = row["part"] if row["part"] is not None and row["part"] < parts else None
         for side in frame["sides"]:
-            for tensor in side["tensors"].values():
+            for tensor in (*side["tensors"].values(), *side.get("untapped", {}).get("tensors", {}).values()):
                 tensor[0] = tensor[0] if tensor[0] is not None and tensor[0] < parts else None
     return manifest
 

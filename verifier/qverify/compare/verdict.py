@@ -27,6 +27,7 @@ from qverify.compare.regions import (
 )
 from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
+from qverify.compare.untapped import judge_untapped, name_optimization
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
@@ -108,6 +109,8 @@ def judge_all(
             located.append(Located(*key, force.same, matrix[key]))
         _explain(force, parts, matrix[key])
     for judged_pair in judged:
+        judge_untapped(judged_pair, graph, options)
+        name_optimization(judged_pair)
         _keep_rows(judged_pair, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)

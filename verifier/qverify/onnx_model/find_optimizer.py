@@ -92,19 +92,38 @@ def _is_close(a: Array, b: Array) -> bool:
     return bool(np.isclose(wide, other, rtol=0, atol=CLOSE * largest, equal_nan=True).all())
 
 
-def find_optimizer(run: Run, changed: Outputs, within_s: float = 20.0) -> FoundOptimizer:
+def is_nearer(value: Outputs, wanted: Outputs, changed: Outputs) -> bool:
+    """Returns whether more elements are nearer to those of `wanted` than to those of `changed` than the other way
+    round. All must have the same names and shapes."""
+    votes = 0
+    for name, array in value.items():
+        v, w, c = (np.asarray(a).astype(np.float64) for a in (array, wanted[name], changed[name]))
+        if not v.shape == w.shape == c.shape:
+            return False
+        with np.errstate(invalid="ignore"):
+            to_wanted, to_changed = np.abs(v - w), np.abs(v - c)
+        votes += int((to_wanted < to_changed).sum()) - int((to_changed < to_wanted).sum())
+    return votes > 0
+
+
+def find_optimizer(run: Run, changed: Outputs, within_s: float = 20.0, wanted: Outputs | None = None) -> FoundOptimizer:
     """Returns what makes onnxruntime give `changed`, its outputs on default settings, in place of those without any
-    optimization. Begins no run after `within_s` seconds."""
+    optimization, or of `wanted`. Begins no run after `within_s` seconds."""
     search = _Search(run, time.monotonic() + within_s)
     base = search.run(SessionSettings("disable_all"))
     if base is None:
         return FoundOptimizer("")
-    if are_close(changed, base):
+    without, aim = base, wanted
+
+    def is_right(value: Outputs) -> bool:
+        return are_close(value, without) if aim is None else is_nearer(value, aim, changed)
+
+    if are_close(changed, base) or not is_right(base):
         return FoundOptimizer("disable_all")
     for level in LEVELS[1:]:
         value = search.run(SessionSettings(level))
-        if value is not None and not are_close(value, base):
-            return FoundOptimizer(level, search.names(level, base))
+        if value is not None and not is_right(value):
+            return FoundOptimizer(level, search.names(level, is_right))
     return FoundOptimizer("")
 
 
@@ -117,12 +136,12 @@ class _Search:
         self._left -= 1
         return None if self._left < 0 or time.monotonic() > self._until else self._run(settings)
 
-    def names(self, level: str, base: Outputs) -> tuple[str, ...]:
-        """Returns few optimizers without which this level gives `base`, or () if they are not found."""
+    def names(self, level: str, is_right: Callable[[Outputs], bool]) -> tuple[str, ...]:
+        """Returns few optimizers without which the outputs of this level are right, or () if they are not found."""
 
         def restores(names: tuple[str, ...]) -> bool:
             value = self.run(SessionSettings(level, names))
-            return value is not None and are_close(value, base)
+            return value is not None and is_right(value)
 
         for name in SUSPECTS:
             if restores((name,)):

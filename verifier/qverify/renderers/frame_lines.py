@@ -15,6 +15,7 @@ from qverify.renderers.verdict_lines import verdict_line_over
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
+from qverify.report.untapped import untapped_lines
 from qverify.report.weakenings import list_common_caveats
 
 MAX_SHOWN = 10  # frames
@@ -73,6 +74,7 @@ def _summarize(report: ReportDocument) -> str:
     if bad:
         parts += ["worst frames:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
     parts += describe_repeat(report)
+    parts += untapped_lines(report.pairs)
     parts += finding_lines(report.findings)
     if report.blame is not None:
         parts.append(blame_line(report.blame))

@@ -22,6 +22,7 @@ from qverify.renderers.findings import finding_lines
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
 from qverify.report.document import ReportDocument
+from qverify.report.untapped import untapped_lines
 
 MAX_SHOWN = 10  # entries of a long list
 MAX_SLOWEST = 3  # nodes that -v names
@@ -40,6 +41,7 @@ def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) ->
         parts.append(spark_line.draw(report, view))
     lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
+    lines += untapped_lines(report.pairs)
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]

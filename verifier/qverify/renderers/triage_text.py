@@ -111,6 +111,8 @@ def worst_output(rung: Rung) -> str:
     worst = min(judged, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
     same = all(o.max_abs == 0 for o in rung.outputs)
     if same and rung.verdict == "FAILED":
+        if rung.kind == "untapped":
+            return "the outputs of the unchanged model differ"
         return "outputs equal, other tensors differ"
     return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
 

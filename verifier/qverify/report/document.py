@@ -225,9 +225,25 @@ class NetworkUnit:
 
 
 @dataclass(slots=True)
+class UntappedOutputs:
+    """The final outputs of the board's run of the user's unchanged model, judged beside those of the run whose inner
+    tensors were read (its taps). changed: number of elements of them whose bytes differ between the two runs; null if
+    the unchanged model did not run. elements: number of all their elements. verdict: of the outputs of the unchanged
+    model, by the pair's gate. why: the reason, if it is not PASSED. level: the lowest optimization level of the runtime
+    at which they begin to differ, "" if it is not known. optimizers: the optimizers of that level that change them."""
+
+    changed: int | None
+    elements: int
+    verdict: Verdict
+    why: str = ""
+    level: str = ""
+    optimizers: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Pair:
     """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node, region,
-    accumulated_rounding, other_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    accumulated_rounding, other_rounding, untapped, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
     first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of
@@ -235,7 +251,8 @@ class Pair:
     was judged less strictly than by default; stated in the verdict line. node_by_node: tensors that were judged by
     recomputing. others: differences outside the scope. not_judged: elements without a meaningful reference value.
     same_bytes: for tensors without a row, whether both sides have the same bytes, if known. arithmetics: lines on the
-    arithmetics that give every byte of a side that is not qvrt."""
+    arithmetics that give every byte of a side that is not qvrt. untapped: the final outputs of the unchanged model, if
+    the board ran another one with taps; else null."""
 
     a: str
     b: str
@@ -258,6 +275,7 @@ class Pair:
     not_judged: list[NotJudged] = field(default_factory=list)
     same_bytes: dict[str, bool] = field(default_factory=dict)
     arithmetics: list[str] = field(default_factory=list)
+    untapped: UntappedOutputs | None = None
     drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # if requested; not in JSON
 
 

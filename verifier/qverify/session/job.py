@@ -19,6 +19,7 @@ from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, ReportDocument
 from qverify.report.report_json import to_json
 from qverify.session.background import Background
+from qverify.session.board_optimizer import name_optimization
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
@@ -223,6 +224,7 @@ class Job:
             raise unreached
         if recording is not None:
             ran.recordings["board"] = recording
+            name_optimization(self._board, prepared, ran.recordings)
         return ran, self._board.pull if self._board is not None else None, unreached
 
     def _record_board(self, prepared: PreparedInputs, watch: Watch | None) -> tuple[Recording | None, str | LinkError]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from qverify_agents.resolve_address import find_option, find_runtime
 
 from qverify.errors import UsageError
 from qverify.session.models import Models
 from qverify.sides.board import Board
+
+if TYPE_CHECKING:
+    from qverify.sides.untapped_model import UntappedModel
 
 
 def open_board(
@@ -43,12 +47,22 @@ def open_board(
 
         if models.original is None or models.islands is not None:
             raise UsageError("form=original runs the quantized ONNX as it is; give it in -m, too")
-        return OriginalBoard(uri, models.original, models.graph, deadline_s, options, spot_seed)
-    from qverify.sides.reference import Reference
+        untapped = partial(_open_untapped, models)
+        return OriginalBoard(uri, models.original, models.graph, deadline_s, options, spot_seed, untapped)
     from qverify.sides.runtime_board import RuntimeBoard
 
-    if models.compiled is None:
+    if models.compiled is None or models.original is None:
         raise UsageError(f"a board whose runtime is {runtime} runs the quantized ONNX; give it in -m, too")
     integer: Any = models.compiled.integer_model()
-    cut = Reference(integer, models.graph).cut
-    return RuntimeBoard(uri, integer, cut, models.graph, runtime, deadline_s, options, spot_seed)
+    model = _open_untapped(models)
+    return RuntimeBoard(uri, integer, model.cut, models.graph, runtime, model, deadline_s, options, spot_seed)
+
+
+def _open_untapped(models: Models) -> UntappedModel:
+    """Returns the unchanged quantized ONNX, as a board runs it."""
+    from qverify.sides.reference import Reference
+    from qverify.sides.untapped_model import UntappedModel
+
+    assert models.compiled is not None and models.original is not None
+    integer: Any = models.compiled.integer_model()
+    return UntappedModel(models.original, Reference(integer, models.graph, models.original))

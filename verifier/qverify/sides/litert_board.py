@@ -23,9 +23,10 @@ from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.sides.litert_map import check_map
 from qverify.sides.runtime_board import UNSUPPORTED, describe_placement, parse_run_facts, placement_of
+from qverify.sides.untapped_run import OutputType, put_session, run_finals, run_untapped
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import Array, Recording, Untapped
 from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.read_tflite import CutOffError, TfliteModel, read_tflite
 
@@ -64,6 +65,8 @@ class LiteRtBoard(Board):
         offered = inner.observable() if "per_node" in self.capabilities else inner.outputs
         self._model = _pack_model(model, tensors, inner, offered)
         self._sha256 = hashlib.sha256(self._model).hexdigest()
+        self._has_taps = not set(offered) <= set(inner.outputs)
+        self._untapped_facts, self._same_outputs = "", True
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends the model and its inputs, which are quantized here, unless the board has them already."""
@@ -82,6 +85,9 @@ class LiteRtBoard(Board):
         """Runs the model and adds the tensors that this host computes from the board's outputs."""
         recording = super().run(prepared, progress, pull)
         recording.finals = self._whole_graph.outputs
+        if recording.untapped is not None:
+            made = _simulate_nodes(self._whole_graph, self._dequantizers, recording.untapped.tensors)
+            recording.untapped.tensors = {n: v for n, v in made.items() if n in recording.finals}
         inputs = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
         tensors = dict(recording.tensors)
         for node in self._dequantizers:
@@ -105,6 +111,33 @@ class LiteRtBoard(Board):
                 f"computed on the host, not verified: {', '.join(host_tensors)} (no tensor of the .tflite)"
             )
         return recording
+
+    def _run(
+        self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
+    ) -> None:
+        """Runs the .tflite with its final outputs alone, then with every tensor."""
+        if self._has_taps:
+            recording.untapped = self._run_untapped(prepared)
+        super()._run(prepared, recording, progress, pull)
+        if recording.untapped is not None:
+            finals = recording.untapped.tensors
+            with_taps = recording.tensors
+            self._same_outputs = all(n in with_taps and np.array_equal(v, with_taps[n]) for n, v in finals.items())
+
+    def _run_untapped(self, prepared: PreparedInputs) -> Untapped:
+        values = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
+        specs = {n: self.graph.spec(n) for n in self.graph.outputs if n not in self.graph.inputs}
+
+        def compute() -> dict[str, Array]:
+            self._agent.put(self._sha256, self._model)
+            model = put_session(self._agent, self._sha256, finals_only=True)
+            inputs = [np.ascontiguousarray(values[n]).tobytes() for n in self.graph.inputs]
+            outputs = {n: OutputType(s.numpy_dtype, s.shape) for n, s in specs.items()}
+            return run_finals(self._agent, model, inputs, outputs, "digests" in self.capabilities)
+
+        untapped = run_untapped(compute)
+        self._untapped_facts = self._agent.done_text
+        return untapped
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Returns tensors of the last run; those of nodes that run on this host are computed from the board's."""
@@ -150,15 +183,13 @@ class LiteRtBoard(Board):
         made to show every tensor."""
         lines = [] if self._no_onnx else [PAIRED_BY_MAP_ONLY]
         facts = parse_run_facts(self._agent.done_text)
-        counts = placement_of(facts)
+        counts = placement_of(parse_run_facts(self._untapped_facts)) or placement_of(facts)
         lines += [f"litert: {describe_placement(counts)}"] if counts else []
-        if not facts.get("each_node_alone"):
-            return lines
-        joined_differs = facts.get("joined_differs")
-        lines.append(
-            "the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives "
-            f"{'the same' if not joined_differs else 'OTHER'} outputs"
-        )
+        if facts.get("each_node_alone"):
+            lines.append(
+                "the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives "
+                f"{'the same' if self._same_outputs else 'OTHER'} outputs"
+            )
         return lines
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:

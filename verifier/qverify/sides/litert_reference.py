@@ -7,21 +7,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from qverify.errors import InternalError
+from qverify.errors import BadFileError, InternalError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
+from qverify.sides.engine_child import EngineEnded
+from qverify.sides.litert_engine import LiteRtEngine
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tflite_model.convert import ConvertedModel
-from qverify.tflite_model.interpreter import Interpreter, cut, operators_between
+from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
 
 class LiteRtReference:
-    """Runs the reference. data: the .tflite. converted: its conversion to ONNX. graph: compiled from that conversion.
-    Raises BadFileError if LiteRT refuses the file."""
+    """Runs the reference, in a child process. data: the .tflite. converted: its conversion to ONNX. graph: compiled from
+    that conversion."""
 
     def __init__(self, data: bytes, converted: ConvertedModel, graph: Graph):
         self.graph, self._converted, self._data = graph, converted, data
@@ -29,35 +31,43 @@ class LiteRtReference:
         self.names = graph.observable()
         if unmapped := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
             raise InternalError(f"{unmapped[0]}: no tensor of {self._model.file} is mapped to it")
-        self._interpreter = Interpreter(data, self._model.file)
-        self._parts: dict[str, Interpreter] = {}
+        self._engine = LiteRtEngine(self._model.file)
 
     def run(self, prepared: PreparedInputs) -> Recording:
-        """Returns every observable tensor, in the ONNX's layout, with its digest."""
+        """Returns every observable tensor, in the ONNX's layout, with its digest. If LiteRT ends its process, the
+        recording did not run. Raises BadFileError if LiteRT refuses the file."""
         start = time.perf_counter()
         arrays = prepared.arrays()
         inputs = {self._index(n): self._as_in_file(n, arrays[n]) for n in self.graph.inputs}
-        outputs = self._interpreter.run(inputs, [self._index(n) for n in self.names])
-        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names}
-        return Recording(
+        recording = Recording(
             "reference",
             "LiteRT",
-            self._interpreter.version,
+            self._engine.version,
             {"kernels": "reference", "threads": 1},
-            duration_s=time.perf_counter() - start,
             specs={n: self.graph.spec(n) for n in self.names},
             finals=self.graph.outputs,
-            tensors={**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}},
-            digests={n: tensor_digest(v) for n, v in values.items()},
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
             runtime="litert",
             kernels="litert-reference",
         )
+        try:
+            indices = [self._index(n) for n in self.names]
+            outputs = self._engine.run(self._data, self._model.file, inputs, indices, keep=True)
+        except EngineEnded as error:
+            recording.state, recording.why = "did not run", f"LiteRT cannot run {self._model.file}: {error}"
+            recording.missing = dict.fromkeys(recording.specs, recording.why)
+            return recording
+        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names}
+        recording.tensors = {**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}}
+        recording.digests = {n: tensor_digest(v) for n, v in values.items()}
+        recording.duration_s = time.perf_counter() - start
+        return recording
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. A
-        transposition from or to NHWC, which only the ONNX has, is computed as in model.bin."""
+        transposition from or to NHWC, which only the ONNX has, is computed as in model.bin. Raises BadFileError if LiteRT
+        cannot run them."""
         input_names = {self._index(n): n for n in unit.inputs}
         output_indices = {n: self._index(n) for n in unit.outputs}
         operators = operators_between(self._model, set(input_names), list(output_indices.values()))
@@ -67,9 +77,12 @@ class LiteRtReference:
                 values |= simulate_node(self.graph, node, values)
             return {n: values[n] for n in unit.outputs}
         part, index = cut(self._data, self._model, operators, list(input_names), list(output_indices.values()))
-        interpreter = Interpreter(part, f"{self._model.file}: {operators[-1]}")
+        file = f"{self._model.file}: {operators[-1]}"
         feed = {index[i]: self._as_in_file(n, inputs[n]) for i, n in input_names.items()}
-        results = interpreter.run(feed, [index[i] for i in output_indices.values()])
+        try:
+            results = self._engine.run(part, file, feed, [index[i] for i in output_indices.values()])
+        except EngineEnded as error:
+            raise BadFileError(f"{file}: LiteRT cannot run it: {error}") from error
         return {n: self._as_in_onnx(n, results[index[i]]) for n, i in output_indices.items()}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array]:

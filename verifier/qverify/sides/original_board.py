@@ -4,23 +4,27 @@ product or vendor does."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.find_optimizer import SessionSettings, are_close
 from qverify.onnx_model.load import parse
 from qverify.sides.board import Board
 from qverify.sides.runtime_board import describe_placement, parse_run_facts, placement_of
+from qverify.sides.untapped_model import UntappedModel
 from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array
 
+WITHOUT = "with level=disable_all"
 OFFERED = frozenset({"finals", "digests"})  # more outputs would change which nodes onnxruntime fuses
 
 
 class OriginalBoard(Board):
-    """A Board that opens the ONNX of -m. It offers the final outputs only. Raises UsageError if the ONNX and the graph
-    have different inputs or outputs."""
+    """A Board that opens the ONNX of -m. It offers the final outputs only. untapped: returns the same model as one that
+    can run under other settings. Raises UsageError if the ONNX and the graph have different inputs or outputs."""
 
     runtime = "onnxruntime"
 
@@ -32,7 +36,9 @@ class OriginalBoard(Board):
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
+        untapped: Callable[[], UntappedModel] | None = None,
     ):
+        self._untapped, self._searched = untapped, False
         parsed = parse(model, "the quantized ONNX").graph
         constants = {t.name for t in parsed.initializer}
         self._fed = [i.name for i in parsed.input if i.name not in constants]
@@ -56,6 +62,29 @@ class OriginalBoard(Board):
     def _in_running_order(self, names: Collection[str]) -> list[str]:
         requested = set(names)
         return [n for n in self._output_names if n in requested]
+
+    def find_optimization(
+        self, prepared: PreparedInputs, changed: Mapping[str, Array], wanted: Mapping[str, Array]
+    ) -> tuple[str, bool]:
+        """Returns in words which optimization makes the board give `changed` in place of `wanted`, final outputs by
+        name, and True; or that none does, and False. The words are "" if the outputs are close, or if nothing is found.
+        Searches once. Raises LinkError if the board fails."""
+        if self._untapped is None or self._searched or are_close(changed, wanted):
+            return "", False
+        self._searched, facts, self._values_are_of_the_run = True, self._agent.done_text, False
+        model = self._untapped()
+        plain = model.run(self._agent, prepared, self.capabilities, SessionSettings("disable_all"))
+        found = model.find_optimizer(self._agent, prepared, self.capabilities, changed, wanted)
+        self._agent.done_text = facts  # of the run that is judged
+        engine = str(self._agent.hello.get("version", self.runtime))
+        if plain.why or not found.level:
+            return "", False
+        if found.level == "disable_all":
+            return f"{WITHOUT} the board's outputs differ, too: no optimization of its {engine} does it", False
+        agrees = "agrees" if are_close({n: plain.tensors[n] for n in wanted}, wanted) else "comes close"
+        names = f": {', '.join(found.names)}" if found.names else ""
+        by = f"an optimization (level {found.level}) of its {engine} changes the result{names}"
+        return f"{WITHOUT} the board {agrees}: {by}", True
 
     def notes(self) -> list[str]:
         """Returns lines on what ran and where."""

@@ -145,9 +145,9 @@ class Reference:
         variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in VARIANT_SETTINGS]
         if self.original is None:
             return variants
-        stripped = self._stripped("outputs")
+        stripped = self.stripped("outputs")
         values = {**inputs, **base}  # an input may also be an output
-        feed, named = self._original_feed(prepared, values), self._original_outputs()
+        feed, named = self._original_feed(prepared, values), self.outputs_of_original()
         named = {o: n for o, n in named.items() if n in values}  # outputs that the host computes are left out
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
@@ -170,7 +170,7 @@ class Reference:
         self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
         return self._cutter.cut(inputs, outputs)
 
-    def _stripped(self, end: str) -> Mapping[str, str]:
+    def stripped(self, end: str) -> Mapping[str, str]:
         """Returns the original ONNX's name by our name, for the "inputs" or "outputs" whose quantization was
         stripped."""
         stripped: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
@@ -181,7 +181,7 @@ class Reference:
         return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
 
     def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
-        stripped = self._stripped("inputs")
+        stripped = self.stripped("inputs")
         values = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._inputs}
         feed = {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
         return {**self._empty_inputs(), **feed}
@@ -197,9 +197,9 @@ class Reference:
             raise BadFileError(f"model.bin: its empty_inputs are not inputs without elements ({error})") from error
         return empty
 
-    def _original_outputs(self) -> dict[str, str]:
+    def outputs_of_original(self) -> dict[str, str]:
         """Returns our name for each output of the original ONNX."""
-        ours = {self._stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
+        ours = {self.stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array] | str:
@@ -208,9 +208,10 @@ class Reference:
         if self.original is None:
             return {}
         self._plain = self._plain or PlainOnnxruntime(self.original)
-        return self._plain.run(self._feed_of_original(prepared), list(self._original_outputs()))
+        return self._plain.run(self.feed_of_original(prepared), list(self.outputs_of_original()))
 
-    def _feed_of_original(self, prepared: PreparedInputs) -> dict[str, Array]:
+    def feed_of_original(self, prepared: PreparedInputs) -> dict[str, Array]:
+        """Returns the inputs of the original ONNX by name."""
         return self._original_feed(prepared, run_preprocessing(self.graph, self._preprocessing, prepared.arrays()))
 
     def name_optimizer(
@@ -224,7 +225,7 @@ class Reference:
         if all(r["max_abs"] <= CLOSE * _distance(plain[r["name"]], np.zeros(())) for r in differing):
             return
         self._searched = True
-        found = self._plain.find_optimizer(self._feed_of_original(prepared), plain)
+        found = self._plain.find_optimizer(self.feed_of_original(prepared), plain)
         for row in differing:
             row["changed_by"] = str(found)
 
@@ -234,7 +235,7 @@ class Reference:
         """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs, the
         numbers of differing elements and of all, and why for each output. why: the reason if `plain` has no outputs,
         else ""."""
-        named = {} if self.original is None else self._original_outputs()
+        named = {} if self.original is None else self.outputs_of_original()
         if isinstance(plain, str):
             return [{"name": name, "equal": False, "max_abs": None, "why": plain} for name in named]
         finals = {**prepared.arrays(), **finals}  # an input may also be an output
@@ -242,7 +243,7 @@ class Reference:
         for name, value in plain.items():
             if named[name] not in finals:  # the recording is partial
                 continue
-            ours = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
+            ours = self._unquantized(named[name], finals[named[name]], self.stripped("outputs"))
             ours = _first_rows(ours, value.shape) if self._has_bounded_rows else ours
             distance = _distance(value, ours) if value.shape == ours.shape else float("inf")
             fits = value.shape == ours.shape

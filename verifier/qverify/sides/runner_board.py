@@ -17,7 +17,6 @@ from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
-from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
 from qverify.model_bin.graph import Graph
@@ -35,14 +34,15 @@ from qverify.runners import (
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import finite_number
 from qverify.sides.runner_files import unpack
-from qverify.sides.runner_plan import RunnerOutput, common_options, wants_finals_only
+from qverify.sides.runner_plan import RunnerOutput, common_options, exit_failure, wants_finals_only
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import ASKED, FINALS_ONLY, NO_VALUES, Array, Recording
+from qverify.tensors.recording import ASKED, FINALS_ONLY, NO_VALUES, Array, Recording, Untapped
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
+WITHOUT_DUMPS = "the runner failed without dumps"
 MAX_NAME_LENGTH = 100  # characters of a file name on the board, without its ending
 MAX_REPLY_LENGTH = 1 << 22  # characters of output of a command that a page runs by RunnerRequest.ask
 
@@ -88,9 +88,11 @@ class RunnerBoard:
         progress: Callable[[int, int], None] | None = None,
         pull: Literal["differ", "all"] = "differ",
         dump_all: bool = True,
+        is_repeated: bool = False,
     ) -> Recording:
         """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: True to request
-        the outputs of every node, if the runner can write them."""
+        the outputs of every node, if the runner can write them; where this changes its command, the runner also runs
+        without that request, unless the run `is_repeated`."""
         start = time.perf_counter()
         self._prepared, self._dump_all = prepared, dump_all
         recording = Recording(
@@ -98,6 +100,8 @@ class RunnerBoard:
         )
         try:
             recording = self._connection.run(lambda: self._recording(prepared, dump_all))
+            if dump_all and not is_repeated:
+                recording.untapped = self._connection.run(lambda: self._run_without_dumps(prepared, recording))
         except LinkError as error:
             recording.state, recording.why = "did not run", str(error)
         except UnreadError as error:
@@ -140,6 +144,23 @@ class RunnerBoard:
         caveat = self._choice.page.CHECKED
         recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {caveat}"] if caveat else [])]
         return recording
+
+    def _run_without_dumps(self, prepared: PreparedInputs, dumped: Recording) -> Untapped | None:
+        """Returns the final outputs of the command that requests no dumps; None if it is the command that ran."""
+        if dumped.state == "did not run":
+            return None
+        plan, placed, run = self._plan(prepared, False)
+        if plan.line.replace(run, "RUN") == dumped.settings["command"]:
+            return None
+        with tempfile.TemporaryDirectory(prefix="qverify-runner-") as folder:
+            try:
+                result = self._execute(plan, placed, run, folder)
+                recording = None if result.why else self._read(plan, folder, result)
+            except (BoardError, BadFileError) as error:
+                return Untapped(why=f"{WITHOUT_DUMPS}: {one_line(str(error))}")
+        if recording is None:
+            return Untapped(why=f"{WITHOUT_DUMPS}: {result.why}")
+        return Untapped({n: v for n, v in recording.tensors.items() if n in self.graph.outputs})
 
     def _read(self, plan: RunnerPlan, folder: str, result: RunnerResult) -> Recording:
         """Reads the files that were fetched. The reason for a missing tensor names the first file that was refused."""
@@ -236,7 +257,7 @@ class RunnerBoard:
         try:
             started.wait(output.add)
             result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
-            result.why = _exit_failure(started, plan) or output.failure()
+            result.why = exit_failure(started, plan) or output.failure()
             if not result.why:
                 with tempfile.TemporaryFile(prefix="qverify-") as archive:
                     started.fetch(archive, Deadline(self._deadline_s, self.uri))
@@ -285,7 +306,7 @@ class RunnerBoard:
         """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of the tensors
         whose digest differs from `changed_from` (no values if it is None). Raises LinkError if the board fails."""
         assert self._prepared is not None
-        recording = self.run(self._prepared, dump_all=self._dump_all)
+        recording = self.run(self._prepared, dump_all=self._dump_all, is_repeated=True)
         if recording.state != "complete" or recording.missing:
             raise LinkError(recording.why or next(iter(recording.missing.values())))
         values = dict(recording.tensors)
@@ -315,34 +336,6 @@ def _file_name(name: str, taken: Mapping[str, str]) -> str:
         if free not in taken:
             return free
     raise AssertionError(name)
-
-
-def _exit_failure(started: RunningCommandLine, plan: RunnerPlan) -> str:
-    """Returns why a run did not succeed, judged by its exit statuses, or "" if it succeeded."""
-    marks = started.marks
-
-    def ended(mark: str) -> str:
-        status, last_line = marks.get(mark, ""), started.last_lines.get(mark, "")
-        killed = status.isdigit() and 128 < int(status) < 160
-        outcome = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
-        return outcome + (f": {last_line}" if last_line else ", without any output")
-
-    if "setup" in marks:
-        return f"the runner's setup {ended('setup')}"
-    if "notempty" in marks:
-        return (
-            f"{plan.collect} on the board is not empty before the run ({marks['notempty']!r}), so its files could be stale. "
-            "Next: let setup empty it, as setup = 'rm -rf DIR/*'"
-        )
-    if marks.get("status") != "0":
-        return f"the runner {ended('status')}"
-    if marks.get("teardown", "0") != "0":
-        return f"the runner's teardown {ended('teardown')}"
-    if "replaced" in marks:
-        return "the runner replaced the folder of its outputs by a link, so they may be stale files"
-    if "linked" in marks:
-        return f"{marks['linked']!r} has another name on the board (a hard link), so it may be a stale file"
-    return ""
 
 
 def _write_texts(plan: RunnerPlan, folder: str) -> None:

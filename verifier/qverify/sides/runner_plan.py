@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from qverify_agents.supervised_command import RunningCommandLine
+
 from qverify.errors import UsageError
 from qverify.printable import printable
 from qverify.runners import Options, RunnerPlan, option
@@ -120,3 +122,31 @@ def _seconds(named: Mapping[str, str | None], number: str | None) -> float | Non
     except ValueError:
         return None
     return value if 0 <= value < 1e9 else None
+
+
+def exit_failure(started: RunningCommandLine, plan: RunnerPlan) -> str:
+    """Returns why a run did not succeed, judged by its exit statuses, or "" if it succeeded."""
+    marks = started.marks
+
+    def ended(mark: str) -> str:
+        status, last_line = marks.get(mark, ""), started.last_lines.get(mark, "")
+        killed = status.isdigit() and 128 < int(status) < 160
+        outcome = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
+        return outcome + (f": {last_line}" if last_line else ", without any output")
+
+    if "setup" in marks:
+        return f"the runner's setup {ended('setup')}"
+    if "notempty" in marks:
+        return (
+            f"{plan.collect} on the board is not empty before the run ({marks['notempty']!r}), so its files could be stale. "
+            "Next: let setup empty it, as setup = 'rm -rf DIR/*'"
+        )
+    if marks.get("status") != "0":
+        return f"the runner {ended('status')}"
+    if marks.get("teardown", "0") != "0":
+        return f"the runner's teardown {ended('teardown')}"
+    if "replaced" in marks:
+        return "the runner replaced the folder of its outputs by a link, so they may be stale files"
+    if "linked" in marks:
+        return f"{marks['linked']!r} has another name on the board (a hard link), so it may be a stale file"
+    return ""

@@ -17,12 +17,14 @@ from qverify_agents.resolve_address import find_option
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.onnx_model.find_optimizer import are_close
 from qverify.onnx_model.light_model import LightModel, with_data
 from qverify.printable import printable
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
+from qverify.sides.untapped_model import UntappedModel
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Array
+from qverify.tensors.recording import Array, Recording, Untapped
 
 Cut = Callable[[Collection[str], Collection[str]], onnx.ModelProto]
 UNSUPPORTED = -4  # status code of the protocol
@@ -31,8 +33,9 @@ CPU_PROVIDERS = ("", "CPU", "CPUExecutionProvider")  # values of the option that
 
 class RuntimeBoard(Board):
     """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name.
-    cut: returns the nodes between given inputs and outputs as a separate model. runtime: name of the runtime. Raises
-    UsageError for a model.bin with nodes that the ONNX does not have."""
+    cut: returns the nodes between given inputs and outputs as a separate model. runtime: name of the runtime. untapped:
+    the unchanged ONNX, of which each run takes the final outputs, too. Raises UsageError for a model.bin with nodes that
+    the ONNX does not have."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class RuntimeBoard(Board):
         cut: Cut,
         graph: Graph,
         runtime: str,
+        untapped: UntappedModel,
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
@@ -54,7 +58,7 @@ class RuntimeBoard(Board):
                 f"{missing}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
                 f"runtime is {runtime} cannot run it. Next: give -m the quantized ONNX alone"
             )
-        self._cut, self.runtime = cut, runtime
+        self._cut, self.runtime, self._untapped = cut, runtime, untapped
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
         self._names = frozenset(names)
@@ -68,6 +72,37 @@ class RuntimeBoard(Board):
         self._contents, self._inputs = {self._sha256: self._model}, []
         values = prepared.arrays()
         self._send_inputs(map(_hashed_bytes, (values[n] for n in self._fed)))
+
+    def _run(
+        self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
+    ) -> None:
+        """Runs the unchanged ONNX, then the integer form with every tensor as an output."""
+        recording.untapped = self._untapped.run(self._agent, prepared, self.capabilities)
+        super()._run(prepared, recording, progress, pull)
+        recording.untapped = self._completed(recording, recording.untapped)
+        self._search(prepared, recording, recording.untapped)
+
+    def _completed(self, recording: Recording, untapped: Untapped) -> Untapped:
+        """Returns the outputs of the unchanged model in the shapes of the graph."""
+        name = self._untapped.bounding
+        if not name or not untapped.tensors:
+            return untapped
+        known = name in recording.digests or name in recording.tensors
+        value = (
+            (recording.tensors.get(name) if name in recording.tensors else self.pull([name])[name]) if known else None
+        )
+        kept = None if value is None else int((np.asarray(value)[:, 0] != -1).sum())
+        return self._untapped.complete(untapped, recording.tensors, kept)
+
+    def _search(self, prepared: PreparedInputs, recording: Recording, untapped: Untapped) -> None:
+        """Finds the optimization that makes the outputs differ from those of the run with taps, if they do."""
+        with_taps = {n: recording.tensors[n] for n in untapped.tensors if n in recording.tensors}
+        if not untapped.tensors or len(with_taps) < len(untapped.tensors) or are_close(untapped.tensors, with_taps):
+            return
+        facts, self._values_are_of_the_run = self._agent.done_text, False
+        found = self._untapped.find_optimizer(self._agent, prepared, self.capabilities, untapped.tensors, with_taps)
+        self._agent.done_text = facts  # of the run that is judged
+        untapped.level, untapped.optimizers = found.level, found.names
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
         """Runs one unit on the board as a separate model. Returns digests by name."""

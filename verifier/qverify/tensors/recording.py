@@ -39,6 +39,24 @@ FINALS_ONLY, ASKED = "finals_only", "per_node=0"  # the setting of a side whose 
 
 
 @dataclass(slots=True)
+class Untapped:
+    """The final outputs of the user's unchanged model on a board, beside a run in which inner tensors were read, too.
+
+    Attributes:
+        tensors: the final outputs by name, {} if it did not run.
+        why: why it did not run, "" if it did.
+        level: the lowest optimization level of the runtime at which its outputs are not those of the run with taps, ""
+            if that is not known or they are.
+        optimizers: the optimizers of the runtime without which they are, as far as they are known.
+    """
+
+    tensors: dict[str, Array] = field(default_factory=dict)
+    why: str = ""
+    level: str = ""
+    optimizers: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
 class Recording:
     """The results of one side for one set of inputs.
 
@@ -67,6 +85,7 @@ class Recording:
         node_seconds: duration of each node in this run, by name, as the board measured it; empty if it sent none.
         borrowed: tensors that were taken from another side with the same digest.
         pulled: tensors that compare/values.py has pulled and checked against their digests.
+        untapped: the final outputs without taps, if this run had taps; else None.
     """
 
     side: str
@@ -92,3 +111,4 @@ class Recording:
     node_seconds: dict[str, float] = field(default_factory=dict)
     borrowed: frozenset[str] = frozenset()
     pulled: dict[str, Array] = field(default_factory=dict)
+    untapped: Untapped | None = None

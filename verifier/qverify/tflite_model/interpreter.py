@@ -1,51 +1,12 @@
-"""Runs a whole .tflite, or some of its operators, on this host with LiteRT's reference kernels."""
+"""Cuts operators out of a .tflite."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from qverify.errors import BadFileError
 from qverify.extras import import_extra
-from qverify.printable import describe_error
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
-
-Array = npt.NDArray[Any]
-
-
-class Interpreter:
-    """A model opened by LiteRT. Raises BadFileError if LiteRT refuses it, MissingExtraError if LiteRT is not
-    installed."""
-
-    def __init__(self, data: bytes, file: str):
-        library = import_extra("ai_edge_litert.interpreter", f"{file}: a .tflite by itself")
-        self.version = str(import_extra("ai_edge_litert", file).__version__)
-        self._file = file
-        try:
-            self._opened = library.Interpreter(
-                model_content=data,
-                num_threads=1,
-                experimental_op_resolver_type=library.OpResolverType.BUILTIN_REF,
-                experimental_preserve_all_tensors=True,
-            )
-            self._opened.allocate_tensors()
-            self.inputs = tuple(int(d["index"]) for d in self._opened.get_input_details())
-        except (ValueError, RuntimeError) as error:
-            raise BadFileError(f"{file}: LiteRT refuses it: {describe_error(error)}") from error
-
-    def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """Returns the wanted tensors by index, in the file's layout. values: the inputs by index. Raises BadFileError
-        if LiteRT fails."""
-        try:
-            for index in self.inputs:
-                self._opened.set_tensor(index, np.ascontiguousarray(values[index]))
-            self._opened.invoke()
-            return {i: self._opened.get_tensor(i) for i in wanted}
-        except (ValueError, RuntimeError) as error:
-            raise BadFileError(f"{self._file}: LiteRT fails: {describe_error(error)}") from error
 
 
 def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:

@@ -56,6 +56,9 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "region": f"report to the team of the board's driver or runtime: {_REGION}",
         "accumulated_rounding": _ROUNDING,
         "other_rounding": _OTHER_ROUNDING,
+        "optimization": "{why}; leave it out, and report it to the runtime's team with this model and input",
+        "untapped": "{why}; its nodes do not show the fault, because reading them changes what the board's runtime computes: run the "
+        "unchanged model alone (onnxruntime: -b 'BOARD?form=original'), and leave out or report what changes it",
         "does_not_run": "reach the board first: {why}",
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,

@@ -16,6 +16,7 @@ from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, ReportDocument, TensorRow, worst
 from qverify.report.drawings import TensorDrawing
 from qverify.report.triage_document import OutputRow, Rung
+from qverify.report.untapped import describe_untapped
 from qverify.report.weakenings import list_pair_caveats
 from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
@@ -77,6 +78,7 @@ class DeviceRungs:
         failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
         failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
         final = pair.verdict == "INCONCLUSIVE" or pair.cause in FINAL_CAUSES or bool(pair.not_judged)
+        final = final or (pair.untapped is not None and pair.untapped.verdict != "PASSED")
         if gate is not None and not final:
             rows = {r.name: r for r in pair.tensors} if bits else finals
             rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
@@ -110,6 +112,9 @@ class DeviceRungs:
             rung.evidence.append(f"blame: {rung.blame.side} {rung.blame.place}: {rung.blame.why}")
         if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
             rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
+        if pair.untapped is not None and pair.untapped.changed != 0:
+            rung.evidence.append(describe_untapped(pair.untapped))
+            rung.caveats.append(f"{pair.a} ~ {pair.b}: {describe_untapped(pair.untapped)}")
         rung.arithmetics = list(pair.arithmetics)
         rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
         rung.drawings = _drawings(pair, report)

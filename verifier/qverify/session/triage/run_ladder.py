@@ -9,6 +9,7 @@ from itertools import pairwise
 from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
+from qverify.compare.untapped import CAUSE, OPTIMIZATION
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -17,6 +18,7 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Finding, ReportDocument, worst
 from qverify.report.triage_document import Rung, Stage, TriageDocument
+from qverify.report.untapped import QUESTION
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
@@ -393,4 +395,7 @@ def _reason(rung: Rung) -> str:
     """Returns the details that the next step contains."""
     if rung.kind == "region" and rung.blame is not None:
         return rung.blame.place
+    if rung.kind in (CAUSE, OPTIMIZATION):
+        begins = (QUESTION, "with level=")
+        return next((line for line in rung.evidence if line.startswith(begins)), rung.why)
     return "; ".join(rung.arithmetics) if rung.kind == "other_rounding" else rung.why

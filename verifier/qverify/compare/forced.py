@@ -3,22 +3,22 @@ that b recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from operator import is_
 
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded
+from qverify.compare.distance import measure_distance
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics
-from qverify.compare.foreign import ForeignUnit, is_same_question, judge_foreign
+from qverify.compare.foreign import ForeignUnit
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
-from qverify.compare.metrics import Context, cosine, sqnr
-from qverify.compare.paired_values import PairedValues, bits_equal
+from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
 from qverify.compare.regions import Region
+from qverify.compare.same_arrays import SameArrays
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
@@ -29,7 +29,6 @@ from qverify.report.document import Forced
 from qverify.report.side_names import named, within
 from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import Array
-from qverify.tensors.spec import TensorSpec
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
@@ -49,40 +48,6 @@ class Located:
     b: str
     same: Callable[[str], bool | None]
     forced: Mapping[str, Forced]
-
-
-class SameArrays:
-    """A cache of forced verdicts. A verdict is used again for a pair in which the same side runs the same unit, and
-    inputs and recorded outputs are the very same array objects. Of three sides, two often have the same bytes, which
-    are then stored as one array."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
-        self._judged: dict[str, tuple[ForeignUnit, Forced, Forced]] = {}
-
-    def find(self, key: tuple[Hashable, ...], arrays: list[Array]) -> dict[str, Forced] | None:
-        """Returns the verdicts that were kept under this key for these arrays, or None if there are none."""
-        kept_arrays, verdicts = self._kept.get(key, ([], {}))
-        identical = len(kept_arrays) == len(arrays) and all(map(is_, kept_arrays, arrays))
-        return verdicts if verdicts and identical else None
-
-    def keep(self, key: tuple[Hashable, ...], arrays: list[Array], verdicts: dict[str, Forced]) -> None:
-        """Keeps the verdicts, unless one of them is INCONCLUSIVE: the reason for that may be different in each pair."""
-        if all(f.verdict != "INCONCLUSIVE" for f in verdicts.values()):
-            self._kept[key] = arrays, verdicts
-
-    def judge_once(self, foreign: ForeignUnit, measured: Forced) -> Forced:
-        """Returns judge_foreign(), which is not asked again for a pair whose other side computes the same bytes from the
-        same arrays."""
-        former = self._judged.get(foreign.output)
-        if former is not None and is_same_question(former[0], foreign):
-            _, asked, verdict = former
-            if (asked.on, asked.limit) == (measured.on, measured.limit):
-                fault = measured.by if verdict.at_fault == asked.by else verdict.at_fault
-                return replace(verdict, by=measured.by, at_fault=fault)
-        verdict = judge_foreign(foreign, measured)
-        self._judged[foreign.output] = foreign, measured, verdict
-        return verdict
 
 
 class Forcing:
@@ -391,40 +356,6 @@ class Forcing:
         """Returns whether b declares this tensor."""
         side, name_b = self.judged.b.recording, self._map_names(name)[1]
         return name_b in side.digests or name_b in side.tensors or name_b in self._finals
-
-
-def measure_distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:
-    """Returns the forced verdict on two arrays of the same shape and dtype. by, on: the names of the two sides."""
-    if bits_equal(made, recorded):
-        return Forced("PASSED", 0 if made.dtype.kind in "iub" else None, 0, 0.0, made.size, limit.text, by, on)
-    values = PairedValues(made, recorded, spec, spec)
-    context = Context("half", 5, made.size, values.integers)
-    ratio, angle = sqnr.Measure(context), cosine.Measure(context)
-    largest, lsb, apart, reference = 0.0, 0, 0, 0.0
-    for block in values.blocks():
-        ratio.add(block)
-        angle.add(block)
-        largest = max(largest, float(block.distance.max(initial=0.0)))
-        finite = np.abs(block.a[np.isfinite(block.a)])
-        reference = max(reference, float(finite.max(initial=0.0)))
-        if block.steps is not None:
-            lsb = max(lsb, int(np.abs(block.steps).max(initial=0)))
-        apart += block.total(block.distance != 0)
-    passes = lsb <= limit.lsb if values.integers else largest <= limit.share * reference and limit.share > 0
-    why = "" if passes else f"beyond {limit.text}" if apart else "the same values in other bytes (-0.0, or NaN)"
-    return Forced(
-        "PASSED" if passes else "FAILED",
-        lsb if values.integers else None,
-        apart,
-        largest,
-        made.size,
-        limit.text,
-        by,
-        on,
-        why,
-        sqnr_db=ratio.result(),
-        cosine=angle.result(),
-    )
 
 
 def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_orders import find_orders
-from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
+from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
@@ -25,6 +25,7 @@ from qverify.compare.regions import (
     names_inside,
     replace_by_regions,
 )
+from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.untapped import judge_untapped, name_optimization

@@ -51,10 +51,13 @@ def main() -> int:
 
 def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> None:  # type: ignore[type-arg]
     np.save(out / file, value)
+    if mode == "raw and printed":
+        value.tofile(out / file.replace(".npy", ".bin"))
+        os.remove(out / file)
     if mode == "twice":  # another array of the same name
         (np.zeros_like(value)).tofile(out / file.replace(".npy", ".bin"))
-    elif mode in ("printed", "logged"):  # a text of the same name, of other values or of the same
-        shown = np.zeros_like(value) if mode == "printed" else value
+    elif mode in ("printed", "raw and printed", "logged"):  # a text of the same name, of other values or of the same
+        shown = value if mode == "logged" else np.zeros_like(value)
         np.savetxt(out / file.replace(".npy", ".txt"), shown.reshape(-1).astype(np.float64), fmt="%.6f")
     elif mode == "member":
         np.savez(out / "all.npz", **{file.removesuffix(".npy"): np.zeros_like(value)})

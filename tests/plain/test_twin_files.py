@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.sides.dumps.array_dump import open_array_dump
+from qverify.sides.dumps.twin_files import find_twins
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
 
 Y = np.arange(12, dtype=np.float32).reshape(3, 4) / 4
 OTHER = Y + 1
@@ -94,3 +98,22 @@ def test_a_scale_that_one_dump_alone_gives_is_named_of_equal_bytes_too(
     (tmp_path / "b" / "dump.json").write_text(entry)
     assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b")]) == 0
     assert "1 tensor is read by a scale that only one dump gives, first x" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_real_values_of_a_quantized_tensor_are_no_contradiction(tmp_path: Path) -> None:
+    stored = np.array([-3, 1, 9], np.int8)
+    spec = TensorSpec("y", "int8", (3,), scale=(0.5,), zero_point=(1,))
+    recording = Recording("dump", "d", specs={"y": spec}, tensors={"y": stored})
+    np.save(tmp_path / "y.npy", stored)
+    for printed, twins in ((stored, []), ([-2.0, 0.0, 4.0], []), ([-2.0, 0.0, 4.5], [("y", "y.npy", "y.txt")])):
+        np.savetxt(tmp_path / "y.txt", np.asarray(printed, np.float64), fmt="%.3f")
+        assert list(find_twins(str(tmp_path), recording)) == twins
+
+
+def test_a_name_that_two_files_spell_alike_is_that_of_the_exact_one(tmp_path: Path) -> None:
+    for name, values in (("y_1", Y), ("y.1", OTHER)):
+        np.save(tmp_path / f"{name}.npy", values)
+    OTHER.tofile(tmp_path / "y_1.bin")
+    OTHER.tofile(tmp_path / "y-1.bin")  # of either
+    recording = open_array_dump(str(tmp_path), "dump")
+    assert list(find_twins(str(tmp_path), recording)) == [("y_1", "y_1.npy", "y_1.bin")]

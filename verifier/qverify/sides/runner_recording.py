@@ -49,12 +49,14 @@ def read_folder(
     if isinstance(dump, Recording):
         recording = dump
         if not profile and is_undescribed(folder):
-            _refuse_texts(recording, folder)
+            _refuse_texts(recording, folder, ".npy")
         rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
+        if not profile and dump.profile == "raw":
+            _refuse_texts(recording, folder, ".bin")
     rename_dequantized(recording, graph, names.dequantized)
     result = _as_board(recording, folder, graph, names.inner, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
@@ -62,10 +64,10 @@ def read_folder(
     return result
 
 
-def _refuse_texts(recording: Recording, folder: str) -> None:
-    """Marks a tensor as missing if a text beside its .npy has other values. Other files of one tensor are refused by
+def _refuse_texts(recording: Recording, folder: str, ending: str) -> None:
+    """Marks a tensor as missing if a text beside its file (.npy, .bin) has other values. Other files of one tensor are refused by
     _refuse_ambiguous(), whatever they contain; a text with the same values is often a log for the user."""
-    for name, own, other in find_twins(folder, recording):
+    for name, own, other in list(find_twins(folder, recording, ending)):
         if other.endswith(".txt"):
             recording.missing[name] = f"{own} and {other} have different values; keep one, or name a profile"
 

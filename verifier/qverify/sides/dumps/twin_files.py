@@ -37,20 +37,49 @@ def is_undescribed(path: str) -> bool:
     return os.path.isdir(path) and not described and not is_capture(path) and bool(find_arrays(path))
 
 
-def find_twins(path: str, recording: Recording) -> Iterator[tuple[str, str, str]]:
-    """Yields each tensor of the folder's .npy files that another file contradicts, with the names of both files."""
-    own = {spelled_loosely(file.removesuffix(".npy")): file.removesuffix(".npy") for file in find_arrays(path)}
-    own = {spelling: name for spelling, name in own.items() if name in recording.specs}
+def find_twins(path: str, recording: Recording, ending: str = ".npy") -> Iterator[tuple[str, str, str]]:
+    """Yields each tensor of the folder's own files that another file contradicts, with the names of both files. ending: that
+    of the files from which the recording was read. Real values of a quantized tensor are no contradiction."""
     folder = UntrustedFolder(path)
-    for file in folder.names(MAX_DEPTH):
+    files = folder.names(MAX_DEPTH)
+    own = _OwnFiles([f for f in files if f.endswith(ending) and os.path.dirname(f) == ""], ending, recording)
+    for file in files:
         stem, suffix = os.path.splitext(os.path.basename(file))
-        is_own = os.path.dirname(file) == "" and suffix == ".npy"
-        if is_own or (suffix != ".npz" and spelled_loosely(stem) not in own):
+        if file in own.files or (suffix != ".npz" and own.find(stem) is None):
             continue
         for spelling, agrees in _readings(folder, file, stem, suffix):
-            name = own.get(spelled_loosely(spelling))
-            if name is not None and name not in recording.missing and not agrees(recording.tensors[name]):
-                yield name, f"{name}.npy", file
+            found = own.find(spelling)
+            if found is not None and not any(map(agrees, _forms(recording, found[0]))):
+                yield found[0], found[1], file
+
+
+class _OwnFiles:
+    """The files from which a recording was read. find(): the tensor and the file of a name, exact or in another spelling that
+    only one of them has."""
+
+    def __init__(self, files: list[str], ending: str, recording: Recording):
+        self.files = frozenset(files)
+        names = {spelled_loosely(name): name for name in recording.specs if name not in recording.missing}
+        self._exact: dict[str, tuple[str, str]] = {}
+        self._loose: dict[str, list[tuple[str, str]]] = {}
+        for file in files:
+            stem = file.removesuffix(ending)
+            name = stem if stem in recording.specs else names.get(spelled_loosely(stem), "")
+            if name and name not in recording.missing:
+                self._exact[stem] = name, file
+                self._loose.setdefault(spelled_loosely(stem), []).append((name, file))
+
+    def find(self, spelling: str) -> tuple[str, str] | None:
+        loose = self._loose.get(spelled_loosely(spelling), [])
+        return self._exact.get(spelling) or (loose[0] if len(loose) == 1 else None)
+
+
+def _forms(recording: Recording, name: str) -> Iterator[Array]:
+    """Yields the stored values of a tensor and, if it is quantized, its real values."""
+    value, spec = recording.tensors[name], recording.specs[name]
+    yield value
+    if spec.quantized and value.dtype.kind in "iu":
+        yield spec.dequantized(value)
 
 
 def _readings(folder: UntrustedFolder, file: str, stem: str, suffix: str) -> Iterator[tuple[str, Agrees]]:

@@ -1,6 +1,7 @@
 """Compares every tensor of two dumps by name: folders of .npy files (as qverify infer writes), .npz files, captures,
 with -m dumps of run.sh and of qvrt infer, with --dtype or -m folders of raw NAME.bin files, and vendors' dumps,
-recognised by their content or by --profile."""
+recognised by their content or by --profile. With -m, dumps that differ are located: the nodes of each are recomputed
+from its own tensors."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class WithProfiles(click.Command):
 @click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG)
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
-@click.option("-m", "--model", help="model.bin or quant.onnx: layout of raw dumps, scales, names, order of outputs")
+@click.option(
+    "-m", "--model", help="quant.onnx, model.bin or .tflite: layout of raw dumps, scales, names; recomputes nodes"
+)
 @click.option(
     "--profile", default="", metavar="NAME", help="vendor profile of both dumps  [default: recognised by content]"
 )

@@ -140,7 +140,7 @@ def test_a_run_that_broke_off_is_not_a_complete_capture(
     def broken_off(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_ladder.BlameExplainer, "frame", broken_off)
+    monkeypatch.setattr(run_ladder.FrameExplainer, "frame", broken_off)
     healthy = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", "local", "--capture", str(tmp_path / "kept")]
     assert main(healthy) == 130
     assert json.loads((tmp_path / "kept" / "capture.json").read_text())["state"] == "incomplete"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from qverify.compare.blame import find_culprits
+from qverify.compare.error_bounds.integer_sums import SumOperands
 from qverify.compare.foreign import ForeignUnit, describe_direction, judge_foreign
 from qverify.compare.limits import Limit, choose_foreign_limit
 from qverify.compare.one_arithmetic import name_arithmetics
@@ -12,6 +14,8 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Forced
 from qverify.tensors.spec import TensorSpec
+
+from tests.plain.three_sides import chain
 
 EVERY = np.arange(-128, 128).astype(np.int8)
 
@@ -143,3 +147,59 @@ def test_a_region_without_a_bound_is_left_open() -> None:
     exact = judge_region(RecomputedRegion(region, "y", graph, {"x": EVERY}, made, made, 0.0), measured)
     assert exact.verdict == "PASSED" and exact.limit.endswith("with inner tensors rounded as in the model")
     assert f"{found.mismatched} elements differ and cannot be judged: no bound can be carried through" in found.why
+
+
+def test_few_differences_on_one_side_are_roundings_inside_and_many_are_not() -> None:
+    """Two tables that change nothing; the board gives no t between them."""
+    specs = {n: TensorSpec(n, "int8", (256,), scale=(0.05,), zero_point=(0,)) for n in ("x", "t", "y")}
+    specs |= {n: TensorSpec(n, "int8", (256,)) for n in ("t/table", "y/table")}
+    nodes = [Node("t", "lookup", ("x", "t/table"), ("t",)), Node("y", "lookup", ("t", "y/table"), ("y",))]
+    graph = Graph(nodes, specs, {"t/table": EVERY, "y/table": EVERY}, ("x",), ("y",))
+    region = region_of(*map(unit_of, nodes))
+
+    def judged_with(differ: int) -> Forced:
+        recorded = EVERY.copy()
+        recorded[100 : 100 + differ] += 1
+        measured = Forced("FAILED", 1, differ, by="reference", on="board", elements=256)
+        return judge_region(RecomputedRegion(region, "y", graph, {"x": EVERY}, EVERY, recorded, 0.0), measured)
+
+    few = judged_with(20)
+    assert few.verdict == "PASSED" and few.limit.endswith("carried from 1 rounding inside")
+    recorded = EVERY.copy()
+    recorded[1:-1] += 1
+    measured = Forced("FAILED", 1, 254, by="reference", on="board", elements=256)
+    many = judge_region(RecomputedRegion(region, "y", graph, {"x": EVERY}, EVERY, recorded, 0.0), measured)
+    assert many.verdict == "FAILED" and "254 elements lie on one side" in many.why
+
+
+def test_a_reference_that_alone_is_not_the_exact_value_is_blamed() -> None:
+    graph = chain()
+    wrong = Forced("FAILED", 1, 3, limit="1 LSB", by="reference", on="board", elements=40, at_fault="reference")
+    right = Forced("PASSED", 0, 0, by="simulator", on="board", elements=40)
+    matrix = {("reference", "board"): {"n2": wrong}, ("simulator", "board"): {"n2": right}}
+    (blame,) = find_culprits(units(graph), matrix)
+    assert (blame.side, blame.node) == ("reference", "n2")
+
+
+def test_sums_with_a_float_result() -> None:
+    """An integer bias is added before the scale, a real one after it."""
+    constants = {"w": np.ones((1, 2), np.int8), "i": np.array([-10], np.int32), "f": np.array([-10], np.float32)}
+    specs = {n: TensorSpec(n, v.dtype.name, v.shape, scale=(0.5,), zero_point=(0,)) for n, v in constants.items()}
+    specs |= {
+        "x": TensorSpec("x", "int8", (1, 2), scale=(0.5,), zero_point=(0,)),
+        "y": TensorSpec("y", "float32", (1, 1)),
+    }
+    constants["rq"] = np.array([0.25], np.float32)
+    specs["rq"] = TensorSpec("rq", "float32", (1,))
+
+    def sums(bias: str | None) -> tuple[float, float, int]:
+        node = Node("y", "fully_connected", ("x", "w", bias, "rq"), ("y",), (0, 0))
+        graph = Graph([node], specs, constants, ("x",), ("y",))
+        operands = SumOperands(node, graph, {"x": np.zeros((1, 2), np.int8)})
+        channel = np.array([0])
+        found = operands.dot(np.array([[3.0, -5.0]]), np.array([[4.0, 2.0]]), channel, operands.bias(channel))
+        return float(found.value[0]), float(found.size[0]), found.terms
+
+    assert sums(None) == (2 * 0.25, 22 * 0.25, 2)
+    assert sums("i") == ((2 - 10) * 0.25, (22 + 10) * 0.25, 2)
+    assert sums("f") == (2 * 0.25 - 10, 22 * 0.25 + 10, 2)

@@ -107,6 +107,33 @@ def test_channels_in_another_order() -> None:
     assert "its channels (axis 1) are in another order: 0 holds 5, 1 holds 0, 2 holds 4, 3 holds 1 and 2 more" in text
 
 
+def test_channels_with_the_same_values_are_told_apart_by_their_number() -> None:
+    """Channels 0 and 1 are equal; the board exchanged 1 and 2."""
+    wanted = VALUES.copy()
+    wanted[:, 1] = wanted[:, 0]
+    order = [0, 2, 1, *range(3, 20)]
+    text = found(np.ascontiguousarray(wanted[:, order]), wanted)[0]
+    assert "its channels (axis 1) are in another order: 1 holds 2, 2 holds 1 (all" in text
+
+
+def test_three_axes() -> None:
+    wanted = np.random.default_rng(12).normal(0, 1, (1, 9, 14)).astype(np.float32)
+    text = found(np.ascontiguousarray(wanted.transpose(0, 2, 1)), wanted)[0]
+    assert "its axes are 0 2 1 (NCW stored as NWC)" in text
+    assert text.endswith('write it as NCW, or declare shape = [1, 14, 9] and layout = "NWC" in a dump.toml')
+
+
+def test_stored_integers_of_a_board_whose_reference_is_real() -> None:
+    real = ((VALUES.astype(np.float32) - 3) / 2).astype(np.float32)
+    reference, board = recording("reference", y=real), recording("board", y=VALUES.transpose(0, 2, 3, 1).copy())
+    board.specs["y"] = TensorSpec("y", "int8", (1, 6, 7, 20), scale=(0.5,), zero_point=(3,))
+    report = judge_all({"reference": reference, "board": board}, None, [], Options(), {}, None)
+    assert report.verdict == "FAILED" and "its axes are 0 2 3 1 (NCHW stored as NHWC) (all" in report.findings[0].text
+    board.specs["y"] = TensorSpec("y", "int8", (1, 6, 7, 20))  # of no scale: what the integers mean is not known
+    report = judge_all({"reference": reference, "board": board}, None, [], Options(), {}, None)
+    assert report.verdict == "FAILED" and report.findings == []
+
+
 def test_rounding_may_differ_beside_the_order() -> None:
     noise = np.random.default_rng(8).integers(-1, 2, SHAPE)
     board = np.clip(VALUES + noise, -128, 127).astype(np.int8).transpose(0, 2, 3, 1)

@@ -24,8 +24,8 @@ from qverify.compare.error_bounds.bounded_values import (
     float_word,
     gamma,
 )
-from qverify.compare.error_bounds.documented_kernels import StatedOperands
-from qverify.compare.error_bounds.inner_tensors import Rule, Steps
+from qverify.compare.error_bounds.documented_kernels import StatedOperands, is_change_of_quantization
+from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -258,12 +258,16 @@ def _products_of(operands: integer_sums.SumOperands) -> Callable[[Reals, Reals],
 
 
 def _look_up(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:
-    """Returns the range of a table, or of the function that it stands for, over the range of its input."""
+    """Returns the range of a table, or of the function that it stands for, over the range of its input. Of a table whose
+    function is not known, the bound includes its rounding; with the tensors rounded in one way, its entries count as
+    they are. Raises NoBound for such a table behind a recorded tensor, which is no more known than as a single node."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     steps, lowest = _read_steps(inputs[0], rule), int(np.iinfo(x.dtype).min)
     known = graph.real_tables.get(node.outputs[0])
     table = known() + y.zero_point[0] if known is not None else graph.constants[node.inputs[1] or ""].astype(np.float64)
-    doubt = 0.0 if known is not None else 0.5  # a table is rounded
+    doubt = 0.5 if known is None and rule is allow_any else 0.0  # a table is rounded
+    if doubt and not steps.error.any() and not is_change_of_quantization(node, graph):
+        raise NoBound("the table of a function")
     last = len(table) - 1
     ends = [np.clip(v - lowest, 0, last) for v in (steps.value - steps.error, steps.value + steps.error)]
     low, high = TableRanges(table).between(np.floor(ends[0]).astype(np.int64), np.ceil(ends[1]).astype(np.int64))

@@ -12,6 +12,7 @@ import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.layouts import infer_layouts
 from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
@@ -53,7 +54,7 @@ def read_folder(
         rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
-        other_side = OtherSide(specs, None, graph.tensors, graph.outputs)
+        other_side = OtherSide(specs, None, infer_layouts(graph), graph.outputs)
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
         if not profile and dump.profile == "raw":
             _refuse_texts(recording, folder, ".bin")

@@ -13,6 +13,7 @@ from qverify.capture.reader import is_capture
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
+from qverify.model_bin.layouts import infer_layouts
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, ReportDocument
@@ -272,7 +273,7 @@ def _make_recordings(
     """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is
     therefore read first."""
     a, b = sides
-    model = models.graph.tensors if models is not None else {}
+    model = infer_layouts(models.graph) if models is not None else {}
     outputs = models.graph.outputs if models is not None else ()
     dtype_options = dumps.reading.dtypes
     if isinstance(a, Recording) and isinstance(b, Recording):

@@ -150,6 +150,30 @@ def test_the_catalogue_of_two_operands(op: str) -> None:
     assert {*MODES, *RULES, *MISTAKES} <= rounded.formulas.keys()
 
 
+def concat_graph() -> Graph:
+    """Returns a concatenation of two tensors, of which only the first has the quantization of the output."""
+    specs = {
+        n: TensorSpec(n, "int8", (2, 3, 500), scale=(s,), zero_point=(z,))
+        for n, s, z in (("a", 0.25, 2), ("b", 0.0625, -7))
+    }
+    specs["y"] = TensorSpec("y", "int8", (2, 6, 500), scale=(0.25,), zero_point=(2,))
+    return Graph([Node("y", "concat", ("a", "b"), ("y",), (1,))], specs, {}, ("a", "b"), ("y",))
+
+
+def test_a_concatenation_that_changes_the_quantization_rounds_like_its_board() -> None:
+    graph = concat_graph()
+    given = {n: RNG.integers(-128, 128, (2, 3, 500)).astype(np.int8) for n in ("a", "b")}
+    made = simulate_node(graph, graph.nodes[0], given)["y"]
+    floored = np.concatenate([given["a"], (given["b"].astype(np.int64) + 7 >> 2) + 2], 1).astype(np.int8)
+    rounded = Rounded(units(graph)[0], "y", graph, given)
+    found = find_arithmetics(rounded, made, floored)
+    assert "pow2-floor" in found and "half up" not in found and not {*found} & {"gemmlowp", "cut off (toward zero)"}
+    halves = np.concatenate([given["a"], (given["b"].astype(np.int64) + 9 >> 2) + 2], 1).astype(np.int8)
+    assert {"pow2-half-up", "tflite-single", "half up"} <= {*find_arithmetics(rounded, made, halves)}
+    floored[1, 4, 9] ^= 1
+    assert not find_arithmetics(rounded, made, floored)
+
+
 @pytest.mark.parametrize("scale", [0.00021, 0.0047, 0.13, 0.31, 0.7, 1.9])
 @pytest.mark.parametrize("op", ["fully_connected", "add", "mul"])
 def test_beyond_its_reach_every_arithmetic_gives_the_nearest_integer(op: str, scale: float) -> None:

@@ -111,6 +111,8 @@ class Rounded:
                 return _list_pairs(first, self.graph, self.given)
             if first.op == "average_pool":
                 return _list_pools(first, self.graph, self.given), None
+            if first.op == "concat":
+                return _list_concats(first, self.graph, self.given)
             if first.op == "lookup" and is_change_of_quantization(first, self.graph):
                 return _list_changes(first, self.graph, self.given)
         except (NoBound, KeyError, IndexError, ValueError):  # inputs or scales that do not fit
@@ -262,6 +264,32 @@ def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known
 
     found: dict[str, Compute] = {mode: partial(in_mode, mode=mode) for mode in MODES}
     exact = Exact(lambda at: np.asarray(centred[at] * ratio, np.float64), zero, ends, y.dtype, np.atleast_1d(ratio))
+    return {**found, CONVERT: convert}, exact
+
+
+def _list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of a concatenation that changes the quantization of its operands, and the exact value."""
+    y, ends = graph.spec(node.outputs[0]), np.iinfo(graph.spec(node.outputs[0]).dtype)
+    specs = [graph.spec(n or "") for n in node.inputs]
+    if any(len(s.scale) != 1 for s in (*specs, y)):
+        return {}, None
+    real = np.array([s.scale[0] for s in specs]) / y.scale[0]
+    stored = [graph.constants[s.name] if s.name in graph.constants else given[s.name] for s in specs]
+    centred = [v.astype(np.int64) - s.zero_point[0] for v, s in zip(stored, specs, strict=True)]
+    flat = np.concatenate(centred, node.words[0]).reshape(-1)
+    operand = np.concatenate([np.full(v.shape, k) for k, v in enumerate(centred)], node.words[0]).reshape(-1)
+    zero, limits = y.zero_point[0], (int(ends.min), int(ends.max))
+
+    def in_mode(at: Array, mode: str) -> Array:
+        multiplier, shift = parameters(mode, real).astype(np.int64)[:, operand[at]]
+        return np.clip(shifted(flat[at], multiplier, shift, mode, False) + zero, *limits).astype(y.dtype)
+
+    def convert(at: Array) -> Array:
+        scaled = flat[at] * np.rint(256 * real).astype(np.int64)[operand[at]] + 128 >> 8
+        return np.clip(scaled + zero, *limits).astype(y.dtype)
+
+    found: dict[str, Compute] = {mode: partial(in_mode, mode=mode) for mode in MODES}
+    exact = Exact(lambda at: np.asarray(flat[at] * real[operand[at]], np.float64), zero, limits, y.dtype, real)
     return {**found, CONVERT: convert}, exact
 
 

@@ -13,7 +13,7 @@ from qverify.plural import count
 from qverify.report.document import Forced
 
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OPS = (*SUMS, "average_pool", "lookup")
+OPS = (*SUMS, "average_pool", "lookup", "concat")
 EVIDENCE_BITS = 10 + log2(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
 GivesAll = Callable[[Unit, str], bool]  # whether an arithmetic gives every recorded element of a unit
 

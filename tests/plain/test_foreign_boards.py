@@ -105,6 +105,19 @@ def test_noise_of_one_step_is_blamed_at_its_node() -> None:
     assert report.blame.node == "h" and " too low, " in report.blame.why
 
 
+def test_a_fault_of_a_board_with_its_own_rounding_is_described_beside_it() -> None:
+    """The rounding is that of gemmlowp; output 5 of h is 4 too large."""
+
+    def spoil(h: Array) -> Array:
+        h = h.copy()
+        h[:, 5] = np.clip(h[:, 5].astype(np.int64) + 4, -128, 127)
+        return h
+
+    report = judged(run(network("gemmlowp"), spoil), kernels="")
+    assert report.blame.node == "h"
+    assert " gives all but 4 elements: all 4 too high by 4 LSB, all in 1 of 32 channels: 5" in report.blame.why
+
+
 def verdicts_of_mul8(elements: int, differing: int) -> list[str]:
     """Returns the verdicts on a layer of which `differing` elements differ, as mul8 and no other arithmetic gives them."""
     unit = units(REFERENCE)[0]

@@ -5,15 +5,20 @@ for all of them; of a change of the quantization, one element of each input valu
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 
 import numpy as np
 
-from qverify.compare.arithmetics import FAR, TIES, TWICE_HALF_UP, Rounded
+from qverify.compare.arithmetics import FAR, LEGAL, TIES, TWICE_HALF_UP, Rounded, is_coarse
 from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, rounded_twice
 from qverify.tensors.recording import Array
 
 SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
+MOST_DIFFERING, LEAST_SHARE = (
+    2048,
+    0.05,
+)  # elements by which the nearest arithmetic is chosen, and the share it must give
 TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of a step that depends on the scale
 
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
@@ -38,10 +43,32 @@ def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Coll
     return found
 
 
+def find_nearest(rounded: Rounded, made: Array, recorded: Array) -> tuple[str, Array] | None:
+    """Returns the legal arithmetic that gives most of the recorded elements that differ from `made`, and what it makes of
+    the inputs; None if none gives a share of them that counts, or if it gives fewer elements in all."""
+    flat = recorded.reshape(-1)
+    (at, _) = _split_sample(made.reshape(-1) != flat, MOST_DIFFERING, 0)
+    given = dict[str, int]()
+    for name, compute in rounded.formulas.items():
+        if name in LEGAL and not is_coarse(name):
+            with contextlib.suppress(ValueError):  # scales that this arithmetic cannot represent
+                given[name] = int(np.count_nonzero(compute(at) == flat[at]))
+    name = max(given, key=lambda n: given[n], default="")
+    if not name or given[name] < max(2, LEAST_SHARE * len(at)):
+        return None
+    whole = rounded.formulas[name](np.arange(flat.size)).reshape(recorded.shape)
+    return (name, whole) if np.count_nonzero(whole != recorded) < np.count_nonzero(made != recorded) else None
+
+
 def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
     """Returns flat positions: some that differ and some that do not, evenly spread."""
+    return np.concatenate(_split_sample(differing, most_differing, most_others))
+
+
+def _split_sample(differing: Array, most_differing: int, most_others: int) -> list[Array]:
+    """Returns the positions of _choose_sample(), those that differ first."""
     parts = (np.flatnonzero(differing), most_differing), (np.flatnonzero(np.logical_not(differing)), most_others)
-    return np.concatenate([where[:: max(1, len(where) // most)][:most] for where, most in parts])
+    return [where[:: max(1, len(where) // max(1, most))][:most] for where, most in parts]
 
 
 class _Remaining:

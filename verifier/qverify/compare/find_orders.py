@@ -154,8 +154,9 @@ def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:
 
 def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> str:
     """Returns a sentence if side b gives another tensor's values under this name, or ""."""
-    others = [n for n, row in judged.rows.items() if n != name and row.elements == sides.wanted.size][:MOST_OTHERS]
-    for other in others:
+    others = [n for n, row in judged.rows.items() if n != name and row.elements == sides.wanted.size]
+    others.sort(key=lambda n: judged.rows[n].final != judged.rows[name].final)  # outputs are exchanged for outputs
+    for other in others[:MOST_OTHERS]:
         crossed = _read(judged, graph, other, name)
         if crossed is None or crossed.given.size != sides.wanted.size or not _is_other(crossed, sides):
             continue

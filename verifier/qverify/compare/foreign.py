@@ -14,7 +14,7 @@ from qverify.compare.arithmetics import Rounded, choose_name, describe
 from qverify.compare.channels import describe_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
-from qverify.compare.find_arithmetics import find_arithmetics
+from qverify.compare.find_arithmetics import find_arithmetics, find_nearest
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -134,6 +134,7 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     if found.recorded_fits and found.unexplained:
         parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
     parts += [describe_direction(foreign.made, foreign.recorded), describe_channels(foreign.made, foreign.recorded)]
+    parts += [] if names else [_describe_beside_rounding(foreign)]
     near_ties = (measured.mismatched or 0) - found.unexplained
     if foreign.recorded.dtype.kind in "iu":
         parts.append(f"{near_ties or 'none'} of them near a tie")
@@ -141,6 +142,19 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     if names:
         parts.append(f"{describe(choose_name(names))} gives every element")
     return "; ".join(part for part in parts if part)
+
+
+def _describe_beside_rounding(foreign: ForeignUnit) -> str:
+    """Returns which elements are left if the side rounds by the legal arithmetic that gives most of those that differ, or
+    "" if that gives none."""
+    rounded = Rounded(foreign.unit, foreign.output, foreign.graph, foreign.given)
+    nearest = find_nearest(rounded, foreign.made, foreign.recorded)
+    if nearest is None:
+        return ""
+    name, computed = nearest
+    left = int(np.count_nonzero(computed != foreign.recorded))
+    about = [describe_direction(computed, foreign.recorded), describe_channels(computed, foreign.recorded)]
+    return f"{describe(name)} gives all but {count(left, 'element')}: {', '.join(text for text in about if text)}"
 
 
 def describe_direction(made: Array, recorded: Array) -> str:

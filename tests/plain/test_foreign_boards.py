@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.arithmetics import LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
+from qverify.arithmetic.multipliers import parameters
+from qverify.compare.arithmetics import FLOOR_MEANS, LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
 from qverify.compare.find_arithmetics import find_arithmetics, find_reach
 from qverify.compare.foreign import describe_direction
 from qverify.compare.one_arithmetic import accept_one_arithmetic
@@ -161,6 +162,30 @@ def test_the_catalogue_of_two_operands(op: str) -> None:
         spoilt[2, 1999] ^= 1
         assert name not in find_arithmetics(rounded, made, spoilt)
     assert {*MODES, *RULES, *MISTAKES} <= rounded.formulas.keys()
+
+
+@pytest.mark.parametrize("include_pad", [0, 1])
+def test_a_chip_that_floors_divides_its_means_by_their_number(include_pad: int) -> None:
+    """A pool of 3 x 3 with padding: corners have 4 elements, edges 6. Its floor is that of the exact mean, which is no
+    shift, and counts as the arithmetic of a board that floors all other sums by shifts."""
+    x, count = RNG.integers(-128, 128, (1, 2, 7, 7)).astype(np.int8), np.full((7, 7), 9)
+    if not include_pad:
+        count[[0, -1]], count[:, [0, -1]] = 6, 6
+        count[[0, 0, -1, -1], [0, -1, 0, -1]] = 4
+    specs = {n: TensorSpec(n, "int8", x.shape, scale=(0.25,), zero_point=(z,)) for n, z in (("x", 3), ("y", -1))}
+    specs["rq"] = TensorSpec("rq", "int32", (2, 9))
+    words = (3, 3, 1, 1, 1, 1, 1, 1, include_pad, -128, 127)
+    constants = {"rq": parameters("gemmlowp", 1 / (np.arange(9.0) + 1))}
+    graph = Graph([Node("y", "average_pool", ("x", "rq"), ("y",), words)], specs, constants, ("x",), ("y",), "gemmlowp")
+    sums = np.lib.stride_tricks.sliding_window_view(np.pad(x - 3.0, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    floored = (np.floor_divide(sums.sum((-1, -2)), count) - 1).astype(np.int8)
+    rounded = Rounded(units(graph)[0], "y", graph, {"x": x})
+    made = simulate_node(graph, graph.nodes[0], {"x": x})["y"]
+    assert {*find_arithmetics(rounded, made, floored)} == {FLOOR_MEANS, "rounded down (floor)"}
+    assert "gemmlowp" in find_arithmetics(rounded, made, made)
+    dense_floor = Rounded(units(REFERENCE)[0], "h", REFERENCE, {"x": inputs()})
+    every = np.arange(4 * 32)
+    assert np.array_equal(dense_floor.formulas[FLOOR_MEANS](every), dense_floor.formulas["pow2-floor"](every))
 
 
 def concat_graph() -> Graph:

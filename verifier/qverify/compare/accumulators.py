@@ -43,6 +43,18 @@ def accumulate(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array | 
     return simulate_node(changed, replace(node, words=(*node.words[:-2], *WIDE_LIMITS)), given)[name]
 
 
+def accumulate_taps(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array:
+    """Returns the int64 sums of an average pool, [N, C, ...], which are not divided yet."""
+    name = node.outputs[0]
+    changed = replace(
+        graph,
+        tensors={**graph.tensors, name: replace(graph.spec(name), dtype="int64", zero_point=(0,))},
+        constants={**graph.constants, node.inputs[1] or "": np.repeat(IDENTITY, node.words[0] * node.words[1], 1)},
+        rounding="pow2-floor",
+    )
+    return simulate_node(changed, replace(node, words=(*node.words[:-2], *WIDE_LIMITS)), given)[name]
+
+
 def accumulate_sizes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Array | None:
     """Returns the int64 sums of the magnitudes of the products that accumulate() adds, without the bias; None as there,
     and for operands of more than 8 bits."""

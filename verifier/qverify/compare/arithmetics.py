@@ -15,15 +15,19 @@ import numpy as np
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, requantize, shifted
-from qverify.compare.accumulators import CHANNEL_AXIS, accumulate
+from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
+from qverify.compare.accumulators import CHANNEL_AXIS, accumulate, accumulate_taps
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands, is_change_of_quantization
 from qverify.model_bin.graph import ROUNDINGS, Graph, Node
 from qverify.model_bin.units import Unit
-from qverify.ops import add, mul, simulate_node
+from qverify.ops import add, mul
 
 MODES = tuple(r for r in ROUNDINGS if r not in ("ref-exact", "mul31"))  # mul31 is tflite-single
 FLOOR = "pow2-floor"
+FLOOR_MEANS = f"{FLOOR}, means divided"  # by their number of elements, which need not be a power of two
+MEANS = ("average_pool", "global_average_pool", "reduce_mean")
+DOWN = "rounded down (floor)"
 RULES: dict[str, Callable[[Reals], Reals]] = {
     "half even": np.rint,
     "half up": lambda v: np.floor(v + 0.5),
@@ -31,7 +35,7 @@ RULES: dict[str, Callable[[Reals], Reals]] = {
     "half down": lambda v: np.ceil(v - 0.5),
 }
 MISTAKES: dict[str, Callable[[Reals], Reals]] = {
-    "rounded down (floor)": np.floor,
+    DOWN: np.floor,
     "cut off (toward zero)": np.trunc,
     "rounded up (ceiling)": np.ceil,
 }
@@ -42,6 +46,7 @@ SINGLE = (", scales multiplied in float32", ", scales in float32")  # how a runt
 TWICE_HALF_UP = "gemmlowp with halves up at its second rounding"  # ruy, and the instructions of NEON
 LEGAL = (
     *MODES,
+    FLOOR_MEANS,
     *(m + s for s in SINGLE for m in MODES),
     TWICE_HALF_UP,
     *(TWICE_HALF_UP + s for s in SINGLE),
@@ -86,7 +91,9 @@ class Rounded:
         """The arithmetics of the catalogue for this unit, by name; empty if it has none."""
         named, exact = self._known
         rules = dict(_list_rules(exact)) if exact is not None else {}
-        return {name: self._through(compute) for name, compute in (*named.items(), *rules.items())}
+        floor = rules.get(DOWN) if self.unit.nodes[0].op in MEANS else named.get(FLOOR)
+        divided = {FLOOR_MEANS: floor} if floor is not None else {}
+        return {name: self._through(compute) for name, compute in {**named, **rules, **divided}.items()}
 
     @property
     def exact(self) -> Exact | None:
@@ -110,7 +117,7 @@ class Rounded:
             if first.op in ("add", "mul"):
                 return _list_pairs(first, self.graph, self.given)
             if first.op == "average_pool":
-                return _list_pools(first, self.graph, self.given), None
+                return _list_pools(first, self.graph, self.given)
             if first.op == "concat":
                 return _list_concats(first, self.graph, self.given)
             if first.op == "lookup" and is_change_of_quantization(first, self.graph):
@@ -234,18 +241,25 @@ def _scale_operands(real: Reals) -> Array:
     return rq * np.sign([[real[0], real[1], 1.0], [1.0, 1.0, 1.0]]).astype(np.int32)
 
 
-def _list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
-    """Returns the rounding modes of an average pool."""
-    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    ratio = np.float64(x.scale[0]) / np.float64(y.scale[0])
-    counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
+def _list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the rounding modes of an average pool, and the exact value."""
+    x, y, window = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0]), window_of(node.words, dilated=False)
+    taps = node.words[0] * node.words[1]
+    count = taps_counted(window, plane_shape(x.shape), plane_shape(y.shape), False)
+    if not count.all():
+        return {}, None
+    real = np.float64(x.scale[0]) / np.float64(y.scale[0]) / (np.arange(taps, dtype=np.float64) + 1)
+    divisor = np.broadcast_to(taps if node.words[8] else count, (*y.shape[:2], *plane_shape(y.shape))).reshape(-1)
+    flat = accumulate_taps(node, graph, given).reshape(-1)
+    zero, wide, (low, high) = y.zero_point[0], is_wide(x.dtype, y.dtype), node.words[-2:]
 
     def in_mode(at: Array, mode: str) -> Array:
-        changed = {**graph.constants, node.inputs[1] or "": parameters(mode, ratio / counts)}
-        values = simulate_node(replace(graph, constants=changed, rounding=mode), node, given)
-        return values[node.outputs[0]].reshape(-1)[at]
+        multiplier, shift = parameters(mode, real, wide).astype(np.int64)[:, divisor[at] - 1]
+        return np.clip(shifted(flat[at], multiplier, shift, mode, wide) + zero, low, high).astype(y.dtype)
 
-    return {mode: partial(in_mode, mode=mode) for mode in MODES}
+    found: dict[str, Compute] = {mode: partial(in_mode, mode=mode) for mode in MODES}
+    exact = Exact(lambda at: np.asarray(flat[at] * real[divisor[at] - 1], np.float64), zero, (low, high), y.dtype, real)
+    return found, exact
 
 
 def _list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

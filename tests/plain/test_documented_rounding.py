@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.compare.documented_rounding import RoundingExplanation, explain
+from qverify.compare.error_bounds.bounded_values import Whole
 from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
@@ -257,3 +259,17 @@ def test_the_add_of_onnxruntime_on_arm_is_recognised():
     assert np.count_nonzero(made != recorded) > 0 and found.unexplained == 0 and "22 bits" in found.why
     recorded[np.argmin(recorded)] += 1
     assert "22 bits" not in explain(units(graph)[0], "y", graph, given, made, recorded, "onnxruntime", "1 LSB").why
+
+
+def test_an_error_without_a_limit_explains_no_integer() -> None:
+    x, made, recorded = many()
+    graph = _of_rows(REFERENCE, 4000)
+    at = np.flatnonzero(made != recorded)
+
+    def evaluate(*_: object) -> list[tuple[np.ndarray, Whole]]:
+        value = made.reshape(-1)[at].astype(np.int64)
+        return [(at, Whole(value - 99, value + 99, np.full(len(at), np.inf)))]
+
+    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
+        found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
+    assert not found.evaluated and "whose error has no limit" in found.why

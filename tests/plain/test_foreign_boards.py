@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import parameters
 from qverify.compare.arithmetics import FLOOR_MEANS, LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
-from qverify.compare.find_arithmetics import find_arithmetics, find_reach
+from qverify.compare.find_arithmetics import find_arithmetics, find_reach, needs_evidence
 from qverify.compare.foreign import describe_direction
 from qverify.compare.one_arithmetic import accept_one_arithmetic
 from qverify.compare.options import Options
@@ -124,7 +124,7 @@ def verdicts_of_mul8(elements: int, differing: int) -> list[str]:
     unit = units(REFERENCE)[0]
     found = Forced("FAILED", 1, differing, 0.1, elements, "", "reference", "board", "all too low", arithmetics=["mul8"])
     verdicts = {"h": found}
-    accept_one_arithmetic([unit], verdicts, lambda unit, name: True)
+    accept_one_arithmetic([unit], verdicts, lambda unit, name: True, lambda unit, name: True)
     return [f.verdict for f in verdicts.values()]
 
 
@@ -294,3 +294,34 @@ def test_kernels_of_the_reference_excuse_no_other_runtime() -> None:
     report = judge_all(recordings, REFERENCE, units(REFERENCE), Options(dump_all=True), runs, None, {"x": x})
     assert report.verdict == "FAILED" and report.blame is not None
     assert (report.blame.side, report.blame.node) == ("board", "h") and report.pairs[0].node_by_node is None
+
+
+def test_evidence_of_a_million_elements_takes_no_time() -> None:
+    assert verdicts_of_mul8(3_000_000, 1_500_000) == ["PASSED"]
+
+
+def test_a_node_that_cannot_be_asked_stands_in_no_others_way() -> None:
+    """Two layers of one op; the first fits gemmlowp only. Of the second nothing is known, or it is judged INCONCLUSIVE, or
+    it is equal and gemmlowp gives other bytes."""
+    both = units(REFERENCE)[:2]
+
+    def judge(second: str, given: bool | None) -> str:
+        forced = {
+            name: Forced(
+                verdict, 1, 9, 0.1, 128, "", "reference", "board", "w", arithmetics=["gemmlowp"] * (name == "h")
+            )
+            for name, verdict in (("h", "FAILED"), ("y", second))
+        }
+        accept_one_arithmetic(both, forced, lambda unit, name: given, lambda unit, name: False)
+        return forced["h"].verdict
+
+    assert judge("PASSED", None) == judge("PASSED", True) == judge("INCONCLUSIVE", False) == "PASSED"
+    assert judge("PASSED", False) == "FAILED"
+
+
+def test_arithmetics_that_round_twice_need_evidence_where_they_are_far_from_ties() -> None:
+    """With a multiplier of 0.3, gemmlowp's first rounding is to a quarter of the output's step."""
+    unit = units(REFERENCE)[0]
+    graph = replace(REFERENCE, constants={**REFERENCE.constants, "h/rq": np.array([0.3], np.float32)})
+    assert needs_evidence(unit, graph, "gemmlowp") and needs_evidence(unit, graph, "mul8")
+    assert not needs_evidence(unit, REFERENCE, "gemmlowp") and not needs_evidence(unit, graph, "tflite-single")

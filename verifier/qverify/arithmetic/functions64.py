@@ -217,3 +217,8 @@ def log2_factorial(n: int) -> float:
     x = float(n)
     rest = (1.0 / 12 - (1.0 / 360 - 1.0 / (1260 * x * x)) / (x * x)) / x
     return (x + 0.5) * log2_of(x) + (rest - x + 0.9189385332046727) / LN2
+
+
+def log2_choices(n: int, k: int) -> float:
+    """Returns log2 of the number of ways to choose k of n."""
+    return log2_factorial(n) - log2_factorial(k) - log2_factorial(n - k)

@@ -186,7 +186,9 @@ def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
     product = np.multiply(*(np.asarray(graph.spec(n or "").scale, np.float32) for n in names))
     y = np.float32(graph.spec(node.outputs[0]).scale[0])
     ways = (product.astype(np.float64) / np.float64(y), (product / y).astype(np.float64))
-    fitting = {s: np.atleast_1d(w) for s, w in zip(SINGLE, ways, strict=True) if np.allclose(w, real, rtol=1e-6)}
+    fitting = {
+        s: np.atleast_1d(w) for s, w in zip(SINGLE, ways, strict=True) if np.allclose(w, real, rtol=1e-6, atol=0.0)
+    }
     return {"": real, **fitting}
 
 

@@ -139,11 +139,19 @@ def _find_differing(made: Array, recorded: Array) -> Array:
 
 
 def _check_integers(value: Whole, made: Array, recorded: Array) -> tuple[Mask, Mask, float]:
-    """Returns, for both sides, a mask of the elements to which the exact value may round, and the largest error."""
+    """Returns, for both sides, a mask of the elements to which the exact value may round, and the largest error. Raises
+    NoBound for an error without a limit, which every value would be within."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
+    _refuse_endless(value, lost)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
     error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~lost))
     return inside[0] | lost, inside[1], error
+
+
+def _refuse_endless(value: Whole | Real, lost: Mask) -> None:
+    """Raises NoBound if the error of an element that is not lost has no limit."""
+    if value.error is not None and (endless := int(np.count_nonzero(~np.isfinite(value.error) & ~lost))):
+        raise NoBound(f"{count(endless, 'element')}, whose error has no limit")
 
 
 def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> tuple[Mask, Mask, float]:
@@ -151,9 +159,7 @@ def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> tup
     the largest distance that is. Raises NoBound for an error without a limit, which every value would be within."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     with np.errstate(invalid="ignore", over="ignore"):
-        endless = ~np.isfinite(value.error) & np.isfinite(value.value) & ~lost
-        if count_endless := int(np.count_nonzero(endless)):
-            raise NoBound(f"{count(count_endless, 'element')}, whose error has no limit")
+        _refuse_endless(value, lost | ~np.isfinite(value.value))
         allowed = value.error + np.where(np.isfinite(value.value), SHARE * np.abs(value.value), 0.0) + half
         inside = []
         for side in (made.astype(np.float64), recorded.astype(np.float64)):

@@ -11,7 +11,9 @@ from collections.abc import Collection
 import numpy as np
 
 from qverify.compare.arithmetics import FAR, LEGAL, TIES, TWICE_HALF_UP, Rounded, is_coarse
-from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, rounded_twice
+from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, StatedOperands, rounded_twice
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
 from qverify.tensors.recording import Array
 
 SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
@@ -21,6 +23,7 @@ MOST_DIFFERING, LEAST_SHARE = (
 )  # elements by which the nearest arithmetic is chosen, and the share it must give
 TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of a step that depends on the scale
 
+NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
 
 
@@ -121,3 +124,17 @@ def find_reach(rounded: Rounded, name: str) -> float:
     scales = np.abs(exact.scales)
     twice = float(rounded_twice(np.concatenate([scales, scales * BELOW])).max()) if name.startswith(TWICE) else 0.0
     return min(0.5, TIES + max(1.0, float(scales.max())) * ADD_MULTIPLIERS + 2 * twice)
+
+
+def needs_evidence(unit: Unit, graph: Graph, name: str) -> bool:
+    """Returns whether an arithmetic gives other integers than the nearest so far from ties that a fault of a few elements
+    may look like it."""
+    node = unit.nodes[0]
+    if is_coarse(name) or not name.startswith(TWICE) or node.op == "add":
+        return is_coarse(name)
+    if node.op in ("lookup", "concat"):
+        stated = [graph.spec(n or "").scale[0] for n in node.inputs[: 1 if node.op == "lookup" else None]]
+        scales = np.asarray(stated) / graph.spec(node.outputs[0]).scale[0]
+    else:
+        scales = np.atleast_1d(StatedOperands(node, graph, {}).rq)
+    return bool(2 * rounded_twice(scales * BELOW).max() > NEAR_TIE)

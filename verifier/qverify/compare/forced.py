@@ -11,7 +11,7 @@ import numpy as np
 from qverify.compare.arithmetics import Rounded
 from qverify.compare.distance import measure_distance
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.find_arithmetics import find_arithmetics
+from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
@@ -118,8 +118,8 @@ class Forcing:
             return self._run(unit, outputs, inputs_same)
         key = (id(self.judged.a), self.exact, self.is_foreign, self.kernels, *unit.outputs)
         verdicts = self._cache.find(key, arrays)
-        if verdicts is None:
-            verdicts = self._run(unit, outputs, inputs_same)
+        if verdicts is None or any(f.why and f.on != self.judged.pair.b for f in verdicts.values()):
+            verdicts = self._run(unit, outputs, inputs_same)  # `why` may name the side
             self._cache.keep(key, arrays, verdicts)
         return {o: replace(f, on=self.judged.pair.b) for o, f in verdicts.items()}
 
@@ -253,15 +253,19 @@ class Forcing:
         )
         return self._cache.judge_once(foreign, measured)
 
-    def gives_all(self, unit: Unit, arithmetic: str) -> bool:
+    def gives_all(self, unit: Unit, arithmetic: str) -> bool | None:
         """Returns whether an arithmetic of the catalogue gives every element of the unit's first output that b
-        recorded."""
+        recorded, or None if a tensor is missing or the catalogue has nothing on the unit."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
         if recorded is None or len(given) < len(unit.inputs):
-            return False
+            return None
         rounded = Rounded(unit, unit.outputs[0], self.graph, given)
-        return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic]))
+        return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic])) if rounded.formulas else None
+
+    def needs_evidence(self, unit: Unit, arithmetic: str) -> bool:
+        """Returns needs_evidence() of find_arithmetics for a unit of this graph."""
+        return needs_evidence(unit, self.graph, arithmetic)
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced

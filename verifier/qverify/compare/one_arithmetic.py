@@ -5,39 +5,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import comb, log2
 
-from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe, is_coarse
+from qverify.arithmetic.functions64 import log2_choices, log2_of
+from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
 OPS = (*SUMS, "average_pool", "lookup", "concat")
-EVIDENCE_BITS = 10 + log2(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
-GivesAll = Callable[[Unit, str], bool]  # whether an arithmetic gives every recorded element of a unit
+EVIDENCE_BITS = 10 + log2_of(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
+# Whether an arithmetic gives every recorded element of a unit; None if it cannot be asked
+GivesAll = Callable[[Unit, str], bool | None]
+NeedsEvidence = Callable[[Unit, str], bool]  # as find_arithmetics.needs_evidence(), without the graph
 
 
-def accept_one_arithmetic(units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll) -> None:
+def accept_one_arithmetic(
+    units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll, needs_evidence: NeedsEvidence
+) -> None:
     """Sets the FAILED verdicts of an op to PASSED where one legal arithmetic gives every element. It must give every
     element of the op's other nodes, too, apart from those that no verdict accepts. Of several, the one that accepts
-    most nodes counts. A coarse arithmetic that so few elements show that a fault may fit it by chance makes the nodes
+    most nodes counts. An arithmetic far from ties that so few elements show that a fault may fit it by chance makes the nodes
     INCONCLUSIVE.
 
     Args:
         units: the units of the graph.
         forced: the forced verdicts by tensor, which are changed.
         gives_all: asked for the units whose bytes are equal, or which passed.
+        needs_evidence: asked for the units that are accepted.
     """
     for op in OPS:
         members = [u for u in units if u.nodes[0].op == op and u.outputs[0] in forced]
         failed = [u for u in members if forced[u.outputs[0]].verdict == "FAILED"]
         tried = dict.fromkeys(n for u in failed for n in forced[u.outputs[0]].arithmetics if n in LEGAL)
-        passed = [u for u in members if u not in failed]
+        passed = [u for u in members if forced[u.outputs[0]].verdict == "PASSED"]
         accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
         for name in sorted(tried, key=lambda n: (-len(accepted[n]), LEGAL.index(n))):
             if all(_gives(name, u, forced, gives_all) for u in (*passed, *_others(name, units, members, forced))):
-                shown = not is_coarse(name) or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
+                weak = any(needs_evidence(unit, name) for unit in accepted[name])
+                shown = not weak or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
                 for unit in accepted[name]:
                     forced[unit.outputs[0]] = _accept(forced[unit.outputs[0]], name, shown)
                 break
@@ -56,7 +62,7 @@ def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:
     """Returns the bits of which elements differ and in which direction, over all nodes that differ and of which the
     arithmetic gives every element."""
     fitting = [f for f in forced if f.mismatched and name in f.arithmetics]
-    return sum(log2(comb(f.elements, f.mismatched or 0)) + (f.mismatched or 0) for f in fitting)
+    return sum(log2_choices(f.elements, f.mismatched or 0) + (f.mismatched or 0) for f in fitting)
 
 
 def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[str, Forced]) -> list[Unit]:
@@ -64,11 +70,13 @@ def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[s
     nearest integer."""
     if not name.startswith(FLOOR):
         return []
-    return [u for u in units if u.nodes[0].op in SUMS and u not in members and u.outputs[0] in forced]
+    others = [u for u in units if u.nodes[0].op in SUMS and u not in members and u.outputs[0] in forced]
+    return [u for u in others if forced[u.outputs[0]].verdict != "INCONCLUSIVE"]
 
 
 def _gives(name: str, unit: Unit, forced: Mapping[str, Forced], gives_all: GivesAll) -> bool:
-    return name in forced[unit.outputs[0]].arithmetics or gives_all(unit, name)
+    """Returns whether nothing shows that the unit rounds otherwise."""
+    return name in forced[unit.outputs[0]].arithmetics or gives_all(unit, name) is not False
 
 
 def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> tuple[list[str], bool]:
@@ -98,7 +106,8 @@ def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all:
 
 def _find_common(members: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> set[str]:
     """Returns the arithmetics that give every element of all these units."""
+    members = [u for u in members if forced[u.outputs[0]].verdict != "INCONCLUSIVE"]
     differing = [set(forced[u.outputs[0]].arithmetics) for u in members if forced[u.outputs[0]].mismatched]
     names = set.intersection(*differing) if differing else {*LEGAL}
     equal = [u for u in members if not forced[u.outputs[0]].mismatched]
-    return {n for n in names if all(gives_all(u, n) for u in equal)}
+    return {n for n in names if all(gives_all(u, n) is not False for u in equal)}

@@ -75,7 +75,7 @@ class _DumpForcing(Forcing):
         super().__init__(judged, graph, run_unit, False, {})
         self._both, self._peer = both, peer
         self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
-        self._given: dict[tuple[str, str], bool] = {} if peer is None else peer._given
+        self._given: dict[tuple[str, str], bool | None] = {} if peer is None else peer._given
 
     def same(self, name: str) -> bool | None:
         """Returns whether both dumps have the same bytes of this tensor, or None if this is not known."""
@@ -86,8 +86,8 @@ class _DumpForcing(Forcing):
         recording, name_b = self.judged.b.recording, self._map_names(name)[1]
         return name_b not in recording.missing and (name_b in recording.tensors or name_b in recording.digests)
 
-    def gives_all(self, unit: Unit, arithmetic: str) -> bool:
-        """Returns whether an arithmetic gives every element of the unit's first output that the dump recorded."""
+    def gives_all(self, unit: Unit, arithmetic: str) -> bool | None:
+        """Returns Forcing.gives_all(), which both sides of this host answer alike."""
         key = unit.name, arithmetic
         if key not in self._given:
             self._given[key] = super().gives_all(unit, arithmetic)
@@ -175,7 +175,7 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
             verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
     for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
-        accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all)
+        accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all, forcing.needs_evidence)
     return located
 
 

@@ -175,7 +175,7 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         if progress is not None:
             progress(i + 1, len(todo))
     if force.is_foreign:
-        accept_one_arithmetic(list_single(todo), verdicts, force.gives_all)
+        accept_one_arithmetic(list_single(todo), verdicts, force.gives_all, force.needs_evidence)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import functions64
-from qverify.arithmetic.functions64 import log2_factorial
+from qverify.arithmetic.functions64 import log2_choices
 from qverify.triage.case import Case, element_bits
 
 Array = npt.NDArray[Any]
@@ -31,11 +31,6 @@ def _compute_difference_bits(case: Case) -> float:
     share = counts / len(places)
     values = float(-(counts * functions64.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
     return log2_choices(n, len(places)) + min(values, len(places) * 8.0 * case.recorded.itemsize)
-
-
-def log2_choices(n: int, k: int) -> float:
-    """Returns log2 of the number of ways to choose k of n."""
-    return log2_factorial(n) - log2_factorial(k) - log2_factorial(n - k)
 
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from qverify import plural
-from qverify.arithmetic.functions64 import log2_of
+from qverify.arithmetic.functions64 import log2_choices, log2_of
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, Find, element_bits
@@ -329,7 +329,7 @@ def _weigh(case: Case, candidate: Candidate) -> float:
     free = candidate.variant.free
     if free is None:
         return evidence.difference_bits(case)
-    return evidence.log2_choices(case.recorded.size, case.differing.size) if evidence.is_unrelated(case, free) else 0.0
+    return log2_choices(case.recorded.size, case.differing.size) if evidence.is_unrelated(case, free) else 0.0
 
 
 def _is_predicted(case: Case, candidate: Candidate, output: Array, board: str) -> bool:

@@ -9,11 +9,11 @@ from math import inf
 
 import numpy as np
 
-from qverify.arithmetic.functions64 import log2_of
+from qverify.arithmetic.functions64 import log2_choices, log2_of
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
 from qverify.triage.case import Array, Case, UnitChange, element_bits
-from qverify.triage.evidence import difference_bits, log2_choices
+from qverify.triage.evidence import difference_bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 

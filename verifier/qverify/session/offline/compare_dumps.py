@@ -21,7 +21,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.session.printed_values import limit_to_decimals
+from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
@@ -313,20 +313,12 @@ def _check_precision(sides: tuple[Recording, Recording], options: Options) -> No
     decimals = _precision(sides)
     if decimals is None:
         return
-    finest = 10.0**-decimals
-    gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > decimals else []
-    too_fine += ["--rule exact"] if options.rule == "exact" else []
-    too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < finest]
-    too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
     if decimals < 0:
+        raise UsageError(f"the dump's values {UNKNOWN_WHOLE}; dump more of them")
+    for gate, instead in list_too_fine(decimals, options):
         raise UsageError(
-            "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
-        )
-    if too_fine:
-        raise UsageError(
-            f"{too_fine[0]}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
-            f"give -c {decimals} or less" + (", or -m, which has the exact scales" if decimals < 6 else "")
+            f"{gate}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
+            f"give {instead}" + (", or -m, which has the exact scales" if decimals < 6 else "")
         )
 
 

@@ -76,3 +76,15 @@ def test_a_gate_finer_than_what_was_printed_is_inconclusive(
 @pytest.mark.parametrize("gates", [["-c", "1"], ["--atol", "0.1"], ["--max-rmse", "0.2"], ["--min-cosine", "0.9"]])
 def test_a_gate_that_is_no_finer_passes(words: list[str], gates: list[str]) -> None:
     assert main([*words, *gates]) == 0
+
+
+def test_triage_gives_the_main_jobs_verdict(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "triage.json"
+    assert main(["triage", *words, "--json", str(out)]) == 3
+    shown = capsys.readouterr().out
+    held = json.loads(out.read_text())
+    assert held["main_job"]["verdict"] == held["verdict"] == "INCONCLUSIVE" and "all gates pass" not in shown
+    assert "the values of the board are known only to 1 decimal" in shown.splitlines()[-1]
+    assert main(["triage", *words, "-c", "1"]) == 0

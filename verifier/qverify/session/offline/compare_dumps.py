@@ -92,7 +92,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     notes = list[str]()
     locate = None if models is None else find_locator(models, bool(digests and digests_b), options, notes)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
-    report.notes += [*inner, *notes]
+    report.notes += notes
     _mark_outputs(report.pairs, first, second, models)
     report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:
@@ -106,7 +106,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
-        _state_scope(pair, dumps.outputs_only, _list_absent(first, models))
+        _state_scope(pair, dumps.outputs_only, _list_absent(first, models), inner)
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
     if by_model:
@@ -208,16 +208,18 @@ def _list_absent(first: Recording, models: Models | None) -> list[str]:
     return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
-def _state_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
+def _state_scope(pair: Pair, outputs_only: bool, absent: list[str], inner: list[str]) -> None:
     """Adds what the verdict line must state about the scope: --outputs-only, or tensors of the model that neither dump
-    has."""
+    has, and tensors inside its nodes that only one has. inner: the text on the latter, if there are any."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
-    elif absent:
+        return
+    pair.relaxed += inner
+    if absent:
         pair.relaxed.append(
             f"{count(len(absent), 'tensor')} of the model {'is' if len(absent) == 1 else 'are'} in neither dump, first {absent[0]}"
         )
-    if not outputs_only and pair.cause == "coverage":
+    if pair.cause == "coverage":
         pair.why += "; if one side has only the final outputs, --outputs-only compares those"
 
 

@@ -113,6 +113,18 @@ def test_an_unchanged_model_that_does_not_run_leaves_it_inconclusive(words, tmp_
     assert f"{LINE}not known: the unchanged model did not run there" in capsys.readouterr().out
 
 
+def test_a_link_that_fails_in_the_search_leaves_the_run_complete(words, tmp_path):
+    """The search begins with a session without optimizations, on which this onnxruntime ends its process."""
+    ends = "if len(model.graph.output) == 1 and level == OFF: __import__('os')._exit(9)"
+    status, found = verify(tmp_path, words, *spoils(tmp_path, refuses=ends))
+    assert status == 1
+    for pair in board_pairs(found):
+        assert (pair["verdict"], pair["cause"]) == ("FAILED", "untapped") and pair["untapped"]["changed"] > 0
+        assert (pair["untapped"]["level"], pair["untapped"]["optimizers"]) == ("", [])
+        assert pair["coverage"]["missing"] == []
+    assert any(n.startswith("the optimization that changes the outputs was not searched for") for n in found["notes"])
+
+
 def test_a_capture_keeps_them(words, tmp_path):
     folder = tmp_path / "capture"
     status, run = verify(tmp_path, words, *spoils(tmp_path), "--capture", str(folder))

@@ -195,6 +195,7 @@ class Job:
             options,
             self.request.spot_seed,
             progress_of_step(watch, "paranoid"),
+            self._run_options(),
         )
         evidence.pull = None
         mark_other_inputs(report, outcome)
@@ -242,8 +243,11 @@ class Job:
         if board is None:
             return None, ""
         pull = "all" if self.request.paranoid else self.request.pull
-        more = {} if self._runner is None else {"dump_all": self.request.options.dump_all}
-        return board.run(prepared, progress_of_step(watch, "board"), pull, **more), ""
+        return board.run(prepared, progress_of_step(watch, "board"), pull, **self._run_options()), ""
+
+    def _run_options(self) -> dict[str, bool]:
+        """Returns the arguments of the board's run() that only a board with a runner takes."""
+        return {"dump_all": self.request.options.dump_all} if self.has_runner else {}
 
     def disconnect_if_broken(self, ran: SideResults) -> None:
         """Disconnects the board if its run broke off, so that the next frame gets a new connection."""
@@ -253,7 +257,8 @@ class Job:
 
     @property
     def has_runner(self) -> bool:
-        """Whether the board runs something other than qvrt."""
+        """Whether a runner, a command beside the board, runs the model. Without one the board runs qvrt, or the ONNX or
+        the .tflite with a runtime that speaks the protocol."""
         return self._runner is not None
 
     def connected_board(self) -> Any:

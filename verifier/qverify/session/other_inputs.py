@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,10 +45,11 @@ def run_on_other_inputs(
     options: Options,
     seed: int | None = None,
     step: Callable[[int, int], None] | None = None,
+    run_options: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Recording | None]:
     """Runs the board on other inputs. Returns the outcome (for mark_other_inputs) and the board's recording, None if no
-    other inputs were found. before: the run on the inputs of the user. A board that runs qvrt is compared over every
-    tensor, another one over those that the options name."""
+    other inputs were found. before: the run on the inputs of the user. run_options: further arguments of the board's
+    run(). A board that runs qvrt is compared over every tensor, another one over those that the options name."""
     drawn = other_inputs(models.graph, before.prepared, seed)
     if drawn is None:
         why = "no inputs with other bytes were found; whether the board repeats former answers is not known"
@@ -58,8 +59,7 @@ def run_on_other_inputs(
     ran = SideResults({"simulator": simulator.run(inputs)}, {"simulator": simulator.run_unit})
     earlier = before.results.recordings["board"]
     is_ours = earlier.runtime == "qvrt"
-    more = {} if is_ours else {"dump_all": options.dump_all}
-    recording = ran.recordings["board"] = board.run(inputs, step, "all", **more)
+    recording = ran.recordings["board"] = board.run(inputs, step, "all", **(run_options or {}))
     judged_by = replace(options, dump_all=True) if is_ours else options
     pair = make_report(models, inputs, ran, judged_by, board.pull).pairs[0]
     repeated = _list_repeated(models.graph, earlier, recording, ran.recordings["simulator"])

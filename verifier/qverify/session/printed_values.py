@@ -6,6 +6,8 @@ from qverify.compare.options import Options
 from qverify.plural import count
 from qverify.report.document import Pair
 
+UNKNOWN_WHOLE = "have so few printed digits that not even whole numbers are known"
+
 
 def limit_to_decimals(pair: Pair, decimals: int) -> None:
     """Removes bit equality from a pair, and limits its matching digits to the printed decimals: equal text does not
@@ -17,14 +19,35 @@ def limit_to_decimals(pair: Pair, decimals: int) -> None:
         row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits
 
 
+def list_too_fine(decimals: int, options: Options) -> list[tuple[str, str]]:
+    """Returns the gates that are too fine for values known to these decimals, 0 or more, each as the user gives it, with
+    what to give in its place."""
+    fewer, larger = f"-c {decimals} or less", f"{10.0**-decimals:g} or more"
+    gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
+    found = []
+    if options.decimals and options.digits > decimals:
+        found.append((f"-c {options.digits}", fewer))
+    if options.rule == "exact":
+        found.append(("--rule exact", f"{fewer} and another rule"))
+    for name, limit in gates.items():
+        if limit < 10.0**-decimals:
+            option = "--max-rmse" if name == "rmse" else f"--{name}"
+            found.append((f"{option} {limit:g}", f"{option} {larger}"))
+    if "rtol" in options.gates and "atol" not in gates:
+        found.append(("--rtol without --atol", f"--atol {larger} with it"))
+    return found
+
+
 def refuse_finer(pair: Pair, decimals: int, options: Options) -> None:
-    """Makes a PASSED pair INCONCLUSIVE if the printed decimals are fewer than those by which it is to be judged: `compare`
-    refuses the same. A user who wants fewer says so, and the verdict line names it."""
-    if pair.verdict != "PASSED" or not options.decimals or options.digits <= decimals:
+    """Makes a PASSED pair INCONCLUSIVE if a gate is too fine for the printed decimals, or if not even whole numbers are
+    known: `compare` refuses the same. A user who wants a coarser gate says so, and the verdict line names it."""
+    if pair.verdict != "PASSED":
         return
-    asked = f"-c {max(decimals, 0)} or less"
-    pair.verdict, pair.cause = "INCONCLUSIVE", "precision"
-    pair.why = (
-        f"the values of the board are known only to {count(max(decimals, 0), 'decimal')}, and nothing finer can be judged: "
-        f"print more, or give {asked}"
-    )
+    why = f"the values of the board {UNKNOWN_WHOLE}: print more"
+    if decimals >= 0:
+        if not (too_fine := list_too_fine(decimals, options)):
+            return
+        gate, instead = too_fine[0]
+        known = f"the values of the board are known only to {count(decimals, 'decimal')}"
+        why = f"{gate}: {known}, and nothing finer can be judged: print more, or give {instead}"
+    pair.verdict, pair.cause, pair.why = "INCONCLUSIVE", "precision", why

@@ -66,7 +66,8 @@ class LiteRtBoard(Board):
         self._model = _pack_model(model, tensors, inner, offered)
         self._sha256 = hashlib.sha256(self._model).hexdigest()
         self._has_taps = not set(offered) <= set(inner.outputs)
-        self._untapped_facts, self._same_outputs = "", True
+        self._untapped_facts = ""
+        self._same_outputs: bool | None = None  # whether taps changed no final output, None if it is not known
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends the model and its inputs, which are quantized here, unless the board has them already."""
@@ -85,7 +86,7 @@ class LiteRtBoard(Board):
         """Runs the model and adds the tensors that this host computes from the board's outputs."""
         recording = super().run(prepared, progress, pull)
         recording.finals = self._whole_graph.outputs
-        if recording.untapped is not None:
+        if recording.untapped is not None and not recording.untapped.why:
             made = _simulate_nodes(self._whole_graph, self._dequantizers, recording.untapped.tensors)
             recording.untapped.tensors = {n: v for n, v in made.items() if n in recording.finals}
         inputs = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
@@ -116,13 +117,12 @@ class LiteRtBoard(Board):
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         """Runs the .tflite with its final outputs alone, then with every tensor."""
+        self._same_outputs = None
         if self._has_taps:
             recording.untapped = self._run_untapped(prepared)
         super()._run(prepared, recording, progress, pull)
-        if recording.untapped is not None:
-            finals = recording.untapped.tensors
-            with_taps = recording.tensors
-            self._same_outputs = all(n in with_taps and np.array_equal(v, with_taps[n]) for n, v in finals.items())
+        if recording.untapped is not None and not recording.untapped.why:
+            self._same_outputs = have_same_bytes(recording.untapped.tensors, recording.tensors)
 
     def _run_untapped(self, prepared: PreparedInputs) -> Untapped:
         values = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
@@ -186,9 +186,10 @@ class LiteRtBoard(Board):
         counts = placement_of(parse_run_facts(self._untapped_facts)) or placement_of(facts)
         lines += [f"litert: {describe_placement(counts)}"] if counts else []
         if facts.get("each_node_alone"):
+            joined = {None: "", True: "the same", False: "OTHER"}[self._same_outputs]
             lines.append(
-                "the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives "
-                f"{'the same' if self._same_outputs else 'OTHER'} outputs"
+                "the delegate was given each node by itself, so that every tensor is seen"
+                + (f"; joined, as in use, it gives {joined} outputs" if joined else "")
             )
         return lines
 
@@ -305,6 +306,15 @@ def _without_nodes(graph: Graph, before: list[Node], after: list[Node]) -> Graph
         inputs=tuple(quantized.get(n, n) for n in graph.inputs),
         outputs=tuple(dict.fromkeys(dequantized.get(n, n) for n in graph.outputs)),
     )
+
+
+def have_same_bytes(finals: Mapping[str, Array], with_taps: Mapping[str, Array]) -> bool | None:
+    """Returns whether the run with taps gave the same bytes for these final outputs; None if there are none, or if it
+    lacks one and none differs."""
+    known = [(value, with_taps[n]) for n, value in finals.items() if n in with_taps]
+    if any((a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()) for a, b in known):
+        return False
+    return True if known and len(known) == len(finals) else None
 
 
 def _simulate_nodes(graph: Graph, nodes: Any, values: Mapping[str, Array]) -> dict[str, Array]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.errors import AgentError, Contradiction, LinkError
 from qverify_agents.resolve_address import find_option
 
 from qverify.errors import UsageError
@@ -95,13 +95,24 @@ class RuntimeBoard(Board):
         return self._untapped.complete(untapped, recording.tensors, kept)
 
     def _search(self, prepared: PreparedInputs, recording: Recording, untapped: Untapped) -> None:
-        """Finds the optimization that makes the outputs differ from those of the run with taps, if they do."""
+        """Finds the optimization that makes the outputs differ from those of the run with taps, if they do. A link that
+        fails meanwhile leaves it unknown, as the run that is judged is over. Raises Contradiction if the board contradicts
+        itself."""
         with_taps = {n: recording.tensors[n] for n in untapped.tensors if n in recording.tensors}
         if not untapped.tensors or len(with_taps) < len(untapped.tensors) or are_close(untapped.tensors, with_taps):
             return
         facts, self._values_are_of_the_run = self._agent.done_text, False
-        found = self._untapped.find_optimizer(self._agent, prepared, self.capabilities, untapped.tensors, with_taps)
-        self._agent.done_text = facts  # of the run that is judged
+        try:
+            found = self._untapped.find_optimizer(self._agent, prepared, self.capabilities, untapped.tensors, with_taps)
+        except Contradiction:
+            raise
+        except LinkError as error:
+            recording.notes.append(
+                f"the optimization that changes the outputs was not searched for to the end: {error}"
+            )
+            return
+        finally:
+            self._agent.done_text = facts  # of the run that is judged
         untapped.level, untapped.optimizers = found.level, found.names
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:

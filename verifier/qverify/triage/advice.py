@@ -60,6 +60,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "untapped": "{why}; its nodes do not show the fault, because reading them changes what the board's runtime computes: run the "
         "unchanged model alone (onnxruntime: -b 'BOARD?form=original'), and leave out or report what changes it",
         "does_not_run": "reach the board first: {why}",
+        "precision": "let the runner print more decimals, or judge by a coarser gate ({why})",
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,
         "not_finite": _NOT_FINITE,

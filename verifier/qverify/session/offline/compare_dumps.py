@@ -21,7 +21,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.session.printed_values import limit_to_decimals
+from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
@@ -92,7 +92,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     notes = list[str]()
     locate = None if models is None else find_locator(models, bool(digests and digests_b), options, notes)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
-    report.notes += [*inner, *notes]
+    report.notes += notes
     _mark_outputs(report.pairs, first, second, models)
     report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:
@@ -106,7 +106,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
-        _state_scope(pair, dumps.outputs_only, _list_absent(first, models))
+        _state_scope(pair, dumps.outputs_only, _list_absent(first, models), inner)
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
     if by_model:
@@ -208,16 +208,18 @@ def _list_absent(first: Recording, models: Models | None) -> list[str]:
     return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
-def _state_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
+def _state_scope(pair: Pair, outputs_only: bool, absent: list[str], inner: list[str]) -> None:
     """Adds what the verdict line must state about the scope: --outputs-only, or tensors of the model that neither dump
-    has."""
+    has, and tensors inside its nodes that only one has. inner: the text on the latter, if there are any."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
-    elif absent:
+        return
+    pair.relaxed += inner
+    if absent:
         pair.relaxed.append(
             f"{count(len(absent), 'tensor')} of the model {'is' if len(absent) == 1 else 'are'} in neither dump, first {absent[0]}"
         )
-    if not outputs_only and pair.cause == "coverage":
+    if pair.cause == "coverage":
         pair.why += "; if one side has only the final outputs, --outputs-only compares those"
 
 
@@ -313,20 +315,12 @@ def _check_precision(sides: tuple[Recording, Recording], options: Options) -> No
     decimals = _precision(sides)
     if decimals is None:
         return
-    finest = 10.0**-decimals
-    gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > decimals else []
-    too_fine += ["--rule exact"] if options.rule == "exact" else []
-    too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < finest]
-    too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
     if decimals < 0:
+        raise UsageError(f"the dump's values {UNKNOWN_WHOLE}; dump more of them")
+    for gate, instead in list_too_fine(decimals, options):
         raise UsageError(
-            "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
-        )
-    if too_fine:
-        raise UsageError(
-            f"{too_fine[0]}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
-            f"give -c {decimals} or less" + (", or -m, which has the exact scales" if decimals < 6 else "")
+            f"{gate}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
+            f"give {instead}" + (", or -m, which has the exact scales" if decimals < 6 else "")
         )
 
 

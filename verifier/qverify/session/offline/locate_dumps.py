@@ -61,8 +61,8 @@ def use_names_of_model(side: Recording | VendorDump, models: Models) -> None:
 
 
 def leave_out_inner(first: Recording, second: Recording, models: Models) -> list[str]:
-    """Leaves out the tensors of the ONNX that its integer form does not have, if only one dump has them. Returns a note
-    that names them, or []."""
+    """Leaves out the tensors of the ONNX that its integer form does not have, if only one dump has them. Returns a text
+    that names them, for the verdict line, or []."""
     left_out = list[str]()
     for side, other in ((first, second), (second, first)):
         for name in [n for n in side.specs if n in models.onnx_names.inner and n not in other.specs]:

@@ -29,6 +29,7 @@ from qverify.session.offline.captured_sides import captured_sides
 from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
+from qverify.session.runner import describe_runner
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_frames import FrameExplainer
@@ -216,6 +217,8 @@ class Ladder:
         if len(ran.recordings) > 1:
             located: list[Located] = []
             report = make_report(job.models, prepared, ran, replace(self.options, frame=number), pull, located)
+            if isinstance(job, Job) and job.has_runner:
+                describe_runner(report, ran.recordings.get("board"), self.options)
             self.drawn_inputs.add(report, frame_row(number, source, report))
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # twice before a failure is explained
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)

@@ -261,7 +261,9 @@ def test_a_narrow_table_still_says_of_which_two_sides_a_row_is():
 
     found = diff_of(renamed(three()), renamed(three(board=wrong_at("n2"))))
     rows = [
-        line for line in render(found, TextView(columns=80)).splitlines() if "n2_Quant" in line and "PASSED" in line
+        line
+        for line in render(found, TextView(columns=80, every=True)).splitlines()
+        if "n2_Quant" in line and "PASSED" in line
     ]
     assert len(rows) == len(set(rows)) == 2 and "ref~board" in rows[0] and "sim~board" in rows[1]
 

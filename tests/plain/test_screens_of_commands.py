@@ -76,7 +76,7 @@ def test_of_two_dumps_only_outputs_are_asked_for_their_largest_values(files: dic
     assert main(["compare", files["host"], files["wrong"], "-m", files["model.bin"]]) == 1
     printed = capsys.readouterr().out
     assert "prob: arg-max agrees" in printed and printed.count("arg-max") == 1
-    assert "\nA ~ B: location unknown" not in printed and "cause: location unknown" in printed
+    assert "location unknown" not in printed and "cause: node" in printed and "\nblame: B at " in printed
 
 
 def test_inspect_lists_the_opsets_that_nodes_are_of(files: dict[str, str], capsys) -> None:

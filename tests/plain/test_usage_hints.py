@@ -109,7 +109,7 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
             "2 files for 1 model input ['image']; for a frame of each, give their folder",
         ),
         ("-m q.onnx -repeat 3", "; did you mean --repeat?"),
-        ("triage -m q.onnx -b local -r False", "No such option '-r'; see qverify triage --help"),
+        ("triage -m q.onnx -b local -k False", "No such option '-k'; see qverify triage --help"),
         ("-m q.onnx -json x.json", "No such option '-j'; did you mean --json?"),
         (
             "-m q.onnx --description case.npy",

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import log2
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.compare.judge import Judged
 from qverify.compare.orders import Order, count_values, list_orders, match_channels
 from qverify.compare.values import Values
@@ -124,7 +124,7 @@ class _Search:
         for order in orders:
             self.tried += 1
             values = self.values if order.values is None else order.values
-            if values * self.bits - log2(self.tried) - order.choice_bits < MIN_BITS:
+            if values * self.bits - log2_of(self.tried) - order.choice_bits < MIN_BITS:
                 continue
             near = np.abs(order.take(self.sample) - self.wanted[self.sample]) <= self.tolerance  # type: ignore[operator]
             if np.mean(near) < MIN_SHARE:
@@ -149,7 +149,7 @@ def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:
     few = wanted[:: max(1, wanted.size // 4096)]
     below = np.searchsorted(ordered, few - tolerance, "left")
     share = float(np.mean(np.searchsorted(ordered, few + tolerance, "right") - below)) / max(len(ordered), 1)
-    return -log2(min(1.0, max(share, 1 / max(len(ordered), 2))))
+    return -log2_of(min(1.0, max(share, 1 / max(len(ordered), 2))))
 
 
 def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> str:
@@ -181,7 +181,7 @@ def _is_other(crossed: Sides, own: Sides) -> bool:
         return False
     wanted = crossed.wanted.reshape(-1)[wrong]
     values = count_values(wanted, crossed.step)
-    bits = values * _bits_of_a_match(wanted, given, crossed.step) - log2(MOST_OTHERS)
+    bits = values * _bits_of_a_match(wanted, given, crossed.step) - log2_of(MOST_OTHERS)
     return values >= MIN_VALUES and bits >= MIN_BITS
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from math import log2, prod
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.functions64 import log2_of
 from qverify.tensors.recording import Array
 
 Shape = tuple[int, ...]
@@ -139,7 +140,7 @@ def match_channels(wanted: Real, value: Real, tolerance: float) -> Iterator[Orde
         more = f" and {len(moved) - 4} more" if len(moved) > 4 else ""
         words = f"its channels (axis {axis}) are in another order: {shown}{more}"
         values = sum(count_values(rows[i], tolerance) for i in moved)
-        yield Order(words, "", np.take(value, chosen, axis), choice_bits=len(moved) * log2(channels), values=values)
+        yield Order(words, "", np.take(value, chosen, axis), choice_bits=len(moved) * log2_of(channels), values=values)
 
 
 def count_values(values: Real, tolerance: float) -> int:

@@ -17,7 +17,7 @@ def headline(report: SuiteReport) -> str:
     """Returns one line with the verdict, or the verdict so far, and the numbers of jobs."""
     counts = report.counts
     parts = [count(len(report.jobs), "job")]
-    passed_weakly = f" ({counts['caveats']} with caveats)" if counts["caveats"] else ""
+    passed_weakly = f" ({counts['caveats']} with caveats)" if counts.get("caveats") else ""
     known = sum(job.change == "known" for job in report.jobs)
     more = {"PASSED": passed_weakly, "FAILED": f" ({known} as in the baseline)" if known else ""}
     parts += [

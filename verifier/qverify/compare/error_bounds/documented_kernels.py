@@ -117,7 +117,7 @@ def _evaluate_sums(o: StatedOperands, at: Array, kernels: str) -> Iterator[tuple
     low, high = o.node.words[-2:]
     many = terms * len(at) > integer_sums.TERMS_AT_ONCE or len(at) > y.elements * SHARE_AT_ONCE
     if o.node.op in SUMMED_AT_ONCE and many:
-        sums = _sum_at_once(o, at)
+        sums = _sum_at_once(o, at, kernels)
         if sums is not None:
             yield at, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
             return
@@ -136,18 +136,19 @@ def _evaluate_float_sums(o: StatedOperands, at: Array, terms: int) -> Iterator[t
         yield part, integer_sums.bound_elements(o, part)
 
 
-def _sum_at_once(o: StatedOperands, at: Array) -> integer_sums.IntegerSums | None:
+def _sum_at_once(o: StatedOperands, at: Array, kernels: str) -> integer_sums.IntegerSums | None:
     """Returns the sums at these positions from the node's whole accumulator, or None if it has none. The size of sums
-    that are exact is that of the value, since no error depends on the terms."""
+    that known kernels compute exactly is that of the value, since no error depends on the terms."""
     acc = accumulate(o.node, o.graph, o.given)
-    sizes = acc if o.node.integer_reference else accumulate_sizes(o.node, o.graph, o.given)
+    is_exact = o.node.integer_reference and bool(kernels)
+    sizes = acc if is_exact else accumulate_sizes(o.node, o.graph, o.given)
     if acc is None or sizes is None:
         return None
     inner = int(np.prod(acc.shape[CHANNEL_AXIS[o.node.op] :][1:])) if CHANNEL_AXIS[o.node.op] >= 0 else 1
     channel = at // inner % acc.shape[CHANNEL_AXIS[o.node.op]]
     scale = o.scale(channel if np.atleast_1d(o.rq).size > 1 else np.zeros_like(channel))
     value = acc.reshape(-1)[at] * scale
-    if o.node.integer_reference:
+    if is_exact:
         return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
     bias = o.bias(channel) if len(o.node.inputs) > 3 else None
     size = sizes.reshape(-1)[at] + (0.0 if bias is None else np.abs(bias))
@@ -162,7 +163,11 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
         return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
     if o.node.op in SCALED_AFTER_SUM:
         inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
-        own_error = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
+        if not o.node.integer_reference:
+            own_error = inexact
+        else:  # of a runtime that is not known, which may have added the products in float32
+            own_error = gamma(integer_sums.EXTRA) * size
+            own_error = own_error if kernels else np.maximum(own_error, gamma(sums.terms**0.5) * sums.size)
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
         twice = rounded_twice(sums.step) if kernels else 0.0
         return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_INSIDE

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from qverify.report.document import Finding, ReportDocument
 from qverify.session.host_sides import Watch
@@ -22,6 +24,7 @@ class FrameExplainer:
     def __init__(self, seconds: float):
         self._seconds, self._nodes = seconds, BlameExplainer(seconds)
         self._frozen: Frozen | None = None  # None before it was tried
+        self._pending: Callable[[float, Watch | None], Frozen] | None = None
 
     @property
     def explained(self) -> list[ExplainedOutput]:
@@ -42,8 +45,8 @@ class FrameExplainer:
         watch: Watch | None = None,
     ) -> None:
         """Explains the nodes of a frame where the board is blamed, and keeps the experiments in the capture, if there is
-        one. Whether outputs are frozen is tried once: first on a board with a runner; on one that runs qvrt if nothing
-        else is confirmed, as its tensors can no longer be pulled then."""
+        one. Whether outputs are frozen is tried once: here on a board with a runner, before anything else; on one that
+        runs qvrt by finish(), as its tensors can no longer be pulled then."""
         fails = any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs)
         ask = isinstance(job, Job) and job.connected_board() is not None and fails and self._frozen is None
         end = time.monotonic() + self._seconds
@@ -55,8 +58,14 @@ class FrameExplainer:
         if not isinstance(job, Job):
             return
         job.keep_experiments(experiment_rows(self._nodes.explained, number))
-        if ask and not job.has_runner and needs_frozen(self._nodes.explained):
-            self._frozen = frozen = find_frozen(job, evidence.recordings, end, watch)
+        if ask and not job.has_runner:
+            self._pending = partial(find_frozen, job, evidence.recordings)
+
+    def finish(self, watch: Watch | None = None) -> None:
+        """Tries after the last frame whether outputs are frozen, if that was not tried and something is not explained:
+        experiments between frames would change what a board keeps from the frame before."""
+        if self._pending is not None and needs_frozen(self._nodes.explained):
+            self._frozen = frozen = self._pending(time.monotonic() + self._seconds, watch)
             self._nodes.explained = [frozen.explain(output) for output in self._nodes.explained]
 
 

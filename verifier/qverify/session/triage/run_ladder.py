@@ -231,7 +231,6 @@ class Ladder:
             self._explainer.frame(job, report, evidence, number, self.watch)
             self.report.explained = list(self._explainer.explained)
             self._add_run(report)
-            self.report.findings += report.findings
         else:
             self.report.models = list(job.models.rows)
             self._add_mistakes(graph, prepared)
@@ -247,6 +246,11 @@ class Ladder:
             gate = request.gates.get(f"{device.name}~application")
             self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
         job.disconnect_if_broken(ran)
+
+    def finish_frames(self) -> None:
+        """Makes the experiments that must come after the last frame."""
+        self._explainer.finish(self.watch)
+        self.report.explained = list(self._explainer.explained)
 
     def _add_run(self, report: ReportDocument) -> None:
         """Adds models, notes, caveats and timings of a frame's report to the report of triage."""

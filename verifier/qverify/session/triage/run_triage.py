@@ -56,6 +56,7 @@ def run_triage(
                 ladder.add_draft(error)
                 ladder.record_not_run(number, frame.source, str(error))
                 problems.append(f"{printable(frame.source)}: {error}")
+        ladder.finish_frames()
         ladder.finish_capture()
     except (QVerifyError, LinkError) as error:
         ladder.discard_empty_capture(error)

@@ -94,3 +94,31 @@ def test_no_alternative_has_a_wider_bound_than_the_region_may_have() -> None:
     found = judge(nodes, given, made, np.linspace(-1.9, -0.1, 64).astype(np.float32))
     assert found.verdict == "INCONCLUSIVE" and "too wide" in found.why, found
     assert judge(nodes, given, made, np.full(SHAPE, 3, np.float32)).verdict == "FAILED"
+
+
+def masked(values: list[float]) -> tuple[list[Node], dict[str, Array], Array]:
+    """Returns y = x * f + mask with the mask's values for the first elements, 0 for the others; the inputs and y."""
+    x, f, mask = np.linspace(-2, 2, 64).astype(np.float32), np.full(SHAPE, 0.3, np.float32), np.zeros(SHAPE, np.float32)
+    mask[: len(values)] = values
+    nodes = [apply("mul", "t", "x", "f"), apply("add", "y", "t", "mask")]
+    return nodes, {"x": x, "f": f, "mask": mask}, x * f + mask
+
+
+def test_infinities_alike_on_both_sides_agree() -> None:
+    nodes, given, made = masked([-np.inf, np.inf, -np.inf])
+    recorded = made.copy()
+    recorded[40] = np.nextafter(made[40], np.float32(9))
+    found = judge(nodes, given, made, recorded)
+    assert found.verdict == "PASSED", found
+    recorded[41] += 0.01
+    found = judge(nodes, given, made, recorded)
+    assert found.verdict == "FAILED" and found.unexplained == 1 and "first [41]" in found.why
+    assert found.limit.startswith("up to ") and "inf" not in found.limit
+
+
+@pytest.mark.parametrize("instead", [np.inf, np.nan, -3.4e38, 0.0])
+def test_an_infinity_on_one_side_does_not_pass(instead: float) -> None:
+    nodes, given, made = masked([-np.inf] * 3)
+    recorded = made.copy()
+    recorded[1] = instead
+    assert judge(nodes, given, made, recorded).verdict != "PASSED"

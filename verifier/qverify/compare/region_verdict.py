@@ -63,13 +63,15 @@ class RecomputedRegion:
 
     def allowed(self, rule: Rule = inner_tensors.allow_any, down: bool = False) -> Ends:
         """Returns the smallest and the largest value that each element may have under this rule. down: whether the
-        output is rounded down. An element whose error spans its type may have any value, from -inf to inf. Raises
-        NoBound, ValueError or IndexError as evaluate_region()."""
+        output is rounded down. An element whose error spans its type may have any value, from -inf to inf. An
+        infinite element that the recorded side has, too, may have no other value. Raises NoBound, ValueError or
+        IndexError as evaluate_region()."""
         value = evaluate_region(self.unit, self.output, self.graph, self.given, rule)
         if isinstance(value, Real):
-            size = np.abs(value.value)
-            reach = value.error + FLOAT_SHARE * size + self.half
-            return value.value - reach, value.value + reach
+            alike = np.isinf(value.value) & (self.recorded == value.value)
+            with np.errstate(invalid="ignore", over="ignore"):
+                reach = np.where(alike, 0.0, value.error + FLOAT_SHARE * np.abs(value.value) + self.half)
+                return value.value - reach, value.value + reach
         return _round(value, down)
 
 
@@ -158,9 +160,15 @@ def _count_one_sided(region: RecomputedRegion) -> int:
     return low + high if np.unique(made[far]).size >= FEW or many else 0
 
 
+def _measure_widths(ends: Ends) -> Array:
+    """Returns the distance between the ends of each element; 0 where both are the same infinity."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(ends[0] == ends[1], 0, ends[1] - ends[0])
+
+
 def _describe_width(region: RecomputedRegion, ends: Ends) -> str:
     """Returns why the bound is too wide to excuse anything, or "" if it is not."""
-    widths = ends[1] - ends[0]
+    widths = _measure_widths(ends)
     if endless := int(np.count_nonzero(~np.isfinite(widths))):
         return f"the carried bound of {count(endless, 'element')} has no limit"
     reach = float(np.mean(widths)) / 2
@@ -194,10 +202,11 @@ def _describe_limit(region: RecomputedRegion, ends: Ends) -> str:
     """Returns the limit of the region in words."""
     inner = region.inner
     carried = f"carried from {count(len(inner), 'rounding')} inside" if inner else "with no rounding inside"
-    if endless := int(np.count_nonzero(~np.isfinite(ends[1] - ends[0]))):
+    widths = _measure_widths(ends)
+    if endless := int(np.count_nonzero(~np.isfinite(widths))):
         return f"none at {count(endless, 'element')}, {carried}"
     if region.recorded.dtype.kind == "f":
-        reach = float(((ends[1] - ends[0]) / 2).max(initial=0.0))
+        reach = float(widths.max(initial=0.0)) / 2
         return f"up to {reach:.2g}, {carried}"
     most = int(np.maximum(ends[1] - region.made, region.made - ends[0]).max(initial=0))
     if not inner:

@@ -17,7 +17,7 @@ from qverify.compare.verdict import judge_all
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
-from qverify.report.document import FusedRegion
+from qverify.report.facts import FusedRegion
 from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models
 from qverify.session.other_jobs.demo import write_example

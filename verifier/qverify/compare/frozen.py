@@ -11,7 +11,8 @@ import numpy as np
 
 from qverify.arithmetic.functions64 import log2_of
 from qverify.plural import count
-from qverify.report.document import Finding, Verdict
+from qverify.report.document import Verdict
+from qverify.report.facts import Finding
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from qverify.report.document import Finding, ReportDocument
+from qverify.report.document import ReportDocument
+from qverify.report.facts import Finding
 from qverify.session.host_sides import Watch
 from qverify.session.job import Job
 from qverify.session.offline.rejudge import CapturedJob

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.compare import two_dumps
+from qverify.compare.options import Options
+from qverify.compare.two_dumps import HostUnits, locate
+from qverify.compare.verdict import judge_all
 from qverify.inputs.random_inputs import random_inputs
-from qverify.model_bin.units import units
+from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
-from qverify.report.document import FusedRegion
+from qverify.report.facts import FusedRegion
 from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models
 from qverify.session.other_jobs.demo import write_example
-from qverify.tensors.recording import Array
+from qverify.tensors.recording import Array, Recording
 
 from tests.tflite_files import File
 
@@ -203,6 +207,35 @@ def test_the_text_names_the_blamed_node_and_no_refused_option(
     assert main(["compare", "-v", "host", path, "-m", MODEL]) == 1
     out = capsys.readouterr().out
     assert f"blame: B at {LOGITS}" in out and "(-c -" not in out and "location unknown" not in out
+
+
+@pytest.mark.parametrize("kernels", ["", "litert-reference"])
+def test_a_side_of_this_host_is_held_to_the_exact_value_by_itself(
+    kernels: str, host: dict[str, Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reference and simulator compute the same wrong bytes at a node. LiteRT's need not be near the exact value; the
+    simulator's must be, whatever the reference was told."""
+    models, matrices = open_models([MODEL]), list[dict]()
+    right = HostSides(models).run_units(True)["simulator"]
+
+    def off(unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return {n: plus(1)(v) if n == SOFTMAX else v for n, v in right(unit, inputs).items()}
+
+    def record(side: str, tensors: dict[str, Array]) -> Recording:
+        specs = {n: models.graph.spec(n) for n in tensors}
+        return Recording(side, "", specs=specs, finals=tuple(tensors), tensors=tensors)
+
+    real = two_dumps.find_culprits
+    monkeypatch.setattr(
+        two_dumps, "find_culprits", lambda u, matrix, *rest: matrices.append(matrix) or real(u, matrix, *rest)
+    )
+    reference = Recording("reference", "", runtime="litert" if kernels else "qvrt", kernels=kernels)
+    known = HostUnits(models.graph, units(models.graph), {"reference": off, "simulator": off}, {"reference": reference})
+    a, b = (record(side, t) for side, t in (("A", board(host, {LOGITS: plus(3)})), ("B", board(host, {}))))
+    judge_all({"A": a, "B": b}, None, [], Options(), {}, locate=lambda judged: locate(judged, known, Options()))
+    verdicts = {side: m[SOFTMAX] for (side, _), m in matrices[-1].items()}
+    assert verdicts["reference"].verdict == ("PASSED" if kernels else "FAILED")
+    assert (verdicts["simulator"].verdict, verdicts["simulator"].at_fault) == ("FAILED", "simulator")
 
 
 @pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")

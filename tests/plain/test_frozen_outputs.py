@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from qverify.compare.frozen import OutputHistory
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
 
-def record(side: str, value: list[int]) -> Recording:
-    array = np.array(value, np.int8)
-    specs = {"y": TensorSpec("y", "int8", array.shape)}
+def record(side: str, value: list[int], dtype: str = "int8") -> Recording:
+    array = np.array(value, dtype)
+    specs = {"y": TensorSpec("y", dtype, array.shape)}
     return Recording(side, side, specs=specs, finals=("y",), tensors={"y": array})
 
 
-def history(board: list[list[int]], host: list[list[int]]) -> OutputHistory:
+def history(board: list[list[int]], host: list[list[int]], dtype: str = "int8") -> OutputHistory:
     runs = OutputHistory()
     for given, wanted in zip(board, host, strict=True):
-        runs.add({"reference": record("reference", wanted), "board": record("board", given)})
+        runs.add({"reference": record("reference", wanted, dtype), "board": record("board", given, dtype)})
     return runs
 
 
 def test_the_same_bytes_in_all_frames_are_said_where_the_reference_changes() -> None:
-    found = history([[1, 2]] * 3, [[1, 2], [3, 4], [5, 6]]).find_frozen("FAILED")
+    found = history([[1] * 8] * 3, [[*range(n, n + 8)] for n in (0, 8, 16)]).find_frozen("FAILED")
     assert [f.tensor for f in found] == ["y"]
     assert found[0].text == (
         "y has the same bytes in all 3 frames, the reference's differ: the board's output does not depend on its input"
@@ -36,6 +38,44 @@ def test_nothing_is_said_where_the_board_changes_or_the_reference_does_not() -> 
     assert history([[1, 2]], [[3, 4]]).find_frozen("FAILED") == []
 
 
+FACT = "y has the same bytes in all 2 frames, the reference's differ"
+
+
 def test_one_small_value_shows_no_more_than_the_fact() -> None:
-    found = history([[1], [1]], [[1], [2]]).find_frozen("FAILED")
-    assert found[0].text == "y has the same bytes in all 2 frames, the reference's differ"
+    assert history([[1], [1]], [[1], [2]]).find_frozen("FAILED")[0].text == FACT
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_the_same_class_twice_may_be_chance(dtype: str) -> None:
+    """Indices of the largest value have 64 bits; the board has it right in one frame and wrong in the other."""
+    assert history([[3], [3]], [[3], [7]], dtype).find_frozen("FAILED")[0].text == FACT
+    classes = [[n] for n in (3, 7, 2, 3, 7, 3, 2)]
+    text = history([[3]] * 7, classes, dtype).find_frozen("FAILED")[0].text
+    assert text == FACT.replace("2 frames", "7 frames")
+
+
+def test_only_elements_that_change_count() -> None:
+    """One of 5000 elements changes; then 16 do, by two values."""
+    flat = [7] * 5000
+    assert history([flat] * 2, [flat, [*flat[:-2], 1, 7]]).find_frozen("FAILED")[0].text == FACT
+    for few, more in ((15, ""), (16, ": the board's output does not depend on its input")):
+        text = history([[7] * 100] * 2, [[7] * 100, [9] * few + [7] * (100 - few)]).find_frozen("FAILED")[0].text
+        assert text == FACT + more
+
+
+def test_several_frames_tell_more() -> None:
+    """Three changes of three elements, of twelve values."""
+    host = [[*range(n, n + 3)] for n in (0, 3, 6, 9)]
+    for frames, more in ((2, False), (4, True)):
+        text = history([[0] * 3] * frames, host[:frames]).find_frozen("FAILED")[0].text
+        assert text.endswith("does not depend on its input") is more
+
+
+def test_values_that_are_not_known_tell_nothing() -> None:
+    runs = OutputHistory()
+    for number in range(2):
+        side = record("reference", [number] * 100)
+        side.digests = {"y": tensor_digest(side.tensors["y"])}
+        side.tensors = {}
+        runs.add({"reference": side, "board": record("board", [0] * 100)})
+    assert runs.find_frozen("FAILED")[0].text == FACT

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from qverify.compare.regions import describe_region
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Blame, FirstDivergence, Forced, FusedRegion
+from qverify.report.document import Blame, FirstDivergence, Forced
+from qverify.report.facts import FusedRegion
 from qverify.report.side_names import named
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict

@@ -15,7 +15,7 @@ from qverify.compare.orders import Order, count_values, list_orders, match_chann
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
-from qverify.report.document import Finding
+from qverify.report.facts import Finding
 from qverify.report.side_names import named
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec

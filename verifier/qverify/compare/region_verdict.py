@@ -63,12 +63,15 @@ class RecomputedRegion:
 
     def allowed(self, rule: Rule = inner_tensors.allow_any, down: bool = False) -> Ends:
         """Returns the smallest and the largest value that each element may have under this rule. down: whether the
-        output is rounded down. Raises NoBound, ValueError or IndexError as evaluate_region()."""
+        output is rounded down. An element whose error spans its type may have any value, from -inf to inf. An
+        infinite element that the recorded side has, too, may have no other value. Raises NoBound, ValueError or
+        IndexError as evaluate_region()."""
         value = evaluate_region(self.unit, self.output, self.graph, self.given, rule)
         if isinstance(value, Real):
-            size = np.abs(value.value)
-            reach = value.error + FLOAT_SHARE * size + self.half
-            return value.value - reach, value.value + reach
+            alike = np.isinf(value.value) & (self.recorded == value.value)
+            with np.errstate(invalid="ignore", over="ignore"):
+                reach = np.where(alike, 0.0, value.error + FLOAT_SHARE * np.abs(value.value) + self.half)
+                return value.value - reach, value.value + reach
         return _round(value, down)
 
 
@@ -76,10 +79,13 @@ def _round(steps: Steps, down: bool) -> Ends:
     real = steps.real
     if steps.limits is None:  # recorded values that were only moved
         return real.value - real.error, real.value + real.error
-    if down:
-        return inner_tensors.round_down(real.value - real.error, real.value + real.error, steps)
     whole = round_interval(real.value, real.error + NEAR_TIE, 0, steps.limits)
-    return whole.low, whole.high
+    low, high = np.asarray(whole.low, np.float64), np.asarray(whole.high, np.float64)
+    if down:
+        low, high = inner_tensors.round_down(real.value - real.error, real.value + real.error, steps)
+    least, most = steps.type_limits
+    endless = ~(real.error < most - least)  # clipped to the range, it would look like a bound
+    return np.where(endless, -np.inf, low), np.where(endless, np.inf, high)
 
 
 def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
@@ -154,9 +160,18 @@ def _count_one_sided(region: RecomputedRegion) -> int:
     return low + high if np.unique(made[far]).size >= FEW or many else 0
 
 
+def _measure_widths(ends: Ends) -> Array:
+    """Returns the distance between the ends of each element; 0 where both are the same infinity."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(ends[0] == ends[1], 0, ends[1] - ends[0])
+
+
 def _describe_width(region: RecomputedRegion, ends: Ends) -> str:
     """Returns why the bound is too wide to excuse anything, or "" if it is not."""
-    reach = float(np.mean(ends[1] - ends[0])) / 2
+    widths = _measure_widths(ends)
+    if endless := int(np.count_nonzero(~np.isfinite(widths))):
+        return f"the carried bound of {count(endless, 'element')} has no limit"
+    reach = float(np.mean(widths)) / 2
     if region.recorded.dtype.kind == "f":
         largest = float(np.abs(region.made[np.isfinite(region.made)]).max(initial=0.0))
         return "" if reach <= WIDEST_SHARE * largest + region.half else f"the carried bound, {reach:.3g}, is too wide"
@@ -172,13 +187,14 @@ def _list_alternatives(inner: list[str]) -> Iterator[tuple[str, tuple[Rule, bool
 
 
 def _find_alternative(region: RecomputedRegion) -> str | None:
-    """Returns the first alternative that gives every element, or None."""
+    """Returns the first alternative that gives every element, within a bound that is not too wide, or None."""
     for name, (rule, down) in _list_alternatives(region.inner):
         try:
-            if _holds(region.recorded, region.allowed(rule, down)):
-                return name
+            ends = region.allowed(rule, down)
         except (NoBound, ValueError, IndexError, MemoryError):
             continue
+        if _holds(region.recorded, ends) and not _describe_width(region, ends):
+            return name
     return None
 
 
@@ -186,8 +202,11 @@ def _describe_limit(region: RecomputedRegion, ends: Ends) -> str:
     """Returns the limit of the region in words."""
     inner = region.inner
     carried = f"carried from {count(len(inner), 'rounding')} inside" if inner else "with no rounding inside"
+    widths = _measure_widths(ends)
+    if endless := int(np.count_nonzero(~np.isfinite(widths))):
+        return f"none at {count(endless, 'element')}, {carried}"
     if region.recorded.dtype.kind == "f":
-        reach = float(((ends[1] - ends[0]) / 2).max(initial=0.0))
+        reach = float(widths.max(initial=0.0)) / 2
         return f"up to {reach:.2g}, {carried}"
     most = int(np.maximum(ends[1] - region.made, region.made - ends[0]).max(initial=0))
     if not inner:

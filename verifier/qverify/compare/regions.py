@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
-from qverify.report.document import FusedRegion
+from qverify.report.facts import FusedRegion
 
 CONVERSIONS = ("quantize", "dequantize")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from qverify.report.document import Finding, Pair
+from qverify.report.document import Pair
+from qverify.report.facts import Finding
 from qverify.report.side_names import within
 
 MILD, SHRUNK = (

@@ -69,7 +69,8 @@ class _BothDumps(Forcing):
 
 class _DumpForcing(Forcing):
     """Forces the units of one dump by a side of this host. Whether inputs are the same is asked of both dumps. peer: the
-    forcing by the other side of this host, which judges each unit first."""
+    forcing by the other side of this host, which judges each unit first. Its verdict holds for this side, too, if both
+    compute the same bytes and both, or neither, are held to the exact value."""
 
     def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
         super().__init__(judged, graph, run_unit, False, {})
@@ -104,7 +105,8 @@ class _DumpForcing(Forcing):
         computed = self._compute(unit, outputs, False)
         if isinstance(computed, str):
             return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
-        if self._peer is not None and (verdicts := self._peer.find_verdicts(unit, computed)):
+        peer = self._peer if self._peer is not None and self._peer.is_made_known == self.is_made_known else None
+        if peer is not None and (verdicts := peer.find_verdicts(unit, computed)):
             return {o: self._as_own(verdict) for o, verdict in verdicts.items()}
         verdicts = {o: self._judge(unit, o, computed) for o in outputs}
         self._last = unit.name, computed, verdicts

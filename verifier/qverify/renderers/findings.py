@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.report.document import Finding
+from qverify.report.facts import Finding
 
 MAX_SHOWN = 6  # lines on a terminal
 

@@ -9,14 +9,13 @@ from typing import Any, Literal
 from qverify import __version__
 from qverify.report.clock import utc_text
 from qverify.report.drawings import InputDrawing, TensorDrawing
-from qverify.report.side_names import within
+from qverify.report.facts import Finding, FusedRegion
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
-MAX_REGION_NODES = 6  # of a region, named in its place
 DRAWN = {"drawings", "input_drawings"}  # fields that only pages show; the JSON document does not contain them
 _FIELD_NAMES = dict[Any, tuple[str, ...]]()
 
@@ -27,26 +26,6 @@ def worst(verdicts: list[Verdict]) -> Verdict:
         if verdict in verdicts:
             return verdict
     return "INCONCLUSIVE"
-
-
-@dataclass(slots=True)
-class FusedRegion:
-    """Several nodes that were recomputed as one, because a side gives no tensor between them. inputs: the tensors of
-    that side (or inputs of the network) from which they were recomputed. outputs: the tensors that were compared.
-    nodes: the nodes, each with its operator, in running order. side: the side that gives no tensor between them."""
-
-    inputs: list[str]
-    outputs: list[str]
-    nodes: list[str]
-    side: str = "board"
-
-    @property
-    def place(self) -> str:
-        """The region in words: between which tensors, and which nodes."""
-        nodes = self.nodes[:MAX_REGION_NODES]
-        more = f" and {len(self.nodes) - len(nodes)} more" if len(self.nodes) > len(nodes) else ""
-        why = f"fused on the {self.side}" if self.side == "board" else f"not separate {within(self.side)}"
-        return f"between {', '.join(self.inputs)} and {', '.join(self.outputs)}: {', '.join(nodes)}{more}, {why}"
 
 
 @dataclass(slots=True)
@@ -277,19 +256,6 @@ class Pair:
     arithmetics: list[str] = field(default_factory=list)
     untapped: UntappedOutputs | None = None
     drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # if requested; not in JSON
-
-
-@dataclass(slots=True)
-class Finding:
-    """A fact that the recorded values alone show, and that no verdict depends on. kind: frozen (the same bytes for other
-    inputs), order (the same values in other places), clipping (values beyond a quantized range), scale (the same values
-    times a factor), constants (weights, biases or scales that the exporter saturated). tensor: the tensor
-    that shows it. text: the fact in words. frame: the frame that shows it; null if several frames do together."""
-
-    kind: Literal["frozen", "order", "clipping", "scale", "constants"]
-    tensor: str
-    text: str
-    frame: int | None = None
 
 
 @dataclass(slots=True)

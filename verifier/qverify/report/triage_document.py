@@ -11,7 +11,6 @@ from qverify.report.clock import utc_text
 from qverify.report.document import (
     EXIT,
     Blame,
-    Finding,
     FirstDivergence,
     NetworkUnit,
     NotRun,
@@ -21,6 +20,7 @@ from qverify.report.document import (
     plain,
 )
 from qverify.report.drawings import InputDrawing, TensorDrawing
+from qverify.report.facts import Finding
 
 SCHEMA = "qverify.triage/1"
 VARYING = ("seconds", "node_seconds", "spot_seed", "temperature_c", "frequency_mhz")  # differ from run to run

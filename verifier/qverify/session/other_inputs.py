@@ -13,7 +13,8 @@ from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Finding, ReportDocument, worst
+from qverify.report.document import ReportDocument, worst
+from qverify.report.facts import Finding
 from qverify.report.weakenings import list_weakenings
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.plural import count
-from qverify.report.document import Finding
+from qverify.report.facts import Finding
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from qverify.report.document import Finding, ReportDocument
+from qverify.report.document import ReportDocument
+from qverify.report.facts import Finding
 from qverify.session.host_sides import Watch
 from qverify.session.job import Job
 from qverify.session.offline.rejudge import CapturedJob

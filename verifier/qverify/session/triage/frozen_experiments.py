@@ -12,7 +12,7 @@ from qverify.compare.frozen import OutputHistory
 from qverify.errors import QVerifyError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.plural import count
-from qverify.report.document import Finding
+from qverify.report.facts import Finding
 from qverify.session.host_sides import Watch
 from qverify.session.job import Job
 from qverify.session.triage.board_experiments import NETWORK_SEED

@@ -16,7 +16,8 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Finding, ReportDocument, worst
+from qverify.report.document import ReportDocument, worst
+from qverify.report.facts import Finding
 from qverify.report.triage_document import Rung, Stage, TriageDocument
 from qverify.report.untapped import QUESTION
 from qverify.session.drawn_inputs import DrawnInputs

@@ -1,0 +1,43 @@
+"""Facts that blame, verdicts and the document refer to: regions that were recomputed as one, and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qverify.report.side_names import within
+
+MAX_REGION_NODES = 6  # of a region, named in its place
+
+
+@dataclass(slots=True)
+class FusedRegion:
+    """Several nodes that were recomputed as one, because a side gives no tensor between them. inputs: the tensors of
+    that side (or inputs of the network) from which they were recomputed. outputs: the tensors that were compared.
+    nodes: the nodes, each with its operator, in running order. side: the side that gives no tensor between them."""
+
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[str]
+    side: str = "board"
+
+    @property
+    def place(self) -> str:
+        """The region in words: between which tensors, and which nodes."""
+        nodes = self.nodes[:MAX_REGION_NODES]
+        more = f" and {len(self.nodes) - len(nodes)} more" if len(self.nodes) > len(nodes) else ""
+        why = f"fused on the {self.side}" if self.side == "board" else f"not separate {within(self.side)}"
+        return f"between {', '.join(self.inputs)} and {', '.join(self.outputs)}: {', '.join(nodes)}{more}, {why}"
+
+
+@dataclass(slots=True)
+class Finding:
+    """A fact that the recorded values alone show, and that no verdict depends on. kind: frozen (the same bytes for other
+    inputs), order (the same values in other places), clipping (values beyond a quantized range), scale (the same values
+    times a factor), constants (weights, biases or scales that the exporter saturated). tensor: the tensor
+    that shows it. text: the fact in words. frame: the frame that shows it; null if several frames do together."""
+
+    kind: Literal["frozen", "order", "clipping", "scale", "constants"]
+    tensor: str
+    text: str
+    frame: int | None = None

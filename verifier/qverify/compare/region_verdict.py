@@ -189,6 +189,8 @@ def _list_alternatives(inner: list[str]) -> Iterator[tuple[str, tuple[Rule, bool
 def _find_alternative(region: RecomputedRegion) -> str | None:
     """Returns the first alternative that gives every element, within a bound that is not too wide, or None."""
     for name, (rule, down) in _list_alternatives(region.inner):
+        if down and not region.inner:  # a single rounding, which is no chip's habit
+            continue
         try:
             ends = region.allowed(rule, down)
         except (NoBound, ValueError, IndexError, MemoryError):

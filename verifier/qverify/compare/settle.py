@@ -36,6 +36,8 @@ def settle_pair(
         judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
+    if force.is_foreign:
+        _leave_unevaluated_open(judged, units, forced)
     _state_not_judged(judged, force.graph, units, forced)
     _state_fixed_point(judged, forced)
     judged.pair.others = find_other_differences(
@@ -81,6 +83,22 @@ def _fail_by_forced(
     hole = pair.why if pair.verdict == "INCONCLUSIVE" else ""
     pair.notes += [hole] if hole else []
     pair.verdict, pair.why = "FAILED", f"{failed[0]} fails when recomputed from its recorded inputs{more}"
+
+
+def _leave_unevaluated_open(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+    """Makes a pair INCONCLUSIVE that would pass although a unit differs when recomputed and cannot be evaluated: no gate
+    shows that such differences are of a right board."""
+    open_units = [
+        o
+        for u in units
+        for o in u.outputs
+        if o in forced and forced[o].verdict == "INCONCLUSIVE" and forced[o].mismatched
+    ]
+    if not open_units or judged.pair.verdict != "PASSED" or judged.b.recording.side in ("dump", "B"):
+        return
+    more = f" (and {count(len(open_units) - 1, 'more tensor')})" if len(open_units) > 1 else ""
+    why = f"{open_units[0]} differs and cannot be judged when recomputed{more}: {forced[open_units[0]].why}"
+    judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why
 
 
 def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:

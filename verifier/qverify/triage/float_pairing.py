@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.norms import norm
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.plural import count
@@ -202,13 +203,9 @@ class _Pairing:
     def _has_same_weights(self, mine: Any, node: Any) -> bool:
         for at, value in _dequantized(self.quantized, mine, self.floats, node).items():
             real = self.floats.constants[node.input[at]].astype(np.float64)
-            if not _norm(real - value) <= 0.25 * _norm(real):
+            if not norm(real - value) <= 0.25 * norm(real):
                 return False
         return True
-
-
-def _norm(values: np.ndarray[Any, Any]) -> float:
-    return float(np.sqrt((values * values).sum()))
 
 
 def _core(view: GraphView, tensor: str) -> Any:

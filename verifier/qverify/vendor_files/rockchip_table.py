@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.norms import norm
 from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.untrusted_files import UntrustedFile
@@ -123,15 +124,11 @@ def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | Non
     return checked, contradicted
 
 
-def _norm(values: Reals) -> float:
-    return float(np.sqrt((values * values).sum()))
-
-
 def _measure(a: Reals, b: Reals) -> dict[str, float]:
     """Returns the cosine (absent if a side has zeros only) and the euclidean distance."""
     with np.errstate(invalid="ignore", over="ignore"):
-        metrics = {"distance": _norm(a - b)}
-        length = _norm(a) * _norm(b)
+        metrics = {"distance": norm(a - b)}
+        length = norm(a) * norm(b)
         if length != 0:
             metrics["cosine"] = float((a * b).sum()) / length
     return metrics

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.norms import norm
 from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.array_files import StoredArray
@@ -123,22 +124,18 @@ def check_metrics(report: ValidateReport, arrays: dict[str, StoredArray]) -> lis
     ]
 
 
-def _norm(values: Reals) -> float:
-    return float(np.sqrt((values * values).sum()))
-
-
 def _measure(m: Reals, c: Reals) -> dict[str, float] | None:
     """Returns the metrics of the C-model's values c against the original model's values m, or None if their numbers of
     elements differ."""
     if m.size != c.size or not m.size:
         return None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        difference, length_m = m - c, _norm(m)
-        product_of_lengths = length_m * _norm(c)
+        difference, length_m = m - c, norm(m)
+        product_of_lengths = length_m * norm(c)
         return {
             "rmse": float(np.sqrt(np.mean(difference**2))),
             "mae": float(np.mean(np.abs(difference))),
-            "l2r": _norm(difference) / length_m if length_m else float("nan"),
+            "l2r": norm(difference) / length_m if length_m else float("nan"),
             "cos": float((m * c).sum()) / product_of_lengths if product_of_lengths else float("nan"),
         }
 

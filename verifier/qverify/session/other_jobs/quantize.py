@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.norms import norm
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.files import write_bytes
@@ -163,7 +164,7 @@ def _is_comparable(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bo
 
 def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> QuantizationLoss:
     a, b = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
-    length = float(np.sqrt((a * a).sum()) * np.sqrt((b * b).sum()))
+    length = norm(a) * norm(b)
     cosine = float((a * b).sum() / length) if length else 1.0 if np.array_equal(a, b) else 0.0
     classes = pairs[0][0].shape[-1] if pairs[0][0].ndim == 2 else 1
     if classes < 2:

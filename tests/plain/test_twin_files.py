@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,3 +118,20 @@ def test_a_name_that_two_files_spell_alike_is_that_of_the_exact_one(tmp_path: Pa
     OTHER.tofile(tmp_path / "y-1.bin")  # of either
     recording = open_array_dump(str(tmp_path), "dump")
     assert list(find_twins(str(tmp_path), recording)) == [("y_1", "y_1.npy", "y_1.bin")]
+
+
+@pytest.mark.parametrize("write", [_npz, _below, _raw_below, _text])
+def test_files_beside_raw_ones_must_have_the_same_values(
+    tmp_path: Path, write: Callable[[Path, np.ndarray], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a.npz", tmp_path / "b"
+    np.savez(a, y=Y)
+    for values, status in ((Y, 0), (OTHER, 2)):
+        shutil.rmtree(b, ignore_errors=True)
+        b.mkdir()
+        Y.tofile(b / "y.bin")
+        other = write(b, values)
+        for first, second in ((a, b), (b, a)):
+            assert main(["compare", str(first), str(second), "--dtype", "float32"]) == status
+        error = capsys.readouterr().err
+        assert status == 0 or f"{b}: y.bin and {other} are files of one tensor, 'y', with different values" in error

@@ -113,6 +113,29 @@ def test_an_unchanged_model_that_does_not_run_leaves_it_inconclusive(words, tmp_
     assert f"{LINE}not known: the unchanged model did not run there" in capsys.readouterr().out
 
 
+def test_real_outputs_that_are_no_whole_steps_are_not_said_not_to_have_run(words, tmp_path, capsys):
+    """model.bin has integers as its outputs; this onnxruntime gives real values between them for the ONNX."""
+    onnx, binary = words[words.index("-m") + 1], tmp_path / "m.bin"
+    assert main(["compile", onnx, "--strip-io-quant", "-o", str(binary)]) == 0
+    stripped = ["-m", f"{onnx},{binary}", *words[2:]]
+    assert verify(tmp_path, stripped)[0] == 0
+    moved = (
+        "if model.graph.output[0].name == 'prob': "
+        "next(n for n in model.graph.node if 'prob' in n.output).output[0] = 'before'; "
+        "model.graph.node.append(onnx.helper.make_node('Add', ['before', 'more'], ['prob'])); "
+        "model.graph.initializer.append(numpy_helper.from_array(np.float32(1e-4), 'more'))"
+    )
+    capsys.readouterr()
+    status, found = verify(tmp_path, stripped, *spoils(tmp_path, refuses=moved))
+    assert status == 3
+    for pair in board_pairs(found):
+        assert (pair["verdict"], pair["cause"], pair["untapped"]["changed"]) == ("INCONCLUSIVE", "untapped", None)
+        assert "the unchanged model ran there, but its real values of prob" in pair["why"]
+    assert "did not run there" not in capsys.readouterr().out
+    original = [*words[:-1], "local?form=original"]  # the way that the line names
+    assert verify(tmp_path, original, *spoils(tmp_path, refuses=moved))[0] == 1
+
+
 def test_a_link_that_fails_in_the_search_leaves_the_run_complete(words, tmp_path):
     """The search begins with a session without optimizations, on which this onnxruntime ends its process."""
     ends = "if len(model.graph.output) == 1 and level == OFF: __import__('os')._exit(9)"

@@ -130,7 +130,10 @@ def _as_integers(value: Array, spec: TensorSpec) -> Array:
     scale, zero_point = parameters(spec)
     integers = float32.quantize(value, scale, zero_point, spec.dtype)
     if not np.array_equal(float32.dequantize(integers, scale, zero_point), value):
-        raise Misfit(f"its values of {spec.name} are no whole steps of the scale")
+        raise Misfit(
+            f"its real values of {spec.name} are no whole steps of the scale, so it left out the last quantization: judge "
+            "them by a model.bin without --strip-io-quant, or with form=original"
+        )
     return integers
 
 

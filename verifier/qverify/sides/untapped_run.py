@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qverify_agents.protocol.client import Agent
 
 NOT_RUN = "the unchanged model did not run there"
+UNFIT = "the unchanged model ran there, but"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ def run_untapped(compute: Callable[[], dict[str, Array]]) -> Untapped:
         return Untapped(compute())
     except Contradiction:
         raise
-    except (AgentError, ProtocolError, Misfit) as error:
+    except Misfit as error:
+        return Untapped(why=f"{UNFIT} {error}")
+    except (AgentError, ProtocolError) as error:
         return Untapped(why=f"{NOT_RUN}: {error}")
 
 

@@ -74,6 +74,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             use_names_of_model(side, models)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models)
+    for path, side, recording in zip((dumps.a, dumps.b), sides, (first, second), strict=True):
+        if isinstance(side, VendorDump) and side.profile == "raw" and os.path.isdir(path):
+            refuse_twins(path, recording, ".bin")
     outputs = _find_outputs(first, second, models) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
     digests, digests_b = _input_digests(first), _input_digests(second)

@@ -23,9 +23,10 @@ MAX_TEXT_BYTES = 1 << 28
 Agrees = Callable[[Array], bool]
 
 
-def refuse_twins(path: str, recording: Recording) -> None:
-    """Raises BadFileError if a file below the folder of .npy files has other values of one of their tensors."""
-    for name, own, other in find_twins(path, recording):
+def refuse_twins(path: str, recording: Recording, ending: str = ".npy") -> None:
+    """Raises BadFileError if a file below the folder has other values of a tensor of its own files. ending: as for
+    find_twins()."""
+    for name, own, other in find_twins(path, recording, ending):
         raise BadFileError(
             f"{path}: {own} and {other} are files of one tensor, {name!r}, with different values; keep one of them"
         )

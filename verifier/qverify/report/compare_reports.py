@@ -36,6 +36,7 @@ BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
 RANK = {"PASSED": 0, "INCONCLUSIVE": 1, "FAILED": 2}
 IGNORED_SETTINGS = ("spot_seed", "uri")  # random in each run, or compared elsewhere
 Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counter for pairs that are equal in these
+DERIVED = ("norm_ratio",)  # neither better nor worse: the other metrics say what changed
 
 
 def compare_reports(a: ReportDocument, b: ReportDocument, source_a: str, source_b: str) -> ReportDifference:
@@ -186,8 +187,9 @@ def _direction(before: Verdict, now: Verdict, metrics: list[MetricChange]) -> Di
 
 
 def _metric_changes(old: TensorRow, new: TensorRow) -> Iterator[MetricChange]:
-    before = old.metrics | {"failing": old.failing}
-    now = new.metrics | {"failing": new.failing}
+    before, now = (
+        {n: v for n, v in (row.metrics | {"failing": row.failing}).items() if n not in DERIVED} for row in (old, new)
+    )
     for name in sorted({*before, *now}):
         a, b = before.get(name), now.get(name)
         if isinstance(a, dict) or isinstance(b, dict) or _same(a, b):

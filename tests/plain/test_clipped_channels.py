@@ -11,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 from qverify.cli.main import main
+from qverify.onnx_model.graph_view import GraphView
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.clipping import ClippingCount, find_clipping
+from qverify.triage.kept_range import find_kept_range
 
 BOX, SHAPE = 2, [1, 3, 11, 13]
 
@@ -61,18 +63,84 @@ def test_few_elements_a_slight_clip_and_a_relu_are_none() -> None:
     assert counted.worst() == []  # the range begins at 0
 
 
-def models(folder: Path, factor: float) -> list[str]:
+def test_the_columns_of_an_image_are_no_channels() -> None:
+    value = np.tile(np.linspace(-100, 100, 40).reshape(1, 1, 40, 1), (1, 4, 1, 6))
+    value[..., 5] *= 4
+    assert all(r.axis in (-1, 1) for r in count(value, spec((1, 4, 40, 6))).worst())
+    value = np.tile(np.linspace(-100, 100, 80).reshape(80, 1), (1, 6))
+    value[:, 5] *= 4
+    assert [(r.axis, r.channel) for r in count(value, spec((80, 6))).worst()] == [(1, 5), (1, 5)]  # both ends
+
+
+def reads(*nodes: onnx.NodeProto, outputs: tuple[str, ...] = ("y",)) -> GraphView:
+    """Returns a float model in which c is read by the nodes."""
+    held = {"zero": np.float32(0), "six": np.float32(6), "two": np.float32([1, 2])}
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["c"]), *nodes],
+        "made",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 2]) for n in outputs],
+        [numpy_helper.from_array(np.asarray(v), n) for n, v in held.items()],
+    )
+    return GraphView(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "m.onnx")
+
+
+RELU = helper.make_node("Relu", ["c"], ["y"])
+RELU6 = helper.make_node("Clip", ["c", "zero", "six"], ["y"])
+GATE = helper.make_node("HardSigmoid", ["c"], ["g"], alpha=0.25, beta=0.5)
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    "nodes, wanted",
+    [
+        ([RELU], (0, INF)),
+        ([RELU6], (0, 6)),
+        ([helper.make_node("Clip", ["c", "", "six"], ["y"])], (-INF, 6)),
+        ([helper.make_node("Max", ["c", "two"], ["y"])], (1, INF)),
+        ([helper.make_node("Min", ["two", "c"], ["y"])], (-INF, 2)),
+        ([helper.make_node("Max", ["c", "zero"], ["m"]), helper.make_node("Min", ["m", "six"], ["y"])], (0, 6)),
+        ([GATE, helper.make_node("Neg", ["g"], ["y"])], (-2, 2)),
+        ([GATE, helper.make_node("Mul", ["c", "g"], ["y"])], (-2, INF)),
+        ([helper.make_node("HardSwish", ["c"], ["y"])], (-3, INF)),
+        ([RELU6, helper.make_node("Relu", ["c"], ["z"])], (0, INF)),  # the second keeps more
+        ([RELU6, helper.make_node("Neg", ["c"], ["z"])], (-INF, INF)),
+        ([helper.make_node("LeakyRelu", ["c"], ["y"])], (-INF, INF)),
+    ],
+)
+def test_the_range_that_the_readers_keep(nodes: list[onnx.NodeProto], wanted: tuple[float, float]) -> None:
+    assert find_kept_range(reads(*nodes), "c") == wanted
+
+
+def test_a_final_output_keeps_everything() -> None:
+    assert find_kept_range(reads(RELU6, outputs=("c", "y")), "c") == (-INF, INF)
+
+
+def test_what_the_network_itself_clips_is_no_loss() -> None:
+    value = np.tile(np.linspace(-400, 400, 80), (1, 2, 1))
+    stored = np.clip(np.rint(value), -128, 127).astype(np.int8)
+    for kept, wanted in (((0.0, 127.0), set()), ((0.0, INF), {400}), ((-INF, 127.0), {-400}), ((-128.0, 200.0), {200})):
+        counted = ClippingCount(spec((1, 2, 80)), kept)
+        counted.add(value.astype(np.float32), stored)
+        assert {r.reached for r in counted.worst()} == wanted
+
+
+def models(folder: Path, factor: float, clip: tuple[float, float] | None = None) -> list[str]:
     """Writes a float model whose output has one channel of large values, a quantized one whose scale of the output is
-    multiplied by the factor, and an input. Returns the words of triage."""
+    multiplied by the factor, and an input. Returns the words of triage. clip: limits of a Clip that comes after."""
     weights = (np.random.default_rng(1).standard_normal((5, 3, 1, 1)) * 0.3).astype(np.float32)
     weights[BOX] = np.float32([10, 0, 0]).reshape(3, 1, 1)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["y"], "conv")],
         "made",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 11, 13])],
+        [helper.make_tensor_value_info("z" if clip else "y", TensorProto.FLOAT, [1, 5, 11, 13])],
         [numpy_helper.from_array(weights, "w")],
     )
+    if clip:
+        ends = [numpy_helper.from_array(np.float32(v), n) for n, v in zip(("low", "high"), clip, strict=True)]
+        graph.initializer.extend(ends)
+        graph.node.append(helper.make_node("Clip", ["y", "low", "high"], ["z"], "clip"))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     onnx.save(model, folder / "float.onnx")
@@ -86,6 +154,7 @@ def models(folder: Path, factor: float) -> list[str]:
             return next(self.rows, None)
 
     kinds = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8, "per_channel": True}
+    kinds["extra_options"] = {"ActivationSymmetric": clip is not None}  # so that the Clip stays
     quantize_static(folder / "float.onnx", folder / "q.onnx", Reader(), quant_format=QuantFormat.QDQ, **kinds)
     changed = onnx.load(folder / "q.onnx")
     for held in changed.graph.initializer:
@@ -113,3 +182,20 @@ def test_a_calibrated_output_passes(tmp_path: Path, capsys: pytest.CaptureFixtur
     report = tmp_path / "t.json"
     assert main([*models(tmp_path, 1.0), "--json", str(report)]) == 0
     assert json.loads(report.read_text())["findings"] == []
+
+
+def test_a_clip_that_the_float_network_does_right_after_is_no_finding(tmp_path: Path) -> None:
+    words, report = models(tmp_path, 1.0, (-2, 2)), tmp_path / "t.json"
+    main([*words, "--json", str(report)])
+    triage = json.loads(report.read_text())
+    assert triage["findings"] == []
+    rows = {r["tensor"]: r for r in triage["losses"]}
+    assert rows["y"]["float_high"] > 5 and rows["y"]["high"] < 2.5  # the range is that after the clip
+    assert rows["y"]["clipped"] == 0 and rows["y"]["sqnr_db"] > 30
+
+
+def test_findings_on_random_inputs_say_so(tmp_path: Path) -> None:
+    report, words = tmp_path / "t.json", models(tmp_path, 0.3)
+    main([*words[:3], "--json", str(report)])
+    texts = [f["text"] for f in json.loads(report.read_text())["findings"] if f["kind"] == "clipping"]
+    assert texts and all(t.startswith("y: with random inputs, channel") for t in texts)

@@ -279,6 +279,7 @@ def test_a_board_that_gives_real_values_is_judged_by_their_integers(fault: int) 
 def test_the_direction_of_differences() -> None:
     made = np.zeros(5, np.int8)
     assert describe_direction(made, np.array([0, 1, 1, 0, 0], np.int8)) == "all 2 too high by 1 LSB"
+    assert describe_direction(made, np.array([0, 2, 0, 0, 0], np.int8)) == "1 too high by 2 LSB"
     assert describe_direction(made, np.array([-3, 0, -1, 0, 0], np.int8)) == "all 2 too low by 1 to 3 LSB"
     assert describe_direction(made, np.array([-3, 0, 1, 1, 0], np.int8)) == "1 too low, 2 too high"
     assert describe_direction(made.astype(np.float32), np.full(5, np.nan, np.float32)) == ""

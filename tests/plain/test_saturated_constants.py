@@ -88,12 +88,45 @@ def test_a_bias_at_the_limit() -> None:
     ]
 
 
-def test_a_dead_channel() -> None:
+def test_a_dead_channel_is_a_fact_only_if_its_bias_does_not_fit() -> None:
     scales = np.array([0.01, 0.01, DEAD, 0.01], np.float32)
-    name, text = facts(scales=scales)[0]
-    assert name == "w_q" and text.startswith(
-        "w_q: the scale of 1 of 4 channels is 2^-23 or less (channel 2): a dead channel"
-    )
+    assert facts(scales=scales) == []
+    assert facts(scales=scales, bias=np.array([5, 5, 2**31 - 1000, 0], np.int32)) == []
+    for unfit in (2**31 - 1, -(2**31)):
+        names = facts(scales=scales, bias=np.array([5, 5, unfit, 0], np.int32))
+        assert [n for n, _ in names] == ["b_q", "w_q"]
+        assert names[1][1] == (
+            "w_q: the scale of 1 of 4 channels is 2^-23 or less (channel 2): a dead channel, whose bias does not fit int32"
+        )
+
+
+def test_a_float_bias_of_a_dead_channel_is_measured_in_its_steps() -> None:
+    scales = np.array([0.01, DEAD, DEAD, 0.01], np.float32)
+    for value, unfit in ((1.0, False), (6.0, True)):  # the limit is 2^31 * 0.02 * 2^-23 = 5.12
+        made = model(scales=scales)
+        del made.graph.node[3]
+        made.graph.initializer.append(numpy_helper.from_array(np.full(CHANNELS, value, np.float32), "b_d"))
+        found = find_saturated(GraphView(made, "m.onnx"))
+        assert [t for _, t in found] == (
+            [
+                "w_q: the scale of 2 of 4 channels is 2^-23 or less (channels 1, 2): dead channels, whose biases do not fit int32"
+            ]
+            if unfit
+            else []
+        )
+
+
+def test_several_constants_with_dead_channels_are_one_fact() -> None:
+    made = model(scales=np.array([0.01, 0.01, DEAD, 0.01], np.float32), bias=np.array([5, 5, 2**31 - 1, 0], np.int32))
+    for at, node in [(at, n) for at in "12" for n in (made.graph.node[2], made.graph.node[4])]:
+        copy = made.graph.node.add()
+        copy.CopyFrom(node)
+        copy.name, copy.output[0] = node.name + at, node.output[0] + at
+        for k, name in enumerate(node.input):
+            copy.input[k] = {"w_q": f"w_q{at}", "w_d": f"w_d{at}"}.get(name, name)
+    for at in "12":
+        made.graph.initializer.append(numpy_helper.from_array(weights(), f"w_q{at}"))
+    assert find_saturated(GraphView(made, "m.onnx"))[-1][1].endswith("; 2 more constants have such channels")
 
 
 def test_weights_whose_range_is_too_narrow() -> None:

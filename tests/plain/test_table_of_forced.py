@@ -20,7 +20,13 @@ def test_a_tensor_that_one_pair_could_not_force_is_not_ok():
     assert report.pairs[0].tensors[-1].forced.verdict == "PASSED"  # reference ~ simulator, which was forced
     shown = rows(report)
     assert shown["y"].endswith("not forced ref ~ board, sim ~ board")
-    assert shown["n1"].endswith("ok")  # compared by reference ~ simulator only
+    assert shown["n1"].split()[-4:] == [
+        "-",
+        "-",
+        "-",
+        "-",
+    ]  # compared by reference ~ simulator only: LSB, |a-b|, forced
+    assert report.pairs[0].tensors[0].metrics["max_lsb"] == 0 and "ok" not in shown["n1"]
     assert "forced ok" not in "\n".join(shown.values())
 
 

@@ -154,10 +154,16 @@ def test_exchanged_outputs() -> None:
     a, b = (np.random.default_rng(s).normal(0, 2, (1, 4, 30)).astype(np.float32) for s in (1, 2))
     report = judge({"boxes": a, "scores": b}, {"boxes": b, "scores": a})
     assert report.verdict == "FAILED"
-    assert report.findings[0].text == (
+    assert [f.text for f in report.findings] == [  # once for both
         "boxes and scores are exchanged: each has on the board the values of the other in the reference"
         " (120 elements; at least 64 different values)"
-    )
+    ]
+
+
+def test_positions_along_the_last_axis_of_an_image_are_no_channels() -> None:
+    order = np.roll(np.arange(SHAPE[3]), 1)
+    text = found(np.ascontiguousarray(VALUES[..., order]))[0]
+    assert "its positions along axis 3 are in another order: " in text and "channels" not in text
 
 
 def test_one_output_in_the_file_of_another() -> None:

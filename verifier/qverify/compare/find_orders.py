@@ -55,26 +55,31 @@ class FoundOrder:
 def find_orders(pairs: Iterable[Judged], graph: Graph | None, frame: int) -> list[Finding]:
     """Returns findings on tensors that did not pass, of boards, dumps and dumps compared with each other, whose values
     are in another order; each tensor only in the first pair that shows it. frame: number of the frame."""
-    findings: dict[str, Finding] = {}
+    findings, partners = dict[str, Finding](), set[str]()
     for judged in pairs:
         if judged.pair.verdict != "PASSED" and judged.b.recording.side in ("board", "dump", "B"):
-            for finding in _find_in_pair(judged, graph, frame):
+            for finding in _find_in_pair(judged, graph, frame, partners):
                 findings.setdefault(finding.tensor, finding)
     return list(findings.values())
 
 
-def _find_in_pair(judged: Judged, graph: Graph | None, frame: int) -> Iterator[Finding]:
+def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, partners: set[str]) -> Iterator[Finding]:
+    """Yields the findings of one pair. partners: tensors that are said to be exchanged for another, which say nothing more; it
+    grows."""
     failed = [n for n, row in judged.rows.items() if row.verdict != "PASSED"]
+    failed = [n for n in failed if n not in partners]
     failed.sort(key=lambda n: not judged.rows[n].final)
     by_words: dict[str, list[str]] = {}
     left = MOST_ELEMENTS_IN_ALL
     for name in failed[:MOST_TENSORS]:
-        sides = _read(judged, graph, name, name)
+        sides = _read(judged, graph, name, name) if name not in partners else None
         if sides is None or sides.wanted.size > min(left, MOST_ELEMENTS):
             continue
         left -= sides.wanted.size
-        if other := _find_other(judged, graph, name, sides):
-            yield Finding("order", name, other, frame)
+        if found_other := _find_other(judged, graph, name, sides):
+            text, partner = found_other
+            partners |= {partner} if partner else set()
+            yield Finding("order", name, text, frame)
         elif (found := find_order(sides)) is not None:
             by_words.setdefault(_describe(judged, found), []).append(name)
     for words, names in by_words.items():
@@ -152,8 +157,9 @@ def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:
     return -log2_of(min(1.0, max(share, 1 / max(len(ordered), 2))))
 
 
-def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> str:
-    """Returns a sentence if side b gives another tensor's values under this name, or ""."""
+def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> tuple[str, str] | None:
+    """Returns a sentence if side b gives another tensor's values under this name, with the other's name if the two are
+    exchanged (else ""), or None."""
     others = [n for n, row in judged.rows.items() if n != name and row.elements == sides.wanted.size]
     others.sort(key=lambda n: judged.rows[n].final != judged.rows[name].final)  # outputs are exchanged for outputs
     for other in others[:MOST_OTHERS]:
@@ -164,11 +170,10 @@ def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) ->
         back, own = _read(judged, graph, name, other), _read(judged, graph, other, other)
         exchanged = back is not None and own is not None and back.given.size == sides.wanted.size
         if exchanged and back is not None and own is not None and _is_other(back, own):
-            return (
-                f"{name} and {other} are exchanged: each has on {b} the values of the other in {a}{_evidence(crossed)}"
-            )
-        return f"{name}: the values that {b} gives are those of {other} in {a}{_evidence(crossed)}"
-    return ""
+            each = f"each has on {b} the values of the other in {a}"
+            return f"{name} and {other} are exchanged: {each}{_evidence(crossed)}", other
+        return f"{name}: the values that {b} gives are those of {other} in {a}{_evidence(crossed)}", ""
+    return None
 
 
 def _is_other(crossed: Sides, own: Sides) -> bool:

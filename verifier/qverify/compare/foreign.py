@@ -172,4 +172,5 @@ def describe_direction(made: Array, recorded: Array) -> str:
     steps = np.abs(apart)
     most = f"{steps.max():g}" if steps.min() == steps.max() else f"{steps.min():g} to {steps.max():g}"
     unit = " LSB" if kind is np.int64 else ""
-    return f"all {apart.size} too {'low' if low else 'high'} by {most}{unit}"
+    some = f"all {apart.size}" if apart.size > 1 else "1"
+    return f"{some} too {'low' if low else 'high'} by {most}{unit}"

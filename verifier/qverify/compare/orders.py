@@ -124,7 +124,7 @@ def _list_reversed(value: Array) -> Iterator[Order]:
 
 
 def match_channels(wanted: Real, value: Real, tolerance: float) -> Iterator[Order]:
-    """Yields the orders in which the channels are exchanged, found by comparing channels of both sides. wanted, value:
+    """Yields the orders in which the channels, or the positions along the last axis, are exchanged, found by comparing channels of both sides. wanted, value:
     values of sides a and b, of one shape, as float64. tolerance: as in order.find_order()."""
     for axis in dict.fromkeys((1, wanted.ndim - 1)) if wanted.ndim > 1 else ():
         channels = wanted.shape[axis]
@@ -138,7 +138,8 @@ def match_channels(wanted: Real, value: Real, tolerance: float) -> Iterator[Orde
         moved = [i for i, c in enumerate(chosen) if i != c]
         shown = ", ".join(f"{i} holds {chosen.index(i)}" for i in moved[:4])
         more = f" and {len(moved) - 4} more" if len(moved) > 4 else ""
-        words = f"its channels (axis {axis}) are in another order: {shown}{more}"
+        what = f"channels (axis {axis})" if axis == 1 or wanted.ndim < 4 else f"positions along axis {axis}"
+        words = f"its {what} are in another order: {shown}{more}"
         values = sum(count_values(rows[i], tolerance) for i in moved)
         yield Order(words, "", np.take(value, chosen, axis), choice_bits=len(moved) * log2_of(channels), values=values)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.onnx_model.graph_view import GraphView, attributes
+from qverify.onnx_model.stored_biases import find_stored_biases
 from qverify.plural import count
 
 Array = npt.NDArray[Any]
@@ -23,24 +24,21 @@ MAX_CHANNELS = 8  # that are listed
 
 def find_saturated(view: GraphView) -> list[tuple[str, str]]:
     """Returns the name of each saturated constant and the fact in words, in running order, each fact once; scales of dead
-    channels, which many good networks have, come last and are one fact."""
+    channels whose bias does not fit int32 come last and are one fact; other dead channels, which many good networks have, are
+    none."""
     found, dead = dict[tuple[str, str], None](), dict[str, str]()
-    constants: Mapping[str, Array] = view.constants
     for node in view.nodes:
-        for name, text in _of_node(node, constants, dead):
+        for name, text in _of_node(view, node, dead):
             found.setdefault((name, text))
     if dead:
         first, text = next(iter(dead.items()))
-        more = (
-            f"; {count(len(dead) - 1, 'more constant has', 'more constants have')} such channels"
-            if len(dead) > 1
-            else ""
-        )
+        more = f"; {count(len(dead) - 1, 'more constant', 'has', 'have')} such channels" if len(dead) > 1 else ""
         found[(first, f"{text}{more}")] = None
     return list(found)
 
 
-def _of_node(node: Any, constants: Mapping[str, Array], dead: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _of_node(view: GraphView, node: Any, dead: dict[str, str]) -> Iterator[tuple[str, str]]:
+    constants: Mapping[str, Array] = view.constants
     inputs = [constants.get(name) if name else None for name in node.input]
     if node.op_type in ("DequantizeLinear", "QuantizeLinear") and len(inputs) > 1 and inputs[0] is not None:
         value, scale, axis = inputs[0], inputs[1], int(attributes(node).get("axis", 1))
@@ -52,10 +50,13 @@ def _of_node(node: Any, constants: Mapping[str, Array], dead: dict[str, str]) ->
         elif value.dtype == np.int32:
             yield from _bias(node.input[0], value)
         else:
-            yield from _weights(node.input[0], value, scale, axis, dead)
+            yield from _weights(node.input[0], value, scale, axis)
+            _add_dead(node.input[0], value, scale, find_stored_biases(view, node), dead)
     elif node.op_type == "QLinearConv" and len(inputs) > 4:
         if inputs[3] is not None and inputs[4] is not None:
-            yield from _weights(node.input[3], inputs[3], inputs[4], 0, dead)
+            yield from _weights(node.input[3], inputs[3], inputs[4], 0)
+            bias = inputs[8] if len(inputs) > 8 else None
+            _add_dead(node.input[3], inputs[3], inputs[4], [] if bias is None else [bias.astype(np.float64)], dead)
         if len(inputs) > 8 and inputs[8] is not None:
             yield from _bias(node.input[8], inputs[8])
 
@@ -71,16 +72,32 @@ def _bias(name: str, value: Array) -> Iterator[tuple[str, str]]:
         )
 
 
-def _weights(name: str, value: Array, scale: Array, axis: int, dead: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields a fact on the stored integers of constant weights, and adds one on their scales to `dead`."""
-    scales = scale.astype(np.float64).reshape(-1)
-    small = np.flatnonzero((scales > 0) & (scales <= DEAD_SCALE))
-    if small.size and value.ndim > 1:
+def _add_dead(name: str, value: Array, scale: Array, biases: list[Array], dead: dict[str, str]) -> None:
+    """Adds a fact to `dead` if weights have channels of the smallest scale whose bias does not fit int32. biases: those of the
+    nodes that read the weights, in steps of their sums."""
+    small = _list_small(scale)
+    if not small.size or value.ndim < 2:
+        return
+    ends = INT32.max - BIAS_MARGIN
+    scales = scale.reshape(-1).size
+    unfit = [c for c in small if any(b.size == scales and abs(b.reshape(-1)[c]) >= ends for b in biases)]
+    if unfit:
+        whose = "a dead channel, whose bias does not" if len(unfit) == 1 else "dead channels, whose biases do not"
         dead.setdefault(
             name,
-            f"{name}: the scale of {small.size} of {count(scales.size, 'channel')} is 2^-23 or less ({_list(small)}): "
-            "a dead channel, whose bias may not fit int32",
+            f"{name}: the scale of {len(unfit)} of {count(scales, 'channel')} is 2^-23 or less ({_list(np.array(unfit))}): "
+            f"{whose} fit int32",
         )
+
+
+def _list_small(scale: Array) -> Array:
+    scales = scale.astype(np.float64).reshape(-1)
+    return np.flatnonzero((scales > 0) & (scales <= DEAD_SCALE))
+
+
+def _weights(name: str, value: Array, scale: Array, axis: int) -> Iterator[tuple[str, str]]:
+    """Yields a fact on the stored integers of constant weights."""
+    scales, small = scale.reshape(-1), _list_small(scale)
     if value.dtype.name not in ("int8", "uint8") or value.ndim < 2:
         return
     limits, rows = np.iinfo(value.dtype), _by_channel(value, scales.size, axis)

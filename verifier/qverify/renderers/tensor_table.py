@@ -156,21 +156,28 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Colum
     chosen = [rows[n] for n in names]
     compared = [[r for r in row if r is not None] for row in chosen]
     forced = [_describe_forced(row, pairs) for row in chosen]
+    partly = [_is_partly_equal(row) for row in chosen]
     return [
         Column("tensor", names, name=True),
         Column("op", [row[0].op if row else "" for row in compared], rank=2),
         Column("dtype", [row[0].dtype if row else "" for row in compared], rank=6),
         Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in compared], rank=5),
         *[Column(name_pair(p), [_mark(row[at]) for row in chosen]) for at, p in enumerate(pairs)],
-        Column("max LSB", lsbs := [_largest(row, "max_lsb") for row in compared], ["LSB", *lsbs], right=True, rank=1),
+        Column(
+            "max LSB",
+            lsbs := _unless(partly, [_largest(row, "max_lsb") for row in compared]),
+            ["LSB", *lsbs],
+            right=True,
+            rank=1,
+        ),
         Column(
             "max |a-b|",
-            distances := [_largest(row, "max_abs") for row in compared],
+            distances := _unless(partly, [_largest(row, "max_abs") for row in compared]),
             ["|a-b|", *distances],
             True,
             rank=3,
         ),
-        Column("cosine", [_describe_cosine(row) for row in compared], rank=4),
+        Column("cosine", _unless(partly, [_describe_cosine(row) for row in compared]), rank=4),
         Column("forced", forced, ["forced", *map(_shorten_forced, forced)]),
     ]
 
@@ -184,6 +191,18 @@ def node_seconds(report: ReportDocument) -> dict[str, float]:
 def _make_times(report: ReportDocument, names: list[str]) -> Column:
     seconds = node_seconds(report)
     return Column("time", [describe_seconds(seconds[n]) if n in seconds else "" for n in names], right=True)
+
+
+def _is_partly_equal(row: list[TensorRow | None]) -> bool:
+    """Returns whether the pairs that compared the tensor found it equal, and another did not compare it, so that a number
+    would be taken as that of the other."""
+    compared = [r for r in row if r is not None]
+    return 0 < len(compared) < len(row) and all(r.bit_equal for r in compared)
+
+
+def _unless(hidden: list[bool], texts: list[str]) -> list[str]:
+    """Returns the texts, with "-" for those that are hidden."""
+    return ["-" if hide and text else text for hide, text in zip(hidden, texts, strict=True)]
 
 
 def _largest(row: list[TensorRow], metric: str) -> str:
@@ -213,7 +232,7 @@ def _mark(row: TensorRow | None) -> str:
 
 def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
     """Returns the forced verdicts of one tensor in words: the first that FAILED, else those of the pairs that could not
-    force it, else ok if every pair that compared it did."""
+    force it, else ok if every pair did, or "-" if one did not compare it."""
     compared = [(pair, r.forced) for pair, r in zip(pairs, row, strict=True) if r is not None]
     verdicts = [(pair, forced) for pair, forced in compared if forced is not None]
     for _, forced in verdicts:
@@ -225,7 +244,9 @@ def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
     texts = [("not possible", doubtful), (NOT_FORCED, lacking)]
     described = [f"{text}{_name_some(some, compared)}" for text, some in texts if some]
     region = " (region)" if any(f.region is not None for _, f in verdicts) else ""
-    return "; ".join(described) or (f"ok{region}" if verdicts else "")
+    if described or not verdicts:
+        return "; ".join(described)
+    return f"ok{region}" if len(compared) == len(row) else "-"
 
 
 def _name_some(some: list[Pair], compared: Sequence[tuple[Pair, object]]) -> str:

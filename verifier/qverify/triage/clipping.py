@@ -1,5 +1,5 @@
 """Channels of a quantized tensor that are clipped: many of their elements lie at the end of the quantized range where the
-float model goes beyond it."""
+float model goes beyond it. What the float network itself saturates right after is no loss."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from qverify.plural import count
 from qverify.report.facts import Finding
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.kept_range import ALL, Range
 
 Array = npt.NDArray[Any]
 SHARE = 0.1  # of the elements of a channel, from which it counts as clipped
@@ -54,9 +55,11 @@ class _End:
 @dataclass(slots=True)
 class ClippingCount:
     """Counts the clipped elements of one tensor over all frames, for the whole tensor and for each channel of every axis
-    that may be that of the channels: the second, the last, and the one of the scales."""
+    that may be that of the channels: the second, the one of the scales, and the last where there are three. kept: the
+    lowest and highest float value that the float network keeps, as find_kept_range() returns it."""
 
     spec: TensorSpec
+    kept: Range = ALL
     _ends: dict[tuple[int, bool], _End] = field(default_factory=dict)
     _elements: dict[int, int] = field(default_factory=dict)
 
@@ -64,6 +67,7 @@ class ClippingCount:
         """Adds one frame. value: of the float model. quantized: stored integers; of another shape, it is left out."""
         if value.shape != quantized.shape or not value.size or quantized.dtype.kind not in "iu":
             return
+        value = np.clip(value, *self.kept)
         limits = np.iinfo(quantized.dtype)
         for upper, stored in ((False, limits.min), (True, limits.max)):
             end = self._ends_of_range(int(stored), value.ndim)
@@ -81,7 +85,8 @@ class ClippingCount:
             self._elements[axis] = self._elements.get(axis, 0) + value.size // max(channels, 1)
 
     def _axes(self, value: Array) -> list[int]:
-        axes = {1, value.ndim - 1, self.spec.channel_axis} if value.ndim > 1 else set[int]()
+        axes = {1, self.spec.channel_axis if len(self.spec.scale) > 1 else 1}
+        axes |= {2} if value.ndim == 3 else set()  # of rank 3, the last axis may hold the channels
         return [-1, *sorted(axis for axis in axes if 0 <= axis < value.ndim and value.shape[axis] > 1)]
 
     def _by_channel(self, numbers: Array, dims: int) -> Array:
@@ -148,17 +153,18 @@ def describe_clipped_weights(value: Array, quantized: Array, axis: int) -> str:
     return f"channel {worst} ends at {got[worst]:.4g}, its float weights at {wanted[worst]:.4g}{more}: clipped by the exporter"
 
 
-def find_clipping(tensors: Iterable[tuple[str, list[ClippedChannel]]]) -> list[Finding]:
-    """Returns a finding on each of the first MAX_SHOWN clipped tensors. tensors: names, and their clipped channels."""
+def find_clipping(tensors: Iterable[tuple[str, list[ClippedChannel]]], random: bool = False) -> list[Finding]:
+    """Returns a finding on each of the first MAX_SHOWN clipped tensors. tensors: names, and their clipped channels. random:
+    whether the inputs are random."""
     clipped = [(name, rows) for name, rows in tensors if rows]
-    findings = [Finding("clipping", name, describe_clipping(name, rows)) for name, rows in clipped[:MAX_SHOWN]]
+    findings = [Finding("clipping", name, describe_clipping(name, rows, random)) for name, rows in clipped[:MAX_SHOWN]]
     if findings and len(clipped) > MAX_SHOWN:
         findings[-1].text += f" (and so {count(len(clipped) - MAX_SHOWN, 'more tensor', 'is', 'are')})"
     return findings
 
 
-def describe_clipping(name: str, rows: list[ClippedChannel]) -> str:
-    """Returns one line on a tensor's clipped channels, the worst first."""
+def describe_clipping(name: str, rows: list[ClippedChannel], random: bool = False) -> str:
+    """Returns one line on a tensor's clipped channels, the worst first. random: whether the inputs are random."""
     shown = "; ".join(row.describe() for row in rows[:MAX_SHOWN])
     more = f"; and {count(len(rows) - MAX_SHOWN, 'more channel')}" if len(rows) > MAX_SHOWN else ""
-    return f"{name}: {shown}{more}"
+    return f"{name}: {'with random inputs, ' if random else ''}{shown}{more}"

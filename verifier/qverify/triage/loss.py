@@ -19,6 +19,7 @@ from qverify.report.triage_document import SingleTensorLoss, TensorLoss
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.clipping import ClippedChannel, ClippingCount, describe_clipped_weights
 from qverify.triage.float_pairing import FloatPair, FloatPairs
+from qverify.triage.kept_range import ALL, Range, find_kept_range
 from qverify.triage.ladder import Distance, real_spec
 from qverify.triage.loudness import OutputStep
 
@@ -45,7 +46,10 @@ class Losses:
 
     def __init__(self, paired: FloatPairs, floats: GraphView, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
-        self._totals = {p.tensor: _PairTotals(ClippingCount(graph.spec(p.quantized))) for p in paired.pairs}
+        self._kept = {p.tensor: find_kept_range(floats, p.tensor) for p in paired.pairs}
+        self._totals = {
+            p.tensor: _PairTotals(ClippingCount(graph.spec(p.quantized), self._kept[p.tensor])) for p in paired.pairs
+        }
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
@@ -56,12 +60,14 @@ class Losses:
             if quantized_value is None or not value.size:
                 continue
             spec, totals = self.graph.spec(self._pair[name].quantized), self._totals[name]
-            totals.distance.add(value, quantized_value, real_spec(name, value), spec)
             totals.low, totals.high = min(totals.low, float(value.min())), max(totals.high, float(value.max()))
             low, high = quantized_range(spec)
             totals.clipping.add(value, quantized_value)
             half = float(max(spec.scale)) / 2
-            totals.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
+            kept = np.clip(value, *self._kept[name])
+            totals.outside += int(np.count_nonzero((kept < low - half) | (kept > high + half)))
+            stored = _keep_stored(quantized_value, spec, self._kept[name])
+            totals.distance.add(kept, stored, real_spec(name, kept), spec)
 
     def clipped(self) -> dict[str, list[ClippedChannel]]:
         """Returns the clipped channels of each tensor that has any, in running order, by the float model's names."""
@@ -146,6 +152,22 @@ def channels_lost(a: Array, b: Array, axis: int) -> float:
     channels_a, channels_b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
     ratios = [sqnr_db(x, y) for x, y in zip(channels_a, channels_b, strict=True)]
     return sum(x < LOST_DB for x in ratios) / max(len(ratios), 1)
+
+
+def _keep_stored(quantized: Array, spec: TensorSpec, kept: Range) -> Array:
+    """Returns the stored integers without what lies beyond the kept range."""
+    if quantized.dtype.kind not in "iu" or kept == ALL:
+        return quantized
+    limits = np.iinfo(quantized.dtype)
+    scale, zero = np.array(spec.scale, np.float64), np.array(spec.zero_point, np.float64)
+    shape = [1] * quantized.ndim
+    if scale.size > 1:
+        shape[spec.channel_axis] = -1
+    low, high = (
+        np.clip(np.rint(end / scale + zero), limits.min, limits.max).astype(quantized.dtype).reshape(shape)
+        for end in kept
+    )
+    return np.clip(quantized, low, high)
 
 
 def quantized_range(spec: TensorSpec) -> tuple[float, float]:

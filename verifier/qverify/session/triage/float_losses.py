@@ -100,12 +100,13 @@ class FloatLosses:
         inputs, culprits = tuple(self.file.view.inputs), self.culprits(rung.kind)[:1]
         rung.neighbourhoods = neighbourhoods(pieces(self.file.view, agrees), inputs, agrees.get, {}, culprits)
 
-    def fail_clipped(self, rung: Rung) -> None:
-        """Fails a passing rung from float if a channel of a final output is clipped, whatever its gate."""
+    def fail_clipped(self, rung: Rung, random: bool) -> None:
+        """Fails a passing rung from float if a channel of a final output is clipped, whatever its gate. random: whether the
+        inputs are random."""
         outputs = [n for n in self.clipped if n in self.paired.outputs.values()]
         if outputs and rung.verdict == "PASSED":
             rung.verdict, rung.kind = "FAILED", "clipped_output"
-            rung.why = describe_clipping(outputs[0], self.clipped[outputs[0]])
+            rung.why = describe_clipping(outputs[0], self.clipped[outputs[0]], random)
 
     def culprits(self, kind: str) -> list[str]:
         """Returns the names of the tensors that the next step is about. kind: that of the rung."""

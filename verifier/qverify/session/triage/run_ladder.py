@@ -350,11 +350,11 @@ class Ladder:
             self.from_float.explain(rung)
         if self.losses is not None:
             self.losses.finish()
-            self.report.findings += find_clipping(self.losses.clipped.items())
+            self.report.findings += find_clipping(self.losses.clipped.items(), RANDOM in self.report.unknown)
         last = next((s.stage.name for s in reversed(self.floats) if s.stage.kind == "float"), "")
         for rung in rungs:
             if self.losses is not None and rung.a == last and stages[rung.b].kind != "float":
-                self.losses.fail_clipped(rung)
+                self.losses.fail_clipped(rung, RANDOM in self.report.unknown)
             if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _advice_key(stages, rung) == "quantized":
                 rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:

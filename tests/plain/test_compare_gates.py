@@ -19,6 +19,26 @@ def test_what_the_rule_that_was_not_asked_for_would_have_said():
     assert two(a, side("board", y=[1.0, 2.0])).pairs[0].notes == []
 
 
+def test_a_wrong_shape_would_have_failed_the_decimals_and_compares_no_element():
+    a = side("reference", y=[1.0, 2.0], z=[1.0])
+    (pair,) = two(a, side("board", y=[[1.0, 2.0]], z=[1.0]), Options(atol=0.5)).pairs
+    wrong = "y: shape [2] in the reference, [1, 2] on the board"
+    rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
+    assert pair.verdict == "FAILED" and pair.why == wrong
+    assert pair.notes == [f"{rule}: not requested, would have FAILED ({wrong})"]
+    assert (pair.coverage.compared, pair.coverage.elements) == (2, 1)
+
+
+def test_values_that_are_not_finite_would_not_have_passed_the_decimals():
+    nan = float("nan")
+    rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
+    (pair,) = two(side("reference", y=[1.0, nan]), side("board", y=[1.0, nan]), Options(atol=0.5)).pairs
+    assert pair.verdict == "INCONCLUSIVE"
+    assert pair.notes[-1].startswith(f"{rule}: not requested, would have been INCONCLUSIVE (y: 1 element is NaN")
+    (pair,) = two(side("reference", y=[1.0, 2.0]), side("board", y=[1.0, nan]), Options(atol=0.5)).pairs
+    assert pair.verdict == "FAILED" and "would have FAILED (y: " in pair.notes[-1]
+
+
 def test_why_a_tensor_fails_gate_by_gate():
     a, b = side("reference", y=[1.0, 2.0, 3.0]), side("board", y=[1.0, 2.1, np.nan])
     (pair,) = two(a, b, Options(atol=0.01, rtol=0.01, max_rmse=0.5, digits_given=True)).pairs

@@ -34,9 +34,10 @@ def _add_gap(ledger: Coverage, name: str, lacking: Recording, final: bool) -> No
 
 
 def count_tensor(ledger: Coverage, row: TensorRow, by_digest: bool) -> None:
-    """Adds a compared tensor to the ledger. by_digest: whether its equality is known from the digests alone."""
+    """Adds a compared tensor to the ledger; its elements only if they could be compared, not if its type or shape is wrong.
+    by_digest: whether its equality is known from the digests alone."""
     ledger.compared += 1
-    ledger.elements += row.elements
+    ledger.elements += row.elements if row.metrics or row.bit_equal else 0
     ledger.by_digest += row.elements if by_digest else 0
 
 

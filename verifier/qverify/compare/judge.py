@@ -169,6 +169,8 @@ class Judge:
         assert a is not None and b is not None
         spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
         if wrong := _check_type(a, spec_a, pair.a) or _check_type(b, spec_b, pair.b) or _check_shapes(a, b, pair):
+            if not self.gate.decimals and not self.gate.bits:
+                judged.untried[p.name] = wrong
             return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._accept_equal(p, spec_a, None)
@@ -243,7 +245,8 @@ class Judge:
         if hole and pair.verdict == "FAILED":
             pair.notes.append(hole)
         if not self.gate.decimals and not self.gate.bits and judged.rows:
-            outcome = next((f"FAILED ({name}: {why})" for name, why in judged.untried.items()), "PASSED")
+            passed = f"been INCONCLUSIVE ({pair.why})" if pair.verdict == "INCONCLUSIVE" else "PASSED"
+            outcome = next((f"FAILED ({name}: {why})" for name, why in judged.untried.items()), passed)
             pair.notes.append(
                 f"{decimals.describe(self.gate.rule, self.gate.digits)}: not requested, would have {outcome}"
             )

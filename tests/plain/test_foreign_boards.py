@@ -326,3 +326,14 @@ def test_arithmetics_that_round_twice_need_evidence_where_they_are_far_from_ties
     graph = replace(REFERENCE, constants={**REFERENCE.constants, "h/rq": np.array([0.3], np.float32)})
     assert needs_evidence(unit, graph, "gemmlowp") and needs_evidence(unit, graph, "mul8")
     assert not needs_evidence(unit, REFERENCE, "gemmlowp") and not needs_evidence(unit, graph, "tflite-single")
+
+
+def test_an_arithmetic_that_other_nodes_show_comes_before_a_coarse_one() -> None:
+    """One of 10 elements of the last layer differs, as mul8 and gemmlowp give it; the layer before shows gemmlowp."""
+    both, names = units(REFERENCE)[:2], (["gemmlowp"], ["gemmlowp", "mul8"])
+    forced = {
+        name: Forced("PASSED" if name == "h" else "FAILED", 1, k, 0.1, n, "", "reference", "board", "", arithmetics=a)
+        for name, k, n, a in (("h", 9, 128, names[0]), ("y", 1, 10, names[1]))
+    }
+    accept_one_arithmetic(both, forced, lambda unit, name: True, lambda unit, name: True)
+    assert forced["y"].verdict == "PASSED" and "gemmlowp" in forced["y"].limit

@@ -24,8 +24,8 @@ def accept_one_arithmetic(
     units: list[Unit], forced: dict[str, Forced], gives_all: GivesAll, needs_evidence: NeedsEvidence
 ) -> None:
     """Sets the FAILED verdicts of an op to PASSED where one legal arithmetic gives every element. It must give every
-    element of the op's other nodes, too, apart from those that no verdict accepts. Of several, the one that accepts
-    most nodes counts. An arithmetic far from ties that so few elements show that a fault may fit it by chance makes the nodes
+    element of the op's other nodes, too, apart from those that no verdict accepts. Of several, one that is no chance
+    counts, and of these the one that accepts most nodes. An arithmetic far from ties that so few elements show that a fault may fit it by chance makes the nodes
     INCONCLUSIVE.
 
     Args:
@@ -40,12 +40,11 @@ def accept_one_arithmetic(
         tried = dict.fromkeys(n for u in failed for n in forced[u.outputs[0]].arithmetics if n in LEGAL)
         passed = [u for u in members if forced[u.outputs[0]].verdict == "PASSED"]
         accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
-        for name in sorted(tried, key=lambda n: (-len(accepted[n]), LEGAL.index(n))):
+        shown = {n: _is_shown(n, accepted[n], forced.values(), needs_evidence) for n in tried}
+        for name in sorted(tried, key=lambda n: (not shown[n], -len(accepted[n]), LEGAL.index(n))):
             if all(_gives(name, u, forced, gives_all) for u in (*passed, *_others(name, units, members, forced))):
-                weak = any(needs_evidence(unit, name) for unit in accepted[name])
-                shown = not weak or _measure_evidence(name, forced.values()) >= EVIDENCE_BITS
                 for unit in accepted[name]:
-                    forced[unit.outputs[0]] = _accept(forced[unit.outputs[0]], name, shown)
+                    forced[unit.outputs[0]] = _accept(forced[unit.outputs[0]], name, shown[name])
                 break
 
 
@@ -56,6 +55,12 @@ def _accept(found: Forced, name: str, shown: bool) -> Forced:
         return replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
     why = f"{found.why}; too few elements differ to tell this from a fault (run more inputs)"
     return replace(found, verdict="INCONCLUSIVE", why=why, at_fault="")
+
+
+def _is_shown(name: str, accepted: list[Unit], forced: Iterable[Forced], needs_evidence: NeedsEvidence) -> bool:
+    """Returns whether it is no chance that the arithmetic gives every element of the units that it would accept."""
+    weak = any(needs_evidence(unit, name) for unit in accepted)
+    return not weak or _measure_evidence(name, forced) >= EVIDENCE_BITS
 
 
 def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:

@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,12 +46,21 @@ EMULATED = {  # processors of QEMU's user mode, for onnxruntime's kernels, and w
 
 def child(before: Sequence[str], environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     """Runs this Python on these words in the project's folder. before: what runs it (an emulator). environment: changes
-    of the variables."""
+    of the variables. An emulated processor has a cache of its own: what the host's onnxruntime computes is kept by the
+    host's processor."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COVERAGE", "QVERIFY_"))}
     command = [*before, sys.executable, *words]
-    return subprocess.run(
-        command, cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=900, check=False
-    )
+    with tempfile.TemporaryDirectory() as cache:
+        own = {"XDG_CACHE_HOME": cache} if before else {}
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**kept, **own, **environment},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
 
 
 def note_exercised(name: str) -> None:

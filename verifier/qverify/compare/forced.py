@@ -217,7 +217,7 @@ class Forcing:
         limit, by_ties = self._choose_limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
-            if isinstance(unit, Region) or self.is_foreign:  # the row says so; nothing shows that the node is wrong
+            if isinstance(unit, Region):  # the row says so; nothing shows at which of its nodes
                 return self._make_inconclusive(unit, name, why)
             return Forced(
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why

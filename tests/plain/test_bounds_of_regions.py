@@ -1,4 +1,4 @@
-"""What a bound that is carried through a region does not excuse, and infinite values inside of it."""
+"""A region is not excused by a bound without a limit or too wide; equal infinities inside of it agree."""
 
 from __future__ import annotations
 
@@ -122,3 +122,13 @@ def test_an_infinity_on_one_side_does_not_pass(instead: float) -> None:
     recorded = made.copy()
     recorded[1] = instead
     assert judge(nodes, given, made, recorded).verdict != "PASSED"
+
+
+def test_a_region_with_one_rounding_is_not_right_because_it_is_rounded_down() -> None:
+    """Nothing inside is rounded, so that no habit of the board shows: the output alone is one-sided."""
+    steps = np.random.default_rng(4).uniform(-100, 100, SHAPE)
+    given = {"b": (steps * 2.0**24).astype(np.float32), "c": np.ones(SHAPE, np.float32)}
+    nodes = [apply("mul", "q", "b", "c"), Node("y", "quantize", ("q",), ("y",))]
+    exact = given["b"] / 2.0**24
+    found = judge(nodes, given, np.rint(exact).astype(np.int8), np.floor(exact).astype(np.int8))
+    assert found.verdict == "FAILED", found

@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import parameters
 from qverify.compare.arithmetics import FLOOR_MEANS, LEGAL, MISTAKES, MODES, RULES, Rounded, choose_name
+from qverify.compare.error_bounds.bounded_values import NoBound
 from qverify.compare.find_arithmetics import find_arithmetics, find_reach, needs_evidence
 from qverify.compare.foreign import describe_direction
 from qverify.compare.one_arithmetic import accept_one_arithmetic
@@ -337,3 +339,39 @@ def test_an_arithmetic_that_other_nodes_show_comes_before_a_coarse_one() -> None
     }
     accept_one_arithmetic(both, forced, lambda unit, name: True, lambda unit, name: True)
     assert forced["y"].verdict == "PASSED" and "gemmlowp" in forced["y"].limit
+
+
+def test_what_cannot_be_evaluated_leaves_the_pair_open_whatever_the_gate() -> None:
+    def shifted(h: Array) -> Array:
+        return np.clip(h.astype(np.int64) + 1, -128, 127).astype(np.int8)
+
+    options = Options(min_cosine=0.5, dump_all=True)
+    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", side_effect=NoBound("a table")):
+        report = judged(run(REFERENCE, shifted), kernels="", options=options)
+    for pair in report.pairs[1:]:
+        assert (pair.verdict, pair.cause) == ("INCONCLUSIVE", "not_judged"), pair.why
+        assert pair.why.startswith("h differs and cannot be judged when recomputed: ")
+    assert report.blame is None and report.verdict == "INCONCLUSIVE"
+
+
+def test_real_values_that_stand_for_no_integers_are_named_in_the_verdict_line() -> None:
+    spec = REFERENCE.spec("h")
+
+    report = judged_with(run(REFERENCE), {"h": lambda v: spec.dequantized(v).astype(np.float32) * np.float32(1.01)})
+    text = "1 tensor is given as real values that stand for no integers, and not recomputed, first h"
+    assert all(text in pair.relaxed for pair in report.pairs[1:]) and text not in report.pairs[0].relaxed
+
+
+def judged_with(board: Callable[..., Any], changed: dict[str, Callable[[Array], Array]]) -> Any:
+    """Returns the report on a runner that gives these tensors in another form, under a mild gate."""
+    x, sides = inputs(), {"reference": run(REFERENCE), "simulator": run(REFERENCE), "board": board}
+    recordings = {name: record(name, made, graph=REFERENCE, x=x) for name, made in sides.items()}
+    recordings["board"].runtime = "runner"
+    for name, change in changed.items():
+        value = change(recordings["board"].tensors[name])
+        recordings["board"].tensors[name] = value
+        recordings["board"].digests.pop(name, None)
+        recordings["board"].specs[name] = TensorSpec(name, value.dtype.name, value.shape)
+    runs = {n: sides[n] for n in ("reference", "simulator")}
+    options = Options(min_cosine=0.9, dump_all=True)
+    return judge_all(recordings, REFERENCE, units(REFERENCE), options, runs, None, {"x": x})

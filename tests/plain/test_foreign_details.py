@@ -1,4 +1,4 @@
-"""What is judged of a board that is not qvrt where nothing can be evaluated, and the words for regions and directions."""
+"""A board that is not qvrt is judged where nothing can be evaluated; regions and directions are put into words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What onnxruntime runs is not refused in its name, and a refusal does not contradict itself."""
+"""A file that onnxruntime runs is not refused in its name, and a refusal does not contradict itself."""
 
 from __future__ import annotations
 

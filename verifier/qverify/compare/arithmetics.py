@@ -55,11 +55,8 @@ LEGAL = (
     CONVERT,
     LITERT_ADD,
 )
-COARSE = (
-    *(m for m in MODES if m.startswith("pow2")),
-    "mul8",
-    CONVERT,
-)  # far from the nearest integer at more than near ties
+# Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
+COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
 TIES = 2.0**-7  # LSB from a tie within which those that are not coarse differ from the nearest integer, in 8 bits
 FAR = (*COARSE, "mul16", *MISTAKES)  # those that differ at other elements, too
 Compute = Callable[[Array], Array]  # from flat positions to the integers there

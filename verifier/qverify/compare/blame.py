@@ -83,16 +83,21 @@ def find_culprits(
     return [_combine(blames) for blames in found.values()]
 
 
-def _is_slight(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> bool:
-    """Returns whether the unit of a side that rounds in its own way fails by no more than a rounding in several steps
-    may differ."""
-    failing = [
+def _list_failing(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> list[Forced]:
+    """Returns the verdicts by which a unit fails, in all pairs. states: whether it passes, by pair."""
+    return [
         matrix[key][o]
         for key, passes in states.items()
         if passes is False
         for o in unit.outputs
         if o in matrix[key] and matrix[key][o].verdict == "FAILED"
     ]
+
+
+def _is_slight(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> bool:
+    """Returns whether the unit of a side that rounds in its own way fails by no more than a rounding in several steps
+    may differ."""
+    failing = _list_failing(unit, matrix, states)
     return all(f.at_fault != "" and f.max_lsb is not None and f.max_lsb <= SLIGHT for f in failing)
 
 
@@ -112,13 +117,7 @@ def _combine(blames: list[tuple[Blame, bool]]) -> Blame:
 def _find_wrong_reference(unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> Forced | None:
     """Returns a failing forced verdict if in all of them the reference alone is not what the exact value allows, else
     None."""
-    failing = [
-        matrix[key][o]
-        for key, passes in states.items()
-        if passes is False
-        for o in unit.outputs
-        if o in matrix[key] and matrix[key][o].verdict == "FAILED"
-    ]
+    failing = _list_failing(unit, matrix, states)
     return failing[0] if failing and all(f.at_fault == "reference" for f in failing) else None
 
 

@@ -23,7 +23,7 @@ MOST_DIFFERING, LEAST_SHARE = (
 )  # elements by which the nearest arithmetic is chosen, and the share it must give
 TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of a step that depends on the scale
 
-NEAR_TIE = 2.0**-3  # LSB from a tie, up to which it is evidence enough that an element lies there
+NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
 
 

@@ -263,6 +263,12 @@ class Forcing:
         rounded = Rounded(unit, unit.outputs[0], self.graph, given)
         return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic])) if rounded.formulas else None
 
+    @property
+    def unreadable(self) -> list[str]:
+        """The tensors that b recorded as real values that stand for no integers, so that nothing is recomputed from
+        them."""
+        return list(self._unreadable)
+
     def needs_evidence(self, unit: Unit, arithmetic: str) -> bool:
         """Returns needs_evidence() of find_arithmetics for a unit of this graph."""
         return needs_evidence(unit, self.graph, arithmetic)

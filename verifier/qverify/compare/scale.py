@@ -9,10 +9,8 @@ from qverify.report.document import Pair
 from qverify.report.facts import Finding
 from qverify.report.side_names import within
 
-MILD, SHRUNK = (
-    0.9,
-    8.0,
-)  # below this cosine a gate accepts a lossy network, whose sparse outputs shrink: a good one by 4.6
+MILD = 0.9  # cosine below which a gate accepts a lossy network, whose sparse outputs shrink
+SHRUNK = 8.0  # factor that passes beside such a gate; a good network shrinks by 4.6
 FAR = 2.0  # factor between the norms that is a finding whatever the gate
 ANGLES = 3.0  # times the angle that a cosine allows, by which the norms may differ beside it
 ROUNDING = 1e-6  # relative; float32 sums of equal values

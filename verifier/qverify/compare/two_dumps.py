@@ -24,7 +24,7 @@ from qverify.tensors.recording import Array, Recording
 
 @dataclass(frozen=True, slots=True)
 class HostUnits:
-    """What recomputes the nodes of dumps.
+    """The means of this host for recomputing the nodes of dumps.
 
     Attributes:
         graph, units: the model of -m.

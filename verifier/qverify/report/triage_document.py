@@ -192,7 +192,7 @@ class Quiet:
 
 @dataclass(slots=True)
 class MainJob:
-    """What the main job says of the same run, with the same options. verdict: the worst of all pairs. pairs: every two
+    """The main job's verdict on the same run, with the same options. verdict: the worst of all pairs. pairs: every two
     sides of every frame, without the rows of their tensors. not_run: sides that did not take part."""
 
     verdict: Verdict

@@ -24,7 +24,7 @@ EXPERIMENTS = 6  # runs of the whole network on different inputs, the recorded o
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What the runs on other inputs show. tensors: those that the board gave with the same bytes each time although the
+    """The findings of the runs on other inputs. tensors: those that the board gave with the same bytes each time although the
     host's differ, in running order. runs: number of runs. findings: the same in words, for the report."""
 
     tensors: tuple[str, ...] = ()

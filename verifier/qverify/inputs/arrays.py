@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
+from qverify.tensors.npy_headers import HEADER_LOCK
 
 Array = npt.NDArray[Any]
 MAX_ARRAY_BYTES = 1 << 30
-_HEADER_LOCK = threading.Lock()  # numpy parses headers with Python's parser, which fails in two threads in Python 3.11
 UNNAMED = "arr_0"  # name that numpy.savez chooses for an array without a name
 
 
@@ -73,7 +72,7 @@ def read_npy(file: IO[bytes], size: int, where: str) -> Array:
         raise UsageError(f"{where}: {size} bytes; arrays of at most {MAX_ARRAY_BYTES} bytes are read")
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    with _HEADER_LOCK:
+    with HEADER_LOCK:
         shape, fortran, dtype = read(file)
     wanted, start = prod(shape) * dtype.itemsize, file.tell()
     if dtype.hasobject or not 0 <= wanted <= size:

@@ -2,8 +2,9 @@
 started as `run_sessions.py FOLDER`, and ends when its input ends.
 
 A request is a line of JSON: {"model": file, "feed": .npz, "inputs": [names], "outputs": [names], "level": "" or one of
-LEVELS, "disabled": [names of optimizers], "config": {key: value}, "result": .npz}. Arrays of an .npz are called 0, 1, ...
-in the order of the names. The answer is a line: {} once the result is written, or {"why": text}.
+LEVELS, "disabled": [names of optimizers], "config": {key: value}, "result": file}. Arrays of the .npz are called 0, 1, ...
+in the order of the names. The answer is a line: {"arrays": [[dtype, shape], ...]} once the elements of the outputs are in
+the file, one output after the other, or {"why": text}.
 
 This script imports nothing from qverify, so that it starts quickly."""
 
@@ -40,8 +41,8 @@ def session(request: dict[str, Any]) -> ort.InferenceSession:
     return ort.InferenceSession(request["model"], options, disabled_optimizers=request["disabled"])
 
 
-def answer(request: dict[str, Any]) -> None:
-    """Runs one request and writes its result."""
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Runs one request, writes its result, and returns the answer."""
     with np.load(request["feed"], allow_pickle=False) as arrays:
         feed = {name: arrays[str(at)] for at, name in enumerate(request["inputs"])}
     opened = session(request)
@@ -49,8 +50,10 @@ def answer(request: dict[str, Any]) -> None:
     texts = {i.name for i in opened.get_inputs() if i.type == "tensor(string)"}
     given = {n: v.astype(object) if n in texts else v for n, v in given.items()}
     values = [np.asarray(v) for v in opened.run(request["outputs"], given)]
-    result: dict[str, Any] = {str(k): v.astype(str) if v.dtype.kind == "O" else v for k, v in enumerate(values)}
-    np.savez(request["result"], **result)
+    result = [v.astype(str) if v.dtype.kind == "O" else v for v in values]
+    with open(request["result"], "wb") as file:
+        file.writelines(v.tobytes() for v in result)
+    return {"arrays": [[v.dtype.str, v.shape] for v in result]}
 
 
 def main() -> None:
@@ -60,8 +63,7 @@ def main() -> None:
     ort.set_default_logger_severity(4)
     for line in sys.stdin:
         try:
-            answer(json.loads(line))
-            reply = {}
+            reply = answer(json.loads(line))
         except Exception as error:  # onnxruntime raises its own types
             reply = {"why": " ".join(str(error).split()) or type(error).__name__}
         replies.write(json.dumps(reply) + "\n")

@@ -13,11 +13,15 @@ import sys
 import tempfile
 import threading
 import weakref
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from qverify_agents.process_group import kill_group, new_group_arguments
 from qverify_agents.signals_held import signals_held
+
+from qverify.tensors.recording import Array
 
 TIMEOUT_S = 900.0  # of one request
 
@@ -62,6 +66,18 @@ class EngineChild:
                 raise EngineEnded(_how_ended(process, late, timeout_s or self._timeout_s))
             answer: dict[str, Any] = json.loads(line)
             return answer
+
+    def read_arrays(self, answer: dict[str, Any], file: str) -> list[Array]:
+        """Returns the arrays that an answer describes in `arrays`, [dtype, shape] each, from the elements in a file of the
+        folder. Raises EngineEnded if the file is shorter. No header of a .npy is parsed (tensors/npy_headers.py)."""
+        arrays = []
+        with (self.folder / file).open("rb") as elements:
+            for dtype, shape in answer["arrays"]:
+                value = np.fromfile(elements, np.dtype(dtype), prod(shape))
+                if value.size != prod(shape):
+                    raise EngineEnded("its result is cut short")
+                arrays.append(value.reshape(shape))
+        return arrays
 
     def _running(self) -> subprocess.Popen[str]:
         if not self._processes:

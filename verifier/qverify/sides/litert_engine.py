@@ -44,10 +44,9 @@ class LiteRtEngine:
         arrays: dict[str, Any] = {str(i): value for i, value in values.items()}
         np.savez(folder / "feed.npz", **arrays)
         request = {"model": str(path), "keep": keep, "wanted": [*wanted]}
-        files = {name: str(folder / f"{name}.npz") for name in ("feed", "result")}
+        files = {"feed": str(folder / "feed.npz"), "result": str(folder / "result")}
         answer = self._child.request({**request, **files})
         if "why" in answer:
             how = "refuses it" if answer.get("refused") else "fails"
             raise BadFileError(f"{file}: LiteRT {how}: {printable(str(answer['why']))}")
-        with np.load(folder / "result.npz", allow_pickle=False) as result:
-            return {i: result[str(i)] for i in wanted}
+        return dict(zip(wanted, self._child.read_arrays(answer, "result"), strict=True))

@@ -56,13 +56,12 @@ class PlainOnnxruntime:
             "level": settings.level,
             "disabled": [*settings.disabled],
             "config": dict(settings.config),
-            "result": str(folder / "result.npz"),
+            "result": str(folder / "result"),
         }
         answer = self._child.request(request)
         if "why" in answer:
             return f"onnxruntime fails on the model: {answer['why']}"
-        with np.load(folder / "result.npz", allow_pickle=False) as arrays:
-            return {name: arrays[str(k)] for k, name in enumerate(names)}
+        return dict(zip(names, self._child.read_arrays(answer, "result"), strict=True))
 
     def find_optimizer(self, feed: Mapping[str, Array], changed: Mapping[str, Array]) -> FoundOptimizer:
         """Returns the optimizer that makes this model's outputs differ from those without optimizations."""

@@ -2,8 +2,9 @@
 It ends when its input ends.
 
 A request is a line of JSON: {"model": file, "keep": whether it stays open for further requests, "feed": .npz, "wanted":
-[indices of tensors], "result": .npz}. Arrays of an .npz are called by the index of their tensor. The answer is a line: {}
-once the result is written, or {"why": text, "refused": whether LiteRT did not open the file}.
+[indices of tensors], "result": file}. Arrays of the .npz are called by the index of their tensor. The answer is a line:
+{"arrays": [[dtype, shape], ...]} once the elements of the wanted tensors are in the file, one tensor after the other, or
+{"why": text, "refused": whether LiteRT did not open the file}.
 
 This script imports nothing from qverify, so that it starts quickly."""
 
@@ -31,14 +32,16 @@ def open_model(path: str) -> Any:
     return opened
 
 
-def run(opened: Any, request: dict[str, Any]) -> None:
-    """Runs one request and writes its result."""
+def run(opened: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Runs one request, writes its result, and returns the answer."""
     with np.load(request["feed"], allow_pickle=False) as arrays:
         for detail in opened.get_input_details():
             opened.set_tensor(detail["index"], np.ascontiguousarray(arrays[str(detail["index"])]))
     opened.invoke()
-    values: dict[str, Any] = {str(i): opened.get_tensor(i) for i in request["wanted"]}
-    np.savez(request["result"], **values)
+    values = [opened.get_tensor(i) for i in request["wanted"]]
+    with open(request["result"], "wb") as file:
+        file.writelines(v.tobytes() for v in values)
+    return {"arrays": [[v.dtype.str, v.shape] for v in values]}
 
 
 def answer(request: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
@@ -49,10 +52,9 @@ def answer(request: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
         is_open = True
         if request["keep"]:
             kept[path] = opened
-        run(opened, request)
+        return run(opened, request)
     except Exception as error:  # one that LiteRT raises; those that end the process are the parent's to report
         return {"why": " ".join(str(error).split()) or type(error).__name__, "refused": not is_open}
-    return {}
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.files import open_regular
+from qverify.tensors.npy_headers import HEADER_LOCK
 from qverify.vendor_files.untrusted_files import MAX_FILE_BYTES, MAX_FILES, UntrustedFile
 from qverify.vendor_files.vendor_dump import ITEM, count_elements
 
@@ -174,7 +175,8 @@ def _header(start: bytes, where: str) -> tuple[tuple[int, ...], bool, np.dtype[A
             read_header = (
                 np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             )
-            shape, is_column_major, dtype = read_header(stream, max_header_size=MAX_HEADER_BYTES)
+            with HEADER_LOCK:
+                shape, is_column_major, dtype = read_header(stream, max_header_size=MAX_HEADER_BYTES)
     except _HEADER_ERRORS as error:
         raise BadFileError(f"{where}: byte 0: not the header of a .npy: {_short(error)}") from error
     if any(isinstance(d, bool) for d in shape):

@@ -36,7 +36,7 @@ def spoil(profile: str, host: str, dump: Path, files: list[Path]) -> None:
         with redirect_stderr(errors), redirect_stdout(io.StringIO()):
             status = main(["compare", host, str(dump), "--profile-b", profile])
         assert status in (0, 1, 2, 3) and errors.getvalue().count("\n") <= 1, errors.getvalue()
-        assert "internal error" not in errors.getvalue()
+        assert "internal error" not in errors.getvalue(), errors.getvalue()
 
     spoiled()
     for path, held in whole.items():

@@ -325,3 +325,11 @@ def test_a_runner_that_writes_the_channels_last(
 def test_triage_of_a_runner_that_writes_the_channels_last(board: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["triage", *board]) == 1
     assert "found: " in (shown := capsys.readouterr().out) and "its axes are 0 2 3 1 (NCHW stored as NHWC)" in shown
+
+
+def test_a_signalling_nan_is_a_nan(recwarn: pytest.WarningsRecorder) -> None:
+    wanted = np.arange(12, dtype=np.float32).reshape(3, 4)
+    given = wanted.copy()
+    given.view(np.uint32)[1, 2] = 0x7F800001
+    report = judge({"y": wanted}, {"y": given})
+    assert report.verdict == "FAILED" and not report.findings and not recwarn.list

@@ -17,6 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.report.facts import Finding
 from qverify.report.side_names import named
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -219,7 +220,7 @@ def _read(judged: Judged, graph: Graph | None, wanted: str, given: str) -> Sides
         return None
     if a.dtype == b.dtype:
         step = 0.0 if a.dtype.kind == "f" else 1.0
-        real_a, real_b = a.astype(np.float64), b.astype(np.float64)
+        real_a, real_b = to_float64(a), to_float64(b)
     elif (spec_a.quantized or a.dtype.kind == "f") and (spec_b.quantized or b.dtype.kind == "f"):
         if len(spec_b.scale) > 1 and b.shape != spec_b.shape:
             return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -156,8 +157,7 @@ class PairedValues:
 
 def _dequantize(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     """Returns the dequantized values of a tensor with at most one scale."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
-        real = values.astype(np.float64)
+    real = to_float64(values)
     if spec.scale:
         real -= float(spec.zero_point[0] if spec.zero_point else 0)
         real *= float(spec.scale[0])

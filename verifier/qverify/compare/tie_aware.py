@@ -14,6 +14,7 @@ from qverify.compare.error_bounds.chain import evaluate_unit, explain_missing_ev
 from qverify.compare.limits import Limit, float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.tensors.real_values import to_float64
 
 LIMIT_OF_INTEGERS = "1 LSB within the derived error of a tie"
 LIMIT_OF_FLOATS = "the derived error of both sides, at most 2^-18 of max|reference|"
@@ -105,7 +106,7 @@ def check_both(exact: ExactUnit, made: Array, recorded: Array, limit: Limit, pla
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
     try:
         if flat_made.dtype.kind == "f":
-            return _check_floats(exact, flat_made.astype(np.float64), flat_recorded.astype(np.float64), plain)
+            return _check_floats(exact, to_float64(flat_made), to_float64(flat_recorded), plain)
         return _check_integers(exact, flat_made.astype(np.int64), flat_recorded.astype(np.int64), limit)
     except NoBound as why:
         return _keep_limit(plain, f"no float64 evaluation of {why}")

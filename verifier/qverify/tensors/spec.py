@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from qverify.tensors.real_values import to_float64
+
 LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NC")
 
 
@@ -93,8 +95,7 @@ class TensorSpec:
     def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
         """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis. Floats are not
         changed."""
-        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
-            real = values.astype(np.float64)
+        real = to_float64(values)
         if not self.scale:
             return real
         scale, zero = np.array(self.scale, np.float64), np.array(self.zero_point, np.float64)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -103,7 +104,7 @@ BoundedValue = Real | Whole
 def bound_exactly(values: Array) -> BoundedValue:
     """Returns the bounded value of a recorded or constant array, which has no error."""
     if values.dtype.kind == "f":
-        real = values.astype(np.float64)
+        real = to_float64(values)
         return Real(real, np.zeros_like(real))
     whole = values.astype(np.int64)
     return Whole(whole, whole)

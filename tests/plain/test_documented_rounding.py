@@ -273,3 +273,18 @@ def test_an_error_without_a_limit_explains_no_integer() -> None:
     with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
         found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
     assert not found.evaluated and "whose error has no limit" in found.why
+
+
+def test_an_error_without_a_limit_does_not_hide_an_element_beyond_its_own() -> None:
+    x, made, recorded = (v.copy() for v in many())
+    graph = _of_rows(REFERENCE, 4000)
+    recorded.reshape(-1)[5] = made.reshape(-1)[5] ^ 64
+    at = np.flatnonzero(made != recorded)
+
+    def evaluate(*_: object) -> list[tuple[np.ndarray, Whole]]:
+        value = made.reshape(-1)[at].astype(np.int64)
+        return [(at, Whole(value - 1, value + 1, np.where(at == 5, 0.1, np.inf)))]
+
+    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
+        found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
+    assert found.evaluated and found.unexplained == 1 and "within 0.1 LSB" in found.limit

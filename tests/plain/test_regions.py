@@ -206,7 +206,9 @@ def test_a_wide_bound_excuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- operators inside of a region ---
 
 
-@pytest.mark.parametrize("op", ["Sigmoid", "MaxPool", "AveragePool", "Concat", "Transpose", "Softmax", "Mul", "Pad"])
+@pytest.mark.parametrize(
+    "op", ["Sigmoid", "MaxPool", "AveragePool", "Concat", "Transpose", "Softmax", "Mul", "Pad", "Resize"]
+)
 def test_operators_are_carried_through(op: str) -> None:
     """The board keeps what it fuses in floats: right as it is, and a finding three steps away."""
     m = Qdq("uint8", seed=4)
@@ -217,8 +219,9 @@ def test_operators_are_carried_through(op: str) -> None:
     more = {"Concat": [x], "Mul": [x], "Softmax": []}.get(op, [])
     if op == "Pad":
         more = [m.constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))]
-    if op == "Softmax":
-        attrs["Softmax"] = {"axis": -1}
+    if op == "Resize":
+        more = ["", m.constant("factors", np.array([1, 1, 2, 2], np.float32))]
+    attrs |= {"Softmax": {"axis": -1}, "Resize": {"mode": "linear"}}
     y = m.quantize(m.op(op, [a, *more], "y", **attrs.get(op, {})))
     m.outputs.append(m.quantize(m.op("Relu", [y], "o")))
     board = fused(m.model(), {"a": "none"})

@@ -16,6 +16,7 @@ from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 
 NAMES = {
@@ -54,12 +55,25 @@ class RoundingExplanation:
 
 @dataclass(slots=True)
 class _Outside:
-    """Masks of the elements of which a side has another value than a correct runtime may give, flat, and the largest
-    error."""
+    """Masks of the elements of which a side has another value than a correct runtime may give, flat, the largest error,
+    and the number of elements whose error has no limit."""
 
     made: Mask
     recorded: Mask
     largest: float = 0.0
+    endless: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Some elements beside their exact values. made, recorded: masks of those near enough, each by its own size.
+    endless: those whose error has no limit, which every value is within. largest: the largest distance of the others
+    that is near enough."""
+
+    made: Mask
+    recorded: Mask
+    endless: Mask
+    largest: float
 
 
 def explain(
@@ -97,15 +111,16 @@ def explain(
     outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
     try:
         for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs):
-            inside_made, inside_recorded, error = (
+            checked = (
                 _check_integers(value, flat_made[at], flat_recorded[at])
                 if isinstance(value, Whole)
                 else _check_floats(value, flat_made[at], flat_recorded[at], half)
             )
             if check_made and (graph.rounding in ROUNDED_LIKE_REFERENCE or isinstance(value, Real)):
-                outside.made[at[~inside_made]] = True
-            outside.recorded[at[~inside_recorded]] = True
-            outside.largest = max(outside.largest, error)
+                outside.made[at[~checked.made]] = True
+            outside.recorded[at[~checked.recorded]] = True
+            outside.endless += int(np.count_nonzero(checked.endless))
+            outside.largest = max(outside.largest, checked.largest)
     except NoBound as why:
         return RoundingExplanation(len(differing), limit, f"no float64 evaluation of {why}", False, False)
     except (TooMany, ValueError, IndexError, MemoryError) as error:
@@ -115,6 +130,9 @@ def explain(
     near = (
         f"within {outside.largest:.2g} of the exact value" if floats else f"within {outside.largest:.2g} LSB of a tie"
     )
+    if outside.endless and not outside.recorded.any():
+        text = f"no float64 evaluation of {count(outside.endless, 'element')}, whose error has no limit"
+        return RoundingExplanation(len(differing), limit, text, False, False)
     limit = near if floats else f"{limit}, {near}"
     if not unexplained.size:
         fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)
@@ -138,34 +156,26 @@ def _find_differing(made: Array, recorded: Array) -> Array:
     return np.flatnonzero(differ)
 
 
-def _check_integers(value: Whole, made: Array, recorded: Array) -> tuple[Mask, Mask, float]:
-    """Returns, for both sides, a mask of the elements to which the exact value may round, and the largest error. Raises
-    NoBound for an error without a limit, which every value would be within."""
+def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
-    _refuse_endless(value, lost)
+    endless = ~lost & ~np.isfinite(value.error) if value.error is not None else np.zeros(made.shape, bool)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
-    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~lost))
-    return inside[0] | lost, inside[1], error
+    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~lost & ~endless))
+    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
 
 
-def _refuse_endless(value: Whole | Real, lost: Mask) -> None:
-    """Raises NoBound if the error of an element that is not lost has no limit."""
-    if value.error is not None and (endless := int(np.count_nonzero(~np.isfinite(value.error) & ~lost))):
-        raise NoBound(f"{count(endless, 'element')}, whose error has no limit")
-
-
-def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> tuple[Mask, Mask, float]:
-    """Returns, for both sides, a mask of the elements that are near enough to the exact value, each by its own size, and
-    the largest distance that is. Raises NoBound for an error without a limit, which every value would be within."""
+def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> _Checked:
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     with np.errstate(invalid="ignore", over="ignore"):
-        _refuse_endless(value, lost | ~np.isfinite(value.value))
-        allowed = value.error + np.where(np.isfinite(value.value), SHARE * np.abs(value.value), 0.0) + half
+        finite = np.isfinite(value.value)
+        endless = finite & ~lost & ~np.isfinite(value.error)
+        allowed = value.error + np.where(finite, SHARE * np.abs(value.value), 0.0) + half
         inside = []
-        for side in (made.astype(np.float64), recorded.astype(np.float64)):
-            near = np.isfinite(value.value) & (np.abs(side - value.value) <= allowed)
+        for side in (to_float64(made), to_float64(recorded)):
+            near = finite & (np.abs(side - value.value) <= allowed)
             inside.append((side == value.value) | (np.isnan(side) & np.isnan(value.value)) | near)
-    return inside[0] | lost, inside[1], float(allowed.max(initial=0.0, where=~lost & np.isfinite(value.value)))
+    largest = float(allowed.max(initial=0.0, where=~lost & finite & ~endless))
+    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, largest)
 
 
 def explain_places(

@@ -42,6 +42,6 @@ def _describe_beginning(outcome: UntappedOutputs) -> str:
     if not outcome.level:
         return ""
     if outcome.level == "disable_all":
-        return "without any optimization, too"
+        return "without any optimization, too: the floats of the QDQ form round apart from the integer form that ran with taps"
     by = f", by {', '.join(outcome.optimizers)}" if outcome.optimizers else ""
     return f"with level=disable_all they agree, from level {outcome.level} on they do not{by}"

@@ -58,7 +58,8 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "other_rounding": _OTHER_ROUNDING,
         "optimization": "{why}; leave it out, and report it to the runtime's team with this model and input",
         "untapped": "{why}; its nodes do not show the fault, because reading them changes what the board's runtime computes: run the "
-        "unchanged model alone (onnxruntime: -b 'BOARD?form=original'), and leave out or report what changes it",
+        "unchanged model alone (onnxruntime: -b 'BOARD?form=original'), and leave out or report what changes it; where the QDQ form only rounds "
+        "apart, judge its outputs by another gate (--gate)",
         "does_not_run": "reach the board first: {why}",
         "precision": "let the runner print more decimals, or judge by a coarser gate ({why})",
         "coverage": "get the board to finish its run and send what is missing: {why}",

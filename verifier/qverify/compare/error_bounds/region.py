@@ -287,6 +287,20 @@ def _softmax(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -
     return Steps(steps, (int(limits.min), int(limits.max)), y)
 
 
+def _resize(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:
+    """Returns a linear resize. One of integers that is rounded is that of the real values."""
+    source = inputs[0]
+    if not isinstance(source, Steps):
+        return rows.resize_linear(node, [v for v in inputs if not isinstance(v, Steps)], graph)[0]
+    if node.words[0]:
+        raise NoBound("a resize_linear that truncates")
+    real = _dequantize(source, graph.spec(node.inputs[0] or ""), rule)
+    index, weight = (v for v in inputs[1:] if not isinstance(v, Steps))
+    resized = rows.resize_linear(node, [real, index, weight], graph)[0]
+    assert isinstance(resized, Real)
+    return _quantize(resized, graph.spec(node.outputs[0]))
+
+
 def _to_real(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:
     if not isinstance(inputs[0], Steps):
         raise NoBound("floats where integers are wanted")
@@ -302,6 +316,7 @@ def _to_steps(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) 
 _OWN: dict[str, Callable[[Node, list[Value | None], Graph, Rule], Value]] = {
     "lookup": _look_up,
     "softmax": _softmax,
+    "resize_linear": _resize,
     "dequantize": _to_real,
     "quantize": _to_steps,
 }

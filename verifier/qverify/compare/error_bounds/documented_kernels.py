@@ -37,10 +37,10 @@ from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
 # Errors, in LSB of the output unless the comment states otherwise:
-ZERO_INSIDE = 2.0**-16  # of adding the zero point in float32 before the rounding
+ZERO_POINT_SUM = 2.0**-16  # of adding the zero point in float32 before the rounding
 MULTIPLIER = 2.0**-29  # of an integer multiplier with 30 bits or more; relative
 ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # of 21-bit multipliers and operands rounded to 2^-19; per larger ratio
-CONVERT = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
+CONVERT_STEP = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
@@ -160,7 +160,7 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
     """Returns the largest error of the sums before their last rounding, in LSB."""
     size = np.abs(sums.value)
     if o.node.op == "add":
-        return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
+        return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_POINT_SUM
     if o.node.op in SCALED_AFTER_SUM:
         inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
         if not o.node.integer_reference:
@@ -170,8 +170,8 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
             own_error = own_error if kernels else np.maximum(own_error, gamma(sums.terms**0.5) * sums.size)
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
         twice = rounded_twice(sums.step) if kernels else 0.0
-        return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_INSIDE
-    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + ZERO_INSIDE
+        return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_POINT_SUM
+    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + ZERO_POINT_SUM
     mean = mean + (2 * rounded_twice(sums.step) if kernels else 0.0)
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 
@@ -237,16 +237,16 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
     codes = given[unit.inputs[0]].reshape(-1)[at].astype(np.int64)
     if (real := graph.real_tables.get(node.outputs[0])) is not None:
         value = real()[codes - int(np.iinfo(x.dtype).min)]
-        error = TABLE * (np.abs(value) + 1) + ZERO_INSIDE
+        error = TABLE * (np.abs(value) + 1) + ZERO_POINT_SUM
     elif is_change_of_quantization(node, graph):
         value = np.asarray((codes - x.zero_point[0]) * (x.scale[0] / y.scale[0]), np.float64)
-        error = gamma(integer_sums.EXTRA) * np.abs(value) + ZERO_INSIDE
+        error = gamma(integer_sums.EXTRA) * np.abs(value) + ZERO_POINT_SUM
     else:
         raise NoBound("the table of a function")
     if kernels:  # a Relu, too, may be a change of the quantization
         error = error + rounded_twice(x.scale[0] / y.scale[0])
     if kernels == "litert-xnnpack":
-        error = error + CONVERT * np.abs(codes - x.zero_point[0]).astype(np.float64)
+        error = error + CONVERT_STEP * np.abs(codes - x.zero_point[0]).astype(np.float64)
     return at, round_interval(value, error, y.zero_point[0], limits)
 
 

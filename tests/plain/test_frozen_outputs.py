@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from qverify.compare.frozen import OutputHistory
+from qverify.report.facts import Finding
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -29,6 +30,14 @@ def test_the_same_bytes_in_all_frames_are_said_where_the_reference_changes() -> 
     assert found[0].text == (
         "y has the same bytes in all 3 frames, the reference's differ: the board's output does not depend on its input"
     )
+
+
+def test_a_frozen_tensor_has_no_other_finding() -> None:
+    others = [Finding("scale", "y", "y is 1/4 times as large", 1), Finding("order", "x", "x: channels exchanged", 1)]
+    stale = history([[1] * 8] * 3, [[*range(n, n + 8)] for n in (0, 8, 16)])
+    assert [f.kind for f in stale.put_frozen_first("FAILED", others)] == ["frozen", "order"]
+    fresh = history([[n] * 8 for n in range(3)], [[*range(n, n + 8)] for n in (0, 8, 16)])
+    assert fresh.put_frozen_first("FAILED", others) == others
 
 
 def test_nothing_is_said_where_the_board_changes_or_the_reference_does_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from qverify.tensors.recording import Array
 
@@ -14,13 +15,18 @@ MAX_SHOWN = 6
 def describe_channels(made: Array, recorded: Array) -> str:
     """Returns the channels in which all elements that differ lie, if these are at most half of the tensor's channels
     and at least two elements differ; else ""."""
-    if made.shape != recorded.shape or made.ndim < 2 or made.shape[CHANNEL_AXIS] < FEWEST:
+    return describe_marked_channels(made != recorded) if made.shape == recorded.shape else ""
+
+
+def describe_marked_channels(differing: npt.NDArray[np.bool_]) -> str:
+    """Returns describe_channels() of a mask of the elements that differ."""
+    if differing.ndim < 2 or differing.shape[CHANNEL_AXIS] < FEWEST:
         return ""
-    channels = made.shape[CHANNEL_AXIS]
-    others = tuple(axis for axis in range(made.ndim) if axis != CHANNEL_AXIS)
-    differing = np.count_nonzero(made != recorded, axis=others)
-    wrong = [int(at) for at in np.flatnonzero(differing)]
-    if not wrong or 2 * len(wrong) > channels or int(differing.sum()) < 2:
+    channels = differing.shape[CHANNEL_AXIS]
+    others = tuple(axis for axis in range(differing.ndim) if axis != CHANNEL_AXIS)
+    counts = np.count_nonzero(differing, axis=others)
+    wrong = [int(at) for at in np.flatnonzero(counts)]
+    if not wrong or 2 * len(wrong) > channels or int(counts.sum()) < 2:
         return ""
     shown = ", ".join(map(str, wrong[:MAX_SHOWN])) + (" ..." if len(wrong) > MAX_SHOWN else "")
     return f"all in {len(wrong)} of {channels} channels: {shown}"

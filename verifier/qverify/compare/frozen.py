@@ -126,6 +126,13 @@ class OutputHistory:
             text += f" (and so have {count(len(names) - 1, 'more tensor')}: {_shorten(names[1:])})"
         return [Finding("frozen", first, text)]
 
+    def put_frozen_first(self, verdict: Verdict, others: list[Finding]) -> list[Finding]:
+        """Returns the findings on the frozen tensors, if any, and then the others without those on frozen tensors, whose
+        values are of another run."""
+        frozen = self.find_frozen(verdict)
+        stale = frozenset(self.frozen() if frozen else ())
+        return [*frozen, *(f for f in others if f.tensor not in stale)]
+
 
 def _digests(side: Recording, board: Recording) -> Iterable[tuple[str, str]]:
     """Yields name and digest of the side's tensors that the board gives as well."""

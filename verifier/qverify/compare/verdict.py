@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.drawings.add_drawings import add_drawings
+from qverify.compare.find_channels import find_channels
 from qverify.compare.find_orders import find_orders
 from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.gate import requires_equal_bits
@@ -118,6 +119,8 @@ def judge_all(
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
     report.findings = [*find_scales(report.pairs), *find_orders(judged, graph, options.frame)]
+    if graph is None and not blamed:
+        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED")
     return report
 
 

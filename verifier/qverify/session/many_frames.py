@@ -165,7 +165,7 @@ def verify_frames(
             which = f"none of {len(frames)} frames could" if len(frames) > 1 else "the only frame could not"
             raise error_with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
         whole = kept.combine(rows)
-        whole.findings = [*job.history.find_frozen(whole.verdict), *whole.findings]
+        whole.findings = job.history.put_frozen_first(whole.verdict, whole.findings)
         whole.tasks = [job.task.numbers()] if job.task is not None else []
         job.finish_capture(whole)
     except (QVerifyError, LinkError) as error:

@@ -40,7 +40,9 @@ MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
 ZERO_POINT_SUM = 2.0**-16  # of adding the zero point in float32 before the rounding
 MULTIPLIER = 2.0**-29  # of an integer multiplier with 30 bits or more; relative
 ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # of 21-bit multipliers and operands rounded to 2^-19; per larger ratio
-CONVERT_STEP = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
+CONVERT_STEP = (
+    2.0**-9
+)  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value

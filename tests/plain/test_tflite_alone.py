@@ -321,3 +321,25 @@ def test_compile_and_inspect_take_it(tmp_path, capsys):
         shown = capsys.readouterr().err
         assert f"{said}: m.tflite is compiled" in shown and "LiteRT's arithmetic" in shown and shown.count("\n") == 1
     assert not (tmp_path / "n.bin").exists()
+
+
+@pytest.mark.parametrize("words, blamed", [([], ["reference"]), (["--runtime", "litert"], ["reference", "board"])])
+def test_a_kernel_that_wraps_is_blamed_and_not_who_saturates(
+    words: list[str], blamed: list[str], tmp_path: Path
+) -> None:
+    """LiteRT's QUANTIZE adds a negative zero point to the smallest int32."""
+    f = File()
+    x, y = f.tensor("x", [1, 64], "float32", None), f.tensor("y", [1, 64], "int8", 0.05, -128)
+    w = f.tensor("w", [4, 64], "int8", 0.01, 0, np.random.default_rng(0).integers(-100, 100, (4, 64)))
+    b, z = f.tensor("b", [4], "int32", 0.0005, 0, np.arange(4)), f.tensor("z", [1, 4], "int8", 0.5, 0)
+    f.operator("QUANTIZE", [x], [y])
+    f.operator("FULLY_CONNECTED", [y, w, b], [z], "FullyConnectedOptions")
+    f.inputs, f.outputs = [x], [z]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    given = np.random.default_rng(1).standard_normal((1, 64)).astype(np.float32)
+    given[0, ::7], given[0, 3::9] = -1e9, -1e30
+    np.save(tmp_path / "x.npy", given)
+    command = ["-m", str(tmp_path / "m.tflite"), "-i", str(tmp_path / "x.npy"), "-b", "local", "-r", "True", *words]
+    assert main([*command, "--json", str(tmp_path / "r.json")]) == 1
+    found = json.loads((tmp_path / "r.json").read_text())["blamed"]
+    assert [(b["side"], b["node"]) for b in found] == [(side, "y") for side in blamed]

@@ -70,7 +70,10 @@ def find_culprits(
     found, suspect = dict[str, list[tuple[Blame, bool]]](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
-        for side in blame_sides(states.get(RS), states.get(RB), states.get(SB)):
+        sides = blame_sides(states.get(RS), states.get(RB), states.get(SB))
+        if sides == ["simulator"] and _is_reference_wrong(unit, matrix.get(RS, {})):
+            sides = ["reference", "board"]  # both have the same values, and only the simulator has the exact ones
+        for side in sides:
             if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
             elif (forced := _find_wrong_reference(unit, matrix, states)) is not None:
@@ -119,6 +122,12 @@ def _find_wrong_reference(unit: Unit, matrix: Matrix, states: Mapping[tuple[str,
     None."""
     failing = _list_failing(unit, matrix, states)
     return failing[0] if failing and all(f.at_fault == "reference" for f in failing) else None
+
+
+def _is_reference_wrong(unit: Unit, verdicts: Mapping[str, Forced]) -> bool:
+    """Returns whether the unit fails in the reference's pair with the simulator because of the reference alone."""
+    failing = [verdicts[o] for o in unit.outputs if o in verdicts and verdicts[o].verdict == "FAILED"]
+    return bool(failing) and all(f.at_fault == "reference" for f in failing)
 
 
 def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:

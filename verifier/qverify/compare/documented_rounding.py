@@ -44,6 +44,8 @@ class RoundingExplanation:
         evaluated: whether the unit could be evaluated. If not, every differing element is unexplained.
         recorded_fits: whether every recorded element is one that a correct runtime may give, so that it is the other
             side that is wrong where elements are unexplained.
+        far_are_made: whether every element that is more than 1 LSB apart is one that only the other side has from the
+            exact value, so that no limit, however wide, excuses the recorded one.
     """
 
     unexplained: int
@@ -51,6 +53,7 @@ class RoundingExplanation:
     why: str = ""
     evaluated: bool = True
     recorded_fits: bool = True
+    far_are_made: bool = False
 
 
 @dataclass(slots=True)
@@ -141,7 +144,16 @@ def explain(
     some = count(len(unexplained), "element", "differs", "differ")
     beyond = "beyond that error" if floats else f"where {_name_kernels(kernels)} no tie"
     fits = not outside.recorded.any()
-    return RoundingExplanation(len(unexplained), limit, f"{some} {beyond}, first {where}", recorded_fits=fits)
+    far = _find_far(flat_made, flat_recorded)
+    why = f"{some} {beyond}, first {where}"
+    return RoundingExplanation(len(unexplained), limit, why, True, fits, fits and bool(outside.made[far].all()))
+
+
+def _find_far(made: Array, recorded: Array) -> Array:
+    """Returns the flat positions of integers that are more than 1 LSB apart, and of all floats."""
+    if made.dtype.kind not in "iu":
+        return np.arange(made.size)
+    return np.flatnonzero(np.abs(made.astype(np.int64) - recorded.astype(np.int64)) > 1)
 
 
 def _name_kernels(kernels: str) -> str:
@@ -160,7 +172,10 @@ def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     endless = ~lost & ~np.isfinite(value.error) if value.error is not None else np.zeros(made.shape, bool)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
-    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~lost & ~endless))
+    limits = np.iinfo(made.dtype.name)
+    saturated = (value.low == value.high) & ((value.low == limits.min) | (value.low == limits.max))
+    counted = ~(lost | endless | saturated)
+    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=counted))
     return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
 
 

@@ -89,7 +89,8 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
         return replace(verdict, arithmetics=names)
     names = find_arithmetics(Rounded(f.unit, f.output, f.graph, f.given), f.made, f.recorded)
     why = _describe_finding(foreign, measured, found, names)
-    at_fault = measured.by if found.recorded_fits and found.unexplained and not far else measured.on
+    by_made = found.recorded_fits and found.unexplained and (found.far_are_made or not far)
+    at_fault = measured.by if by_made else measured.on
     return replace(
         measured,
         verdict="FAILED",

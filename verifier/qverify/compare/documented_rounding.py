@@ -145,8 +145,8 @@ def explain(
     beyond = "beyond that error" if floats else f"where {_name_kernels(kernels)} no tie"
     fits = not outside.recorded.any()
     far = _find_far(flat_made, flat_recorded)
-    why = f"{some} {beyond}, first {where}"
-    return RoundingExplanation(len(unexplained), limit, why, True, fits, fits and bool(outside.made[far].all()))
+    text = f"{some} {beyond}, first {where}"
+    return RoundingExplanation(len(unexplained), limit, text, True, fits, fits and bool(outside.made[far].all()))
 
 
 def _find_far(made: Array, recorded: Array) -> Array:

@@ -1,0 +1,153 @@
+"""The arithmetic of a side is learned from a recording of its nodes, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.cli.main import main
+from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
+from qverify.errors import BadFileError
+
+from tests.ops.qdq import Qdq
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two convolutions, an addition and a global mean, with general scales."""
+    m = Qdq("int8", seed=11)
+    x = m.input((1, 8, 24, 24))
+    a = m.quantize(m.op("Conv", [x, m.weight((8, 8, 3, 3), axis=0)], "a", pads=[1] * 4))
+    b = m.quantize(m.op("Conv", [a, m.weight((8, 8, 3, 3), axis=0)], "b", pads=[1] * 4))
+    c = m.quantize(m.op("Add", [a, b], "c"))
+    m.outputs.append(m.quantize(m.op("GlobalAveragePool", [c], "d")))
+    path = tmp_path_factory.mktemp("network") / "m.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    return path
+
+
+def dump(network: Path, folder: Path, rounding: str) -> Path:
+    """Returns the tensors of a chip that rounds in this mode."""
+    binary = folder / f"{rounding}.bin"
+    assert main(["compile", str(network), "-o", str(binary), "--rounding", rounding]) == 0
+    assert main(["infer", "-m", str(binary), "--side", "simulator", "-o", str(folder / rounding)]) == 0
+    return folder / rounding
+
+
+def forms(path: Path) -> dict[str, str]:
+    return {op: learned.form for op, learned in read_arithmetic(str(path)).ops.items()}
+
+
+@pytest.mark.parametrize("rounding", ["ref-exact", "gemmlowp", "mul8", "mul15", "pow2-floor", "pow2-half-away"])
+def test_every_mode_is_found_and_simulates_the_recording(
+    network: Path, tmp_path: Path, rounding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, written = dump(network, tmp_path, rounding), tmp_path / "chip.toml"
+    assert main(["identify", str(given), "-m", str(network), "-o", str(written)]) == 0
+    ops = read_arithmetic(str(written)).ops
+    assert {*ops} == {"conv", "add", "global_average_pool"}
+    assert all(rounding in (o.form, *o.alike) for o in ops.values()), ops
+    assert ops["conv"].form == rounding and (ops["conv"].decided or 0) > 0
+    out = capsys.readouterr().out
+    assert "free-running under it: 5 of 5 tensors bit-equal" in out or "4 of 4 tensors bit-equal" in out
+
+
+def test_each_op_has_its_own_form(network: Path, tmp_path: Path) -> None:
+    """A chip whose convolutions round up at halves in powers of two, and whose additions are the reference's."""
+    convs, written = dump(network, tmp_path, "gemmlowp"), tmp_path / "chip.toml"
+    tensors = {p.stem: np.load(p) for p in convs.glob("*.npy")}
+    from qverify.model_bin.units import units
+    from qverify.session.models import open_models
+    from qverify.sides.simulator import Simulator
+
+    graph = open_models([str(network)]).graph
+    for unit in units(graph):
+        if unit.nodes[0].op in ("add", "global_average_pool"):
+            tensors |= Simulator(graph).run_unit(unit, {n: tensors[n] for n in unit.inputs})
+    np.savez(tmp_path / "mixed.npz", **tensors)
+    assert main(["identify", str(tmp_path / "mixed.npz"), "-m", str(network), "-o", str(written)]) == 0
+    assert forms(written) == {"conv": "gemmlowp", "add": "ref-exact", "global_average_pool": "ref-exact"}
+
+
+def test_a_fault_is_unknown_and_two_roundings_are_not_one(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from qverify.session.models import open_models
+
+    first = dump(network, tmp_path, "gemmlowp")
+    dump(network, tmp_path, "mul8")
+    convs = [n.outputs[0] for n in open_models([str(network)]).graph.nodes if n.op == "conv"]
+    tensors = {p.stem: np.load(p) for p in first.glob("*.npy")}
+    spoiled = {n: v.copy() for n, v in tensors.items()}
+    spoiled[convs[0]].reshape(-1)[7] ^= 1
+    np.savez(tmp_path / "spoiled.npz", **spoiled)
+    written = tmp_path / "chip.toml"
+    assert main(["identify", str(tmp_path / "spoiled.npz"), "-m", str(network), "-o", str(written)]) == 1
+    op = read_arithmetic(str(written)).ops["conv"]
+    assert op.form == "" and op.nearest is not None and op.nearest.form.startswith(("gemmlowp", "cmsis"))
+    capsys.readouterr()
+
+    graph = open_models([str(tmp_path / "mul8.bin")]).graph
+    from qverify.model_bin.units import units
+    from qverify.sides.simulator import Simulator
+
+    for unit in units(graph):
+        if unit.outputs[0] == convs[1]:
+            tensors |= Simulator(graph).run_unit(unit, {n: tensors[n] for n in unit.inputs})
+    np.savez(
+        tmp_path / "two.npz", **{n: tensors[n] for n in tensors if n in (*convs, *graph.inputs) or n.startswith("in")}
+    )
+    assert main(["identify", str(tmp_path / "two.npz"), "-m", str(network), "-o", str(written)]) == 1
+    op = read_arithmetic(str(written)).ops["conv"]
+    assert op.why == "not one arithmetic" and "mul8" in op.parts[convs[1]] and "gemmlowp" in op.parts[convs[0]]
+    assert "conv: not one arithmetic" in capsys.readouterr().out
+
+
+def test_a_dump_of_nothing_that_is_computed_is_refused(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "final.npz", d=np.zeros((1, 8, 1, 1), np.int8))
+    assert main(["identify", str(tmp_path / "final.npz"), "-m", str(network)]) == 2
+    error = capsys.readouterr().err
+    assert "has all its inputs and its output there; wanted tensors such as" in error and error.count("\n") == 1
+
+
+GOOD = 'format = 1\nname = "a"\n[op.conv]\nform = "gemmlowp"\nnodes = 1\nelements = 4\n'
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("format = 2\n", "format: got 2, wanted 1; learn it again with this qverify"),
+        ("name = 1", "format: got None, wanted 1"),
+        ("format = 1\n", "op: wanted a table [op.NAME] for each op"),
+        (
+            GOOD.replace("gemmlowp", "gemlowp"),
+            "op.conv.form: 'gemlowp' is no form of the catalogue; did you mean 'gemmlowp'?",
+        ),
+        (GOOD.replace("op.conv", "op.convv"), "op.convv: no op of NUMERICS.md; did you mean 'conv'?"),
+        (GOOD.replace("nodes = 1", "nodes = -1"), "op.conv.nodes: got -1, wanted a whole number of 0 or more"),
+        (GOOD.replace("nodes = 1", "nodes = true"), "op.conv.nodes: got True, wanted a whole number of 0 or more"),
+        (GOOD + "shift = 3\n", "op.conv.shift: not known"),
+        (GOOD + "residual = [1]\n", "op.conv.residual: wanted two numbers of elements"),
+        (GOOD.replace('"a"', "3"), "name: wanted a text of at most 2000 characters"),
+        ("format = 1\nop = 3\n", "op: wanted a table [op.NAME] for each op"),
+        ("[[", "not TOML: "),
+    ],
+)
+def test_files_that_are_wrong_are_refused_in_one_line(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(BadFileError) as refused:
+        read_arithmetic(str(tmp_path / "a.toml"))
+    assert f"a.toml: {why}" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_file_is_read_as_it_was_written(network: Path, tmp_path: Path) -> None:
+    given = dump(network, tmp_path, "mul15")
+    written = tmp_path / "chip.toml"
+    words = ["--name", 'a "chip"', "--engine", "firmware 2.1\x7f"]
+    assert main(["identify", str(given), "-m", str(network), "-o", str(written), *words]) == 0
+    read = read_arithmetic(str(written))
+    assert (read.name, read.engine) == ('a "chip"', "firmware 2.1\x7f")
+    assert to_text(read) == written.read_text()

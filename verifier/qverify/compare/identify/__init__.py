@@ -1,0 +1,1 @@
+"""Finds the arithmetic of a side, op by op, from what it recorded."""

@@ -1,0 +1,205 @@
+"""Fits an arithmetic to a recording: each op over all its nodes at once, from the inputs and outputs that a side
+recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from qverify.arithmetic.functions64 import log2_choices
+from qverify.compare.arithmetics import LEGAL, MISTAKES, Rounded, choose_name
+from qverify.compare.error_bounds.region import MOVING
+from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
+from qverify.compare.one_arithmetic import EVIDENCE_BITS
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.learned import REFERENCE, Contradiction, FreeRun, LearnedOp
+from qverify.tensors.recording import Array
+
+Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it; None if it is not there
+RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
+FORMS = (REFERENCE, *LEGAL, *MISTAKES)
+AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
+COUNTED = 8192  # elements of a node at which forms that do not fit are counted
+
+
+@dataclass(frozen=True)
+class RecordedUnit:
+    """A unit with its recorded inputs and output. made: its output as the reference computes it."""
+
+    unit: Unit
+    graph: Graph
+    given: Mapping[str, Array]
+    recorded: Array
+    made: Array
+
+    @property
+    def output(self) -> str:
+        """The name of the output."""
+        return self.unit.outputs[0]
+
+    @cached_property
+    def rounded(self) -> Rounded:
+        """The unit for the catalogue."""
+        return Rounded(self.unit, self.output, self.graph, self.given)
+
+    @cached_property
+    def fitting(self) -> tuple[str, ...]:
+        """The forms that give every element."""
+        names = [REFERENCE] if np.array_equal(self.made, self.recorded) else []
+        return (*names, *find_arithmetics(self.rounded, self.made, self.recorded))
+
+    def compute(self, form: str) -> Array:
+        """Returns the output under a form. Raises ValueError for scales that the form cannot represent, KeyError for a
+        form that the unit does not have."""
+        if form == REFERENCE:
+            return self.made
+        return self.rounded.formulas[form](np.arange(self.recorded.size)).reshape(self.recorded.shape)
+
+    def count_wrong(self, form: str) -> int | None:
+        """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not
+        have the form."""
+        flat = self.recorded.reshape(-1)
+        if form == REFERENCE:
+            return int(np.count_nonzero(self.made.reshape(-1) != flat))
+        try:
+            return int(np.count_nonzero(self.rounded.formulas[form](self._telling) != flat[self._telling]))
+        except (KeyError, ValueError):
+            return None
+
+    @cached_property
+    def ties(self) -> tuple[int, int] | None:
+        """The number of elements whose exact value lies at a tie, and how many of these are below the zero point; None if
+        the exact value is not known."""
+        if self.rounded.exact is None:
+            return None
+        steps = self.rounded.exact.steps(self._telling)
+        at = np.abs(steps - np.floor(steps) - 0.5) <= AT_TIE * np.maximum(1.0, np.abs(steps))
+        return int(np.count_nonzero(at)), int(np.count_nonzero(at & (steps < 0)))
+
+    @cached_property
+    def _telling(self) -> Array:
+        """Flat positions of the elements nearest to a tie, where forms differ."""
+        every = np.arange(self.recorded.size)
+        if every.size <= COUNTED or self.rounded.exact is None:
+            return every[:: max(1, every.size // COUNTED)]
+        steps = self.rounded.exact.steps(every)
+        return np.sort(np.argpartition(np.abs(steps - np.floor(steps) - 0.5), COUNTED)[:COUNTED])
+
+
+def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> list[RecordedUnit]:
+    """Returns the units of which everything is recorded, and whose first output is of integers."""
+    found = []
+    for unit in units:
+        spec, recorded = graph.spec(unit.outputs[0]), read(unit.outputs[0])
+        given = {name: value for name in unit.inputs if (value := read(name)) is not None}
+        if not spec.quantized or spec.numpy_dtype.kind not in "iu" or len(given) < len(unit.inputs):
+            continue
+        if recorded is None or (recorded.shape, recorded.dtype) != (spec.shape, spec.numpy_dtype):
+            continue
+        if any((v.shape, v.dtype) != (graph.spec(n).shape, graph.spec(n).numpy_dtype) for n, v in given.items()):
+            continue
+        made = run_unit(unit, given)[unit.outputs[0]]
+        found.append(RecordedUnit(unit, graph, given, recorded, made))
+    return found
+
+
+def fit(recorded: Iterable[RecordedUnit]) -> list[LearnedOp]:
+    """Returns what the recorded units show of each op, in running order."""
+    by_op: dict[str, list[RecordedUnit]] = {}
+    for one in recorded:
+        if one.unit.nodes[0].op in MOVING:  # nothing is computed
+            continue
+        by_op.setdefault(one.unit.nodes[0].op, []).append(one)
+    every = [m for members in by_op.values() for m in members]
+    return [_fit_op(op, members, every) for op, members in by_op.items()]
+
+
+def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> LearnedOp:
+    elements = sum(m.recorded.size for m in members)
+    common = [f for f in FORMS if all(f in m.fitting for m in members)]
+    if common:
+        form = _choose(common)
+        alike = tuple(f for f in common if f != form)
+        nearest = _find_nearest(members, [f for f in FORMS if f not in common])
+        decided, against = (nearest.elements, nearest.form) if nearest is not None else (None, "")
+        why = _doubt(members, every, form)
+        return LearnedOp(op, form, len(members), elements, decided, against, alike, _count_ties(members), why=why)
+    nearest = _find_nearest(members, FORMS)
+    if all(m.fitting for m in members):
+        parts = {m.unit.name: m.fitting for m in members}
+        return LearnedOp(op, "", len(members), elements, parts=parts, nearest=nearest, why="not one arithmetic")
+    left = [m.unit.name for m in members if not m.fitting]
+    why = f"no form of the catalogue gives every element of {count(len(left), 'node')}, first {left[0]}"
+    return LearnedOp(op, "", len(members), elements, nearest=nearest, why=why)
+
+
+def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:
+    known = [m.ties for m in members if m.ties is not None]
+    return (sum(t for t, _ in known), sum(n for _, n in known)) if known else None
+
+
+def _choose(common: list[str]) -> str:
+    """Returns the form to name of several that give the same bytes: the reference's, else as the catalogue chooses."""
+    return REFERENCE if REFERENCE in common else choose_name(common)
+
+
+def _find_nearest(members: list[RecordedUnit], forms: Iterable[str]) -> Contradiction | None:
+    """Returns the form that fewest elements contradict, of those that all members have; None if there is none."""
+    found: list[Contradiction] = []
+    for form in forms:
+        wrong = [(m.count_wrong(form), m) for m in members]
+        if wrong and all(n is not None for n, _ in wrong):
+            total = sum(n or 0 for n, _ in wrong)
+            node = next((m.unit.name for n, m in wrong if n), "")
+            found.append(Contradiction(form, total, sum(min(m.recorded.size, COUNTED) for m in members), node))
+    return min((c for c in found if c.elements), key=lambda c: c.elements, default=None)
+
+
+def _doubt(members: list[RecordedUnit], every: list[RecordedUnit], form: str) -> str:
+    """Returns why a form that gives every element may be chance, or "": one that differs from the nearest integer far
+    from ties, of which too few elements of all recorded units are evidence."""
+    if form == REFERENCE or not any(needs_evidence(m.unit, m.graph, form) for m in members):
+        return ""
+    bits = 0.0
+    for m in every:
+        if form not in m.fitting:
+            continue
+        differ = int(np.count_nonzero(m.made != m.recorded))
+        bits += log2_choices(m.recorded.size, differ) + differ
+    return "" if bits >= EVIDENCE_BITS else "too few elements tell it from a fault"
+
+
+def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit, forms: Mapping[str, str]) -> FreeRun:
+    """Returns how far a simulation in which every op computes by its form gives the recorded tensors, from the first
+    recorded tensors on. forms: by op."""
+    values: dict[str, Array] = {}
+    equal, compared, first, started, unknown = 0, 0, "", list[str](), list[str]()
+    for unit in units:
+        given = {n: v for n in unit.inputs if (v := values.get(n)) is not None}
+        recorded = {o: v for o in unit.outputs if (v := read(o)) is not None}
+        if len(given) < len(unit.inputs):  # an input of the network that is not recorded, or what follows it
+            values |= recorded
+            started += recorded
+            continue
+        made = dict(run_unit(unit, given))
+        output, form = unit.outputs[0], forms.get(unit.nodes[0].op, "")
+        if form and form != REFERENCE:
+            with contextlib.suppress(KeyError, ValueError):  # a node that does not have the form
+                made[output] = RecordedUnit(unit, graph, given, made[output], made[output]).compute(form)
+        elif not form and unit.nodes[0].op not in MOVING:
+            unknown.append(output)
+        values |= made
+        for name, value in recorded.items():
+            compared += 1
+            same = np.array_equal(made[name], value) or (
+                value.dtype.kind == "f" and np.array_equal(made[name], value, equal_nan=True)
+            )
+            equal += same
+            first = first or ("" if same else name)
+    return FreeRun(equal, compared, first, tuple(started), tuple(unknown))

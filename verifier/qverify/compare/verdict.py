@@ -10,9 +10,10 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_orders import find_orders
-from qverify.compare.forced import Forcing, Located, RunUnit
+from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
@@ -79,7 +80,7 @@ def judge_all(
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
     """
-    sides = _sort_sides(recordings)
+    sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
@@ -112,6 +113,7 @@ def judge_all(
     for judged_pair in judged:
         judge_untapped(judged_pair, graph, options)
         name_optimization(judged_pair)
+        state_containers(judged_pair)
         _keep_rows(judged_pair, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
@@ -119,6 +121,14 @@ def judge_all(
     report.units = [_describe_unit(unit) for unit in units]
     report.findings = [*find_scales(report.pairs), *find_orders(judged, graph, options.frame)]
     return report
+
+
+def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list[tuple[str, Recording]]:
+    """Returns the recordings; of sides that are not qvrt with the tensors in other containers read as the graph's."""
+    if graph is None:
+        return sides
+    hosts = [r for _, r in sides if r.side in ("reference", "simulator")]
+    return [(label, unwrap(r, graph.tensors, hosts) if is_foreign(r) else r) for label, r in sides]
 
 
 def _sort_sides(recordings: dict[str, Recording]) -> list[tuple[str, Recording]]:

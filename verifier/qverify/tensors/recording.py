@@ -86,6 +86,8 @@ class Recording:
         borrowed: tensors that were taken from another side with the same digest.
         pulled: tensors that compare/values.py has pulled and checked against their digests.
         untapped: the final outputs without taps, if this run had taps; else None.
+        containers: tensors that the side gave in another container than the model's (flat, another type), from which
+            they were read, with what was given and what was wanted.
     """
 
     side: str
@@ -112,3 +114,4 @@ class Recording:
     borrowed: frozenset[str] = frozenset()
     pulled: dict[str, Array] = field(default_factory=dict)
     untapped: Untapped | None = None
+    containers: dict[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from qverify.capture.reader import is_capture
+from qverify.compare.containers import unwrap_differing
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
@@ -88,6 +89,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
+    first, second = unwrap_differing(first, second, model_tensors)
     first.finals = second.finals = outputs or tuple(first.specs)
     for side in (first, second):
         side.capabilities |= {"per_node"}  # both list every tensor they have

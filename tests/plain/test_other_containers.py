@@ -3,7 +3,10 @@ node."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,3 +172,25 @@ def test_triage_of_a_dump_in_another_container_says_so(
         assert main(["triage", "-m", f"digits_float.onnx,{MODEL},{path}"]) == 3
         shown = capsys.readouterr().out
         assert said in shown and "TRIAGE: INCONCLUSIVE" in shown
+
+
+@pytest.mark.parametrize("form", ["", ".reshape(-1)", ".astype('int32')"])
+def test_a_replay_of_a_runner_reads_its_containers(host: dict[str, Array], form: str) -> None:
+    """As the board of a runner; as one that runs qvrt, the tensor is missing."""
+    names = json.loads(Path("host/manifest.json").read_text())["tensors"]
+    file = next(f for f, n in names.items() if n == RELU1)
+    Path("tool.py").write_text(
+        "import os, sys, numpy as np\n"
+        "for f in [f for f in os.listdir(sys.argv[1]) if f.endswith('.npy')]:\n"
+        "    v = np.load(sys.argv[1] + '/' + f)\n"
+        f"    np.save(sys.argv[2] + '/' + f, v{form} if f == {file!r} else v)\n"
+    )
+    line = f"{sys.executable} {Path('tool.py').resolve()} {Path('host').resolve()} {{out}}; : {{model}} {{input}}"
+    words = ["-m", MODEL, "-b", "local", "--runner", line, "-r", "True"]
+    status = main([*words, "--capture", "cap", "--json", "run.json"])
+    assert status == (3 if form else 0)
+    assert main(["replay", "cap", "--runtime", "runner", "--json", "again.json"]) == status
+    first, again = (json.loads(Path(f"{n}.json").read_text()) for n in ("run", "again"))
+    for key in ("verdict", "cause", "why", "relaxed"):
+        assert [p[key] for p in first["pairs"]] == [p[key] for p in again["pairs"]], key
+    assert main(["replay", "cap", "--json", "again.json"]) == status

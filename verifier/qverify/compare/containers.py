@@ -97,7 +97,7 @@ def _choose_reading(value: Array, wanted: TensorSpec, peer: Array | None) -> str
     readings = dict(_list_readings(value, wanted))
     if len(readings) < 2 or peer is None or peer.dtype.kind not in "iu":
         return next(iter(readings), None)
-    near = {how: int((np.abs(v.astype(np.int64) - peer) <= 1).sum()) for how, v in readings.items()}
+    near = {how: int((np.abs(v.astype(np.int64) - peer.astype(np.int64)) <= 1).sum()) for how, v in readings.items()}
     return max(near, key=lambda how: near[how])
 
 

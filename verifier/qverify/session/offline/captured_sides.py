@@ -35,7 +35,7 @@ def read_sides(
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
-            check_layouts(capture, side, models.graph)
+            check_layouts(capture, side, models.graph, capture.stated_forms(number, side.side))
     _add_missing(sides, models)
     for side in sides.values():
         _compute_islands(side, models, prepared)

@@ -241,8 +241,9 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         pair.cause = "accumulated_rounding"
     differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
     named = [
-        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all))
+        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, own.gives_all, own.needs_evidence))
         for dump in differing
+        for own in dump.forcing[:1]
     ]
     pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
     if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):

@@ -228,7 +228,9 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
     else:
         pair.cause = "accumulated_rounding"
     if force.is_foreign:
-        pair.arithmetics, everywhere = name_arithmetics(list_single(units), verdicts, force.gives_all)
+        pair.arithmetics, everywhere = name_arithmetics(
+            list_single(units), verdicts, force.gives_all, force.needs_evidence
+        )
         pair.cause = "other_rounding" if everywhere and pair.cause == "accumulated_rounding" else pair.cause
         pair.notes += pair.arithmetics
 

@@ -75,7 +75,8 @@ def unit_of(node: Node) -> Unit:
 
 def region_of(*members: Unit) -> Region:
     nodes = tuple(n for m in members for n in m.nodes)
-    return Region("y", "+".join(m.op for m in members), nodes, ("x",), ("y",), True, members)
+    inner = tuple(m.outputs[0] for m in members[:-1])
+    return Region("y", "+".join(m.op for m in members), nodes, ("x",), ("y",), True, members, inner)
 
 
 def floats() -> Graph:

@@ -16,7 +16,7 @@ from qverify.compare.error_bounds.inner_tensors import Steps, allow_any, keep, r
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.compare.options import Options
 from qverify.compare.region_verdict import RecomputedRegion, _describe_choice
-from qverify.compare.regions import Region, find_steps, list_inner
+from qverify.compare.regions import Region, describe_region, find_steps, list_inner
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.units import units
 from qverify.renderers import pair_facts, summary_lines
@@ -82,6 +82,32 @@ def test_two_tensors_share_what_is_inside():
     graph.tensors["z"] = spec("z")
     steps = find_steps(units(graph), graph, {"n2", "y", "z"}.__contains__)
     assert [[n.name for n in s.nodes] for s in steps] == [["n1", "n2"], ["y"], ["n1", "z"]]
+
+
+def place_without_n1(missing: str = "") -> str:
+    """Returns where a fault of n1 is blamed, which the board does not give. missing: why it could not be used."""
+    graph = chain()
+    board = fusing(wrong_at("n1"))
+    board.missing |= {"n1": missing} if missing else {}
+    sides = {"reference": record("reference"), "simulator": record("simulator"), "board": board}
+    runs = {"reference": step, "simulator": step}
+    report = judge_all(sides, graph, units(graph), Options(dump_all=True), runs, None, {"x": X})
+    return report.blame.place
+
+
+def test_only_what_a_board_could_have_given_is_called_fused() -> None:
+    nodes = "between x and n2: add n1, add n2"
+    assert place_without_n1() == f"{nodes}, fused on the board"
+    assert place_without_n1(missing="no file of it among those that the runner wrote") == f"{nodes}, fused on the board"
+    assert place_without_n1(missing="n1.bin: 39 bytes do not fit int8[40]") == f"{nodes}, n1 not usable"
+
+
+def test_outputs_of_one_node_are_not_fused() -> None:
+    graph = chain()
+    graph.nodes[1] = replace(graph.nodes[1], outputs=("n2", "m"))
+    graph.tensors["m"] = spec("m")
+    (part,) = [s for s in find_steps(units(graph), graph, {"n1", "n2", "y"}.__contains__) if isinstance(s, Region)]
+    assert describe_region(part, "board").place == "between n1 and n2: add n2"
 
 
 # --- a board that runs the same arithmetic: equal bytes ---
@@ -275,6 +301,8 @@ def test_every_format_shows_the_region(block: Qdq, tmp_path: Path) -> None:
         "outputs": ["s_q"],
         "nodes": ["conv c_q", "add s_q"],
         "side": "board",
+        "not_given": ["c_q"],
+        "refused": [],
     }
     junit.write(report, str(tmp_path / "r.xml"))
     assert PLACE in (tmp_path / "r.xml").read_text()

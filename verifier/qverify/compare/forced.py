@@ -28,7 +28,7 @@ from qverify.printable import describe_error
 from qverify.report.document import Forced
 from qverify.report.side_names import named, within
 from qverify.tensors.codes import store_as
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import NOT_GIVEN, Array, Recording
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
@@ -279,6 +279,13 @@ class Forcing:
         """The tensors that b recorded as real values that stand for no integers, so that nothing is recomputed from
         them."""
         return list(self._unreadable)
+
+    @property
+    def refused(self) -> set[str]:
+        """The tensors, by the graph's names, that b gave and that could not be used."""
+        reasons = self.judged.b.failed
+        named_b = {self._map_names(name)[1]: name for name in self.graph.tensors}
+        return {named_b[n] for n, why in reasons.items() if n in named_b and not why.startswith(NOT_GIVEN)}
 
     def needs_evidence(self, unit: Unit, arithmetic: str) -> bool:
         """Returns needs_evidence() of find_arithmetics for a unit of this graph."""

@@ -171,7 +171,8 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
         located.matrix[side] = {}
     if located.forcing:
-        located.steps.extend(find_steps(host.units, host.graph, located.forcing[0].is_offered))
+        first = located.forcing[0]
+        located.steps.extend(find_steps(host.units, host.graph, first.is_offered, refused=first.refused))
     for step in located.steps:
         region = describe_region(step, name)
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):

@@ -95,7 +95,7 @@ def judge_all(
             exact = requires_equal_bits(a, b)
             force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
-            steps = find_steps(to_force, graph, force.is_offered, merge=recomputes)
+            steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused)
             matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
             forcing.append((force, replace_by_regions(units, steps)))
             settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)

@@ -37,6 +37,15 @@ class Tensors(Mapping[str, Array]):
 
 FINALS_ONLY, ASKED = "finals_only", "per_node=0"  # the setting of a side whose user asked for final outputs only
 
+NOT_IN_DUMP, NO_FILE, NOT_LISTED = "not in the dump", "no file of it", "not listed in the capture"
+NOT_SENT = "declared, but not sent"
+NOT_GIVEN = (
+    NOT_IN_DUMP,
+    NO_FILE,
+    NOT_LISTED,
+    NOT_SENT,
+)  # beginnings of reasons why a tensor that a side did not give is missing
+
 
 @dataclass(slots=True)
 class Untapped:

@@ -28,7 +28,7 @@ from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.sides.dumps.vendor_tensor import NARROW
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import NOT_IN_DUMP, Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
@@ -134,7 +134,7 @@ def _share_specs(first: Recording, second: Recording) -> list[str]:
         for name in other.specs.keys() - side.specs.keys():
             side.specs[name] = other.specs[name]
             why = other.missing.get(name)
-            side.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
+            side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")
         for name, spec in side.specs.items():
             other_spec = other.specs.get(name, spec)
             same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)

@@ -176,7 +176,7 @@ def test_triage_of_a_dump_in_another_container_says_so(
 
 @pytest.mark.parametrize("form", ["", ".reshape(-1)", ".astype('int32')"])
 def test_a_replay_of_a_runner_reads_its_containers(host: dict[str, Array], form: str) -> None:
-    """As the board of a runner; as one that runs qvrt, the tensor is missing."""
+    """It is read as the board of a runner; as one that runs qvrt, the tensor is missing."""
     names = json.loads(Path("host/manifest.json").read_text())["tensors"]
     file = next(f for f, n in names.items() if n == RELU1)
     Path("tool.py").write_text(

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.inner_tensors import Steps, allow_any, keep, round_as_model
 from qverify.compare.error_bounds.table_ranges import TableRanges
@@ -25,6 +27,7 @@ from qverify.renderers.html_page import page
 from qverify.report.document import ReportDocument
 from qverify.report.report_json import to_json
 from qverify.report.schema import report_schema
+from qverify.session.models import open_models
 from qverify.tensors.spec import TensorSpec
 
 from tests.ops.qdq import Qdq
@@ -102,6 +105,13 @@ def test_only_what_a_board_could_have_given_is_called_fused() -> None:
     assert place_without_n1(missing="n1.bin: 39 bytes do not fit int8[40]") == f"{nodes}, n1 not usable"
 
 
+def test_a_tensor_that_the_compiler_made_is_not_fused() -> None:
+    graph = chain()
+    for made, place in (((), ", fused on the board"), (("n1",), "")):
+        steps = find_steps(units(graph), graph, {"n2", "y"}.__contains__, made=made)
+        assert describe_region(steps[0], "board").place == f"between x and n2: add n1, add n2{place}"
+
+
 def test_outputs_of_one_node_are_not_fused() -> None:
     graph = chain()
     graph.nodes[1] = replace(graph.nodes[1], outputs=("n2", "m"))
@@ -159,7 +169,7 @@ def test_a_board_that_fuses_one_of_two_hidden_tensors_is_right(block: Qdq) -> No
 
 
 def test_elements_that_an_alternative_leaves_open_are_in_its_limit() -> None:
-    """Of 4 elements, one may have two values."""
+    """One of 4 elements may have two values."""
     graph = replace(chain(), tensors={**chain().tensors})
     region = RecomputedRegion(units(graph)[0], "n1", graph, {}, np.zeros(4), np.zeros(4, np.int8), 0.0)
     assert _describe_choice(region, (np.zeros(4), np.zeros(4))) == ""
@@ -309,3 +319,23 @@ def test_every_format_shows_the_region(block: Qdq, tmp_path: Path) -> None:
     assert PLACE.replace("_", "\\_") in markdown.text(report)
     assert any(f"blame: board {PLACE}" in line for line in summary_lines.summary_lines(report))
     assert PLACE in page.render(report)
+
+
+def test_the_names_that_the_compiler_made_are_known(tmp_path: Path) -> None:
+    """A max-pool before the quantizer is computed on integers that have no name in the file."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2]),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["p_q"]),
+        helper.make_node("DequantizeLinear", ["p_q", "s", "z"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "xy"]
+    ends[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4, 4])
+    constants = [
+        helper.make_tensor("s", TensorProto.FLOAT, [], [0.5]),
+        helper.make_tensor("z", TensorProto.INT8, [], [0]),
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    models = open_models([str(tmp_path / "m.onnx")])
+    computed = {"p", "p_q", "y", "x"}
+    assert models.onnx_names.made == {n for n in models.graph.observable() if n not in computed}

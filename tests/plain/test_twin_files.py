@@ -51,7 +51,7 @@ def _csv(folder: Path, values: np.ndarray) -> str:
 
 
 def _table(folder: Path, values: np.ndarray) -> str:
-    """As tables of measurements are: with names of columns, and numbers of rows."""
+    """Tables of measurements have names of columns and numbers of rows."""
     rows = [f"{k};{';'.join(f'{v:.4f}' for v in row)}\r\n" for k, row in enumerate(values)]
     (folder / "y.csv").write_text(f";{';'.join('abcd')}\r\n{''.join(rows)}", newline="")
     return "y.csv"

@@ -35,6 +35,7 @@ def find_steps(
     offers: Callable[[str], bool],
     merge: bool = True,
     refused: Collection[str] = (),
+    made: Collection[str] = (),
 ) -> list[Unit]:
     """Returns the units and regions that can be recomputed from what a side gives, in running order: for each tensor
     that it gives, the smallest part of the graph between this tensor and others that it gives.
@@ -48,6 +49,7 @@ def find_steps(
         offers: function that returns whether the side gives a tensor.
         merge: whether to make regions.
         refused: tensors that the side gave and that could not be used.
+        made: tensors that the compiler made, which no side can give by their names.
     """
     made_by = {name: unit for unit in units for name in unit.outputs}
     order = {unit.name: at for at, unit in enumerate(units)}
@@ -63,7 +65,7 @@ def find_steps(
         if len(members) == 1 and given == outputs:
             steps.append(unit)
         else:
-            steps.append(_merge(sorted(members, key=lambda u: order[u.name]), given, graph, refused))
+            steps.append(_merge(sorted(members, key=lambda u: order[u.name]), given, graph, refused, made))
     return steps
 
 
@@ -86,18 +88,22 @@ def _find_members(
     return list(members.values())
 
 
-def _merge(members: list[Unit], outputs: list[str], graph: Graph, refused: Collection[str]) -> Region:
+def _merge(
+    members: list[Unit], outputs: list[str], graph: Graph, refused: Collection[str], made: Collection[str]
+) -> Region:
     """Returns these units, in running order, as one."""
     names = {node.name for unit in members for node in unit.nodes}
     nodes = tuple(node for node in graph.nodes if node.name in names)
-    made = {o for unit in members for o in unit.outputs}
-    inputs = tuple(dict.fromkeys(n for unit in members for n in unit.inputs if n not in made))
+    computed = dict.fromkeys(o for unit in members for o in unit.outputs)
+    inputs = tuple(dict.fromkeys(n for unit in members for n in unit.inputs if n not in computed))
     last = members[-1]
     op = "+".join(unit.op for unit in members)
     exact = all(unit.integer_reference for unit in members)
     read = {n for unit in members for n in unit.inputs}
-    inner = [n for n in dict.fromkeys(o for unit in members for o in unit.outputs) if n in read and n not in outputs]
-    own = [n for n in inner if not graph.spec(n).interior]  # others are the compiler's, which no side can give
+    inner = [n for n in computed if n in read and n not in outputs]
+    own = [
+        n for n in inner if not graph.spec(n).interior and n not in made
+    ]  # others are the compiler's, which no side can give
     unusable = tuple(n for n in own if n in refused)
     not_given = tuple(n for n in own if n not in refused)
     return Region(last.name, op, nodes, inputs, tuple(outputs), exact, tuple(members), not_given, unusable)

@@ -32,6 +32,7 @@ class HostUnits:
         recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
+        made: as for judge_all().
     """
 
     graph: Graph
@@ -40,6 +41,7 @@ class HostUnits:
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     same_inputs: bool = False
     distrusted: Collection[str] = ()
+    made: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         located.matrix[side] = {}
     if located.forcing:
         first = located.forcing[0]
-        located.steps.extend(find_steps(host.units, host.graph, first.is_offered, refused=first.refused))
+        located.steps.extend(find_steps(host.units, host.graph, first.is_offered, True, first.refused, host.made))
     for step in located.steps:
         region = describe_region(step, name)
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):

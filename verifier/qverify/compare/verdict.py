@@ -59,6 +59,7 @@ def judge_all(
     located: list[Located] | None = None,
     recomputes: bool = True,
     locate: Locate | None = None,
+    made: Collection[str] = (),
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -79,6 +80,7 @@ def judge_all(
         recomputes: whether sides can run single nodes. If not, a node is only judged from equal inputs, if one of its
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
+        made: tensors of the graph that the compiler made, which no board can give by their names.
     """
     sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
@@ -95,7 +97,7 @@ def judge_all(
             exact = requires_equal_bits(a, b)
             force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
-            steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused)
+            steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
             matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
             forcing.append((force, replace_by_regions(units, steps)))
             settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)

@@ -15,8 +15,8 @@ class FusedRegion:
     """Several nodes that were recomputed as one, because a side gives no tensor between them. inputs: the tensors of
     that side (or inputs of the network) from which they were recomputed. outputs: the tensors that were compared.
     nodes: the nodes, each with its operator, in running order. side: the side that gives no tensor between them.
-    not_given: the tensors between them that this side could have given and did not: those of the model that are not the
-    compiler's own. refused: those that it gave and that could not be used."""
+    not_given: the tensors between them that this side could have given and did not: those of the ONNX, not those that
+    the compiler made. refused: those that it gave and that could not be used."""
 
     inputs: list[str]
     outputs: list[str]

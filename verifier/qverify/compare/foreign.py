@@ -14,7 +14,13 @@ from qverify.compare.arithmetics import Rounded, choose_name, describe
 from qverify.compare.channels import describe_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
-from qverify.compare.find_arithmetics import find_arithmetics, find_nearest
+from qverify.compare.find_arithmetics import (
+    EVIDENCE_BITS,
+    find_arithmetics,
+    find_nearest,
+    measure_evidence,
+    needs_evidence,
+)
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -130,11 +136,13 @@ def _judge_places(foreign: ForeignUnit, measured: Forced) -> Forced | None:
 
 def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation, names: list[str]) -> str:
     """Returns which elements differ, in which direction, whether the inputs are equal, and the arithmetic that gives
-    all of them."""
+    all of them, if that is no chance."""
     parts = [found.why] if found.why and not found.recorded_fits else []
     if found.recorded_fits and found.unexplained:
         parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
     parts += [describe_direction(foreign.made, foreign.recorded), describe_channels(foreign.made, foreign.recorded)]
+    shown = measure_evidence(measured) >= EVIDENCE_BITS
+    names = [n for n in names if shown or not needs_evidence(foreign.unit, foreign.graph, n)]
     parts += [] if names else [_describe_beside_rounding(foreign)]
     near_ties = (measured.mismatched or 0) - found.unexplained
     if foreign.recorded.dtype.kind in "iu":

@@ -32,6 +32,7 @@ class HostUnits:
         recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
+        made: as for judge_all().
     """
 
     graph: Graph
@@ -40,6 +41,7 @@ class HostUnits:
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     same_inputs: bool = False
     distrusted: Collection[str] = ()
+    made: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,8 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
         located.matrix[side] = {}
     if located.forcing:
-        located.steps.extend(find_steps(host.units, host.graph, located.forcing[0].is_offered))
+        first = located.forcing[0]
+        located.steps.extend(find_steps(host.units, host.graph, first.is_offered, True, first.refused, host.made))
     for step in located.steps:
         region = describe_region(step, name)
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
@@ -241,8 +244,9 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         pair.cause = "accumulated_rounding"
     differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
     named = [
-        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all))
+        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, own.gives_all, own.needs_evidence))
         for dump in differing
+        for own in dump.forcing[:1]
     ]
     pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
     if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):

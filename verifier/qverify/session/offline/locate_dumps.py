@@ -39,7 +39,7 @@ def find_locator(models: Models, same_inputs: bool, options: Options, notes: lis
             notes.append(f"nodes were not recomputed: {describe_error(error)}")
             run_unit = {}
         graph, sides = models.graph, {} if models.alone is None else {"reference": _litert()}
-        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted)
+        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted, models.onnx_names.made)
         return locate(judged, known, options)
 
     return run

@@ -26,6 +26,7 @@ from qverify.session.job import Job
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.captured_sides import captured_sides
 from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
 from qverify.session.request import Request
@@ -34,7 +35,7 @@ from qverify.session.runner import describe_runner
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_frames import FrameExplainer
-from qverify.session.triage.explain_nodes import NodeEvidence, simulated_exactly
+from qverify.session.triage.explain_nodes import simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (

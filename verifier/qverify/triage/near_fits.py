@@ -1,0 +1,90 @@
+"""Faults that give the recorded integers up to the rounding of a runtime that rounds in its own way: every element within
+1 LSB, and nearly all of them exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from qverify.triage import evidence
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.one_row import is_beyond
+from qverify.triage.output_parts import restrict
+
+SAMPLE = 512  # elements far from healthy that are compared before all are
+MOST_LEFT = 0.1  # share of all elements that a rounding may leave different
+LEAST_GIVEN = 0.5  # share of the elements that differ which a fault must give exactly
+MAX_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NearFit:
+    """A fault that gives every recorded element within 1 LSB. family: NAME of its page. left: number of elements that it
+    does not give exactly. gain: bits by which it describes the recorded bytes more briefly than no fault does, without
+    those of its own choice."""
+
+    family: str
+    variant: FaultVariant
+    left: int
+    gain: float
+
+
+@dataclass(slots=True)
+class NearFits:
+    """Collects the near fits of one case. reach: LSB by which a rounding may differ."""
+
+    case: Case
+    reach: int = 1
+    found: list[NearFit] = field(default_factory=list)
+
+    def add(self, family: str, variant: FaultVariant, output: Array) -> None:
+        """Keeps the fault, or the fault confined to parts of the output, if it fits nearly. output: what it computes."""
+        far = self._far
+        if far is None or variant.free is not None or variant.copied or len(self.found) >= MAX_KEPT:
+            return
+        flat, recorded = output.reshape(-1), self.case.recorded.reshape(-1)
+        at = far.sample
+        if is_beyond(flat[at], recorded[at], self.reach).any():
+            return
+        beyond = is_beyond(flat, recorded, self.reach)
+        if (beyond & far.mask).any():
+            return
+        if not beyond.any():
+            self._keep(family, variant, output)
+            return
+        seen = np.where(beyond | far.mask, flat, self.case.healthy.reshape(-1)).reshape(output.shape)
+        for part in restrict(self.case, variant, seen, far.mask):
+            predicted = part.make(self.case)
+            if not is_beyond(predicted.reshape(-1), recorded, self.reach).any():
+                self._keep(family, part, predicted)
+
+    def _keep(self, family: str, variant: FaultVariant, output: Array) -> None:
+        left = int(np.count_nonzero(output != self.case.recorded))
+        if left > MOST_LEFT * output.size or left > (1 - LEAST_GIVEN) * self.case.differing.size:
+            return
+        beside = replace(self.case, cache={"healthy": output})
+        described = evidence.difference_bits(beside) if left else 0.0
+        self.found.append(NearFit(family, variant, left, evidence.difference_bits(self.case) - described))
+
+    @property
+    def _far(self) -> _Far | None:
+        return self.case.compute_once("far from healthy", self._find_far)
+
+    def _find_far(self) -> _Far | None:
+        """Returns the elements that no rounding explains, or None if there are none."""
+        case = self.case
+        if case.recorded.dtype.kind not in "iu" or not case.spec.quantized:
+            return None
+        mask = is_beyond(case.healthy.reshape(-1), case.recorded.reshape(-1), self.reach)
+        places = np.flatnonzero(mask)
+        return _Far(mask, places[:: max(1, len(places) // SAMPLE)]) if len(places) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Far:
+    """Elements far from healthy. mask: all of them, flat. sample: flat indices of some."""
+
+    mask: Array
+    sample: Array

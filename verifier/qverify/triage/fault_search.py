@@ -76,6 +76,7 @@ def search_faults(
     before: FaultSearch | None = None,
     near: NearFits | None = None,
     cpu_s: float = inf,
+    first: tuple[HypothesisPage, ...] = (),
 ) -> FaultSearch:
     """Searches the faults that explain the case, whose `recorded` must have the shape and dtype of its spec.
 
@@ -86,6 +87,7 @@ def search_faults(
             finish, and stops only when all are tried.
         near: collects the faults that give the recorded integers within a rounding.
         cpu_s: seconds of computing after which the search stops: a busy machine finds the same.
+        first: further pages, which are tried first.
     """
     search, start = FaultSearch(case, near=near), time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
@@ -95,7 +97,7 @@ def search_faults(
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         trial.near, trial.cpu_end = near, time.process_time() + cpu_s
-        pages = pages_of(case)
+        pages = (*first, *pages_of(case))
         for at, page in enumerate(pages):
             if watch is not None:
                 watch(f"known faults at {case.output}", at, len(pages))

@@ -12,9 +12,10 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import is_beyond
 from qverify.triage.output_parts import restrict
+from qverify.triage.plain_faults import PLAIN
 
 SAMPLE = 512  # elements far from healthy that are compared before all are
-MOST_LEFT = 0.1  # share of all elements that a rounding may leave different
+MOST_LEFT = 0.2  # share of all elements that a rounding may leave different
 LEAST_GIVEN = 0.5  # share of the elements that differ which a fault must give exactly
 MAX_KEPT = 64
 
@@ -43,6 +44,8 @@ class NearFits:
         """Keeps the fault, or the fault confined to parts of the output, if it fits nearly. output: what it computes."""
         far = self._far
         if far is None or variant.free is not None or variant.copied or len(self.found) >= MAX_KEPT:
+            return
+        if family not in PLAIN:  # an approximation of the arithmetic comes near many faults
             return
         flat, recorded = output.reshape(-1), self.case.recorded.reshape(-1)
         at = far.sample

@@ -4,7 +4,9 @@ them, so that the recorded elements themselves must be enough evidence."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain, zip_longest
+from dataclasses import dataclass
+
+import numpy as np
 
 from qverify.arithmetic.functions64 import log2_of
 from qverify.arithmetic.workers import one_blas_thread
@@ -12,15 +14,18 @@ from qverify.errors import QVerifyError
 from qverify.plural import inflect_after_numbers
 from qverify.report.facts import NamedCause
 from qverify.triage import evidence
-from qverify.triage.case import Case
+from qverify.triage.case import Case, limits
 from qverify.triage.cause_kind import NUMBER
-from qverify.triage.experiments import CERTAINTY_BITS
-from qverify.triage.fault import DOES_NOT_FIT, MARGIN_BITS
+from qverify.triage.fault import DOES_NOT_FIT, MARGIN_BITS, Candidate
 from qverify.triage.fault_search import FaultSearch, search_faults
 from qverify.triage.near_fits import NearFit, NearFits
+from qverify.triage.plain_faults import PLAIN, plain_pages_of, rank_plain
 
 MOST_NAMED = 3  # faults that give the same bytes
 MOST_S = 60.0  # of a clock on the wall, on a machine that is so busy that the limit of computing is not reached
+CERTAINTY_BITS = 10.0  # beyond the choice of the fault: chance gives it once in a thousand times
+LEAST_CHOICE = 6.0  # bits of the choice of a fault that is not exact, whose page does not tell how many there are
+SHIFTED = "zero point of the output: "  # words of a fault that moves every element alike
 
 
 def find_recorded_cause(case: Case, cpu_s: float, frame: int = 0) -> NamedCause | None:
@@ -28,59 +33,104 @@ def find_recorded_cause(case: Case, cpu_s: float, frame: int = 0) -> NamedCause 
     does, or if chance could. cpu_s: seconds of computing."""
     with one_blas_thread():
         try:
-            search = search_faults(case, MOST_S, near=NearFits(case), cpu_s=cpu_s)
+            search = search_faults(case, MOST_S, near=NearFits(case), cpu_s=cpu_s, first=plain_pages_of(case))
         except (QVerifyError, *DOES_NOT_FIT):  # a unit that the simulator cannot compute on these inputs
             return None
     return _name_exact(search, frame) or _name_nearest(search, frame)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A fault that gives the recorded bytes. bits: evidence. wanted: bits below which it could be chance. rank: place
+    among the plain faults. left: elements that it does not give."""
+
+    said: str
+    bits: float
+    wanted: float
+    rank: int
+    left: int = 0
+
+
 def _name_exact(search: FaultSearch, frame: int) -> NamedCause | None:
-    case, bits = search.case, evidence.difference_bits(search.case) if search.case.differing.size else 0.0
-    chance = log2_of(max(search.tried, 1)) + CERTAINTY_BITS
-    groups = [[c for c in group if c.supported and bits >= c.cause.bits + chance] for group in search.groups]
-    groups = [group for group in groups if group]
-    if not groups:
+    case = search.case
+    if not case.differing.size:
         return None
-    least = groups[0][0].cause
-    beside = [group for group in groups if group[0].cause.bits <= least.bits + MARGIN_BITS]
-    taken = least.taken
-    said = _list_different(chain.from_iterable(_take_turns([[c.cause.said for c in group] for group in beside])))
-    return _make(case, said, taken, taken > 0, bits, least.bits + chance, frame)
+    bits, moved = evidence.difference_bits(case), _shift_bits(case)
+    found = []
+    for candidate in (c for group in search.groups for c in group):
+        is_shift = moved > 0 and candidate.cause.said.startswith(SHIFTED)
+        own = max(bits, moved) if is_shift else bits
+        wanted = candidate.cause.bits + _choice_bits(candidate.cause.family, search.tried) + CERTAINTY_BITS
+        if own >= wanted and (candidate.supported or is_shift):
+            found.append(_Found(candidate.cause.said, own, wanted, _rank(candidate), candidate.cause.taken))
+    return _name(case, found, frame, unpredicted=True)
 
 
 def _name_nearest(search: FaultSearch, frame: int) -> NamedCause | None:
-    chance = log2_of(max(search.tried, 1)) + CERTAINTY_BITS
-    found = [
-        near for near in (search.near.found if search.near is not None else []) if near.gain >= _cost(near) + chance
-    ]
-    ranked = sorted(found, key=lambda near: _cost(near) - near.gain)
-    if not ranked:
+    found = []
+    for near in search.near.found if search.near is not None else []:
+        wanted = _cost(near) + _choice_bits(near.family, search.tried) + CERTAINTY_BITS
+        if near.gain >= wanted:
+            found.append(_Found(near.variant.text, near.gain, wanted, rank_plain(near.family), near.left))
+    if not found:
         return None
-    best = ranked[0]
-    beside = [n for n in ranked if n.left == best.left and _cost(n) - n.gain <= _cost(best) - best.gain + MARGIN_BITS]
-    said = _list_different(near.variant.text for near in beside)
-    return _make(search.case, said, best.left, False, best.gain, _cost(best) + chance, frame)
+    best = max(found, key=lambda f: f.bits - f.wanted)
+    beside = [f for f in found if f.left == best.left and f.bits - f.wanted >= best.bits - best.wanted - MARGIN_BITS]
+    return _name(search.case, beside, frame, unpredicted=False)
+
+
+def _rank(candidate: Candidate) -> int:
+    """Returns the place among the plain faults; one that is confined to a part, other than a channel, is not plain."""
+    part = candidate.variant.part
+    return rank_plain(candidate.cause.family) + (len(PLAIN) if part and not part.startswith("in channel") else 0)
 
 
 def _cost(near: NearFit) -> float:
-    return near.variant.bits + near.variant.part_bits
+    return max(near.variant.bits, LEAST_CHOICE) + near.variant.part_bits
 
 
-def _make(
-    case: Case, said: list[str], left: int, unpredicted: bool, bits: float, wanted: float, frame: int
-) -> NamedCause:
+def _choice_bits(family: str, tried: int) -> float:
+    """Returns the bits of the choice of a family: half of all faults are plain."""
+    return 1.0 + log2_of(len(PLAIN) if family in PLAIN else max(tried, 1))
+
+
+def _shift_bits(case: Case) -> float:
+    """Returns the evidence that every element is moved by the same step: a bit for each that is not saturated; 0 if they
+    are not."""
+    if case.recorded.dtype.kind not in "iu" or not case.spec.quantized:
+        return 0.0
+    low, high = limits(case.spec)
+    recorded = case.recorded.reshape(-1).astype(np.int64)
+    inside = (recorded > low) & (recorded < high)
+    steps = (recorded - case.healthy.reshape(-1))[inside]
+    return float(len(steps)) if len(np.unique(steps)) == 1 and steps[0] else 0.0
+
+
+def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> NamedCause | None:
+    """Returns the faults as one cause, the plainest first, then the most specific."""
+    if not found:
+        return None
+    ranked = sorted(found, key=lambda f: (f.left > 0 and unpredicted, f.rank, f.wanted))
+    first = ranked[0]
+    said = _list_different(f.said for f in ranked if f.left == first.left)
+    if first.said.startswith(SHIFTED):
+        steps, counts = np.unique(
+            case.recorded.reshape(-1).astype(np.int64) - case.healthy.reshape(-1), return_counts=True
+        )
+        said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
     named = [inflect_after_numbers(text) for text in said[:MOST_NAMED]]
-    size, differing = case.recorded.size, int(case.differing.size)
-    more = len(said) - len(named)
     return NamedCause(
-        case.output, named, more, size, differing, left, unpredicted, round(bits, 1), round(wanted, 1), frame
+        case.output,
+        named,
+        len(said) - len(named),
+        case.recorded.size,
+        int(case.differing.size),
+        first.left,
+        unpredicted and first.left > 0,
+        round(first.bits, 1),
+        round(first.wanted, 1),
+        frame,
     )
-
-
-def _take_turns(groups: list[list[str]]) -> Iterable[list[str]]:
-    """Yields the first text of each group, then the second of each, and so on."""
-    for texts in zip_longest(*groups):
-        yield [text for text in texts if text is not None]
 
 
 def _list_different(texts: Iterable[str]) -> list[str]:

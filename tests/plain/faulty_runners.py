@@ -92,6 +92,10 @@ def run_board(m: Qdq, change: Change | None, feed: Mapping[str, Array], shown: l
     values = Engine(model.SerializeToString(), level="disable_all").run(dict(feed), shown)
     for name, alter in board.after.items():
         values[name] = np.ascontiguousarray(alter(values[name]))
+        final = name.removesuffix("_q") + "_dq"
+        if final in values:
+            scale, zero = (board.constants[name.removesuffix("_q") + end] for end in ("_scale", "_zp"))
+            values[final] = (values[name].astype(np.float32) - np.float32(zero)) * np.float32(scale)
     return values
 
 

@@ -112,13 +112,19 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         return None
     ranked = sorted(found, key=lambda f: (f.left > 0 and unpredicted, f.rank, f.wanted))
     first = ranked[0]
-    said = _list_different(f.said for f in ranked if f.left == first.left)
+    fitting = [f for f in ranked if f.left == first.left]
+    said = _list_different(f.said for f in fitting)
+    if first.rank < len(PLAIN):  # others that give the same bytes at this node are counted only
+        most = len(_list_different(f.said for f in fitting if f.rank < len(PLAIN)))
+    else:
+        most = MOST_NAMED
     if first.said.startswith(SHIFTED):
         steps, counts = np.unique(
             case.recorded.reshape(-1).astype(np.int64) - case.healthy.reshape(-1), return_counts=True
         )
         said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
-    named = [inflect_after_numbers(text) for text in said[:MOST_NAMED]]
+        most += 1
+    named = [inflect_after_numbers(text) for text in said[: min(most, MOST_NAMED)]]
     return NamedCause(
         case.output,
         named,

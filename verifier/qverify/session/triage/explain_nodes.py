@@ -17,6 +17,7 @@ from qverify.compare.one_arithmetic import choose_shown
 from qverify.model_bin.units import Unit, units
 from qverify.plural import count
 from qverify.report.document import ReportDocument
+from qverify.report.facts import NamedCause
 from qverify.session.node_evidence import NodeEvidence, board_tensors, list_verdicts, make_case
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case, Find
@@ -24,6 +25,7 @@ from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search
 from qverify.triage.one_cause import compare_causes
+from qverify.triage.plain_faults import plain_pages_of
 
 HISTORY = "stale-buffer"  # the only family of faults that explains why a board's results change from run to run
 UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
@@ -105,7 +107,17 @@ def _explain_blame(
         ]
     explanations = {output.tensor: output.explanation for output in explained if output.explanation is not None}
     compare_causes(searches, explanations, _other_cases(evidence, chosen, board), end)
-    return explained
+    return [_keep_recorded(output, blamed.cause) for output in explained]
+
+
+def _keep_recorded(output: ExplainedOutput, cause: NamedCause | None) -> ExplainedOutput:
+    """Returns the explanation of an output. If there is none, the cause that the main job names is the candidate: a board
+    that rounds in its own way differs from every prediction in some elements."""
+    explanation = output.explanation
+    if cause is None or cause.tensor != output.tensor or (explanation is not None and explanation.exact):
+        return output
+    why = f"CANDIDATE: {cause.line.removeprefix('cause: ')}; not confirmed: the board rounds in its own way"
+    return replace(output, explanation=None, why=why)
 
 
 def _describe_arithmetic(report: ReportDocument, tensor: str) -> str:
@@ -155,7 +167,9 @@ def _search_output(
     case, lacking = make_case(unit, name, evidence, board)
     if case is None:
         return ExplainedOutput(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
-    search = search_faults(case, deadline_s, watch)
+    sides = evidence.recordings.values()
+    is_foreign = any(side.side == "board" and side.runtime != "qvrt" for side in sides)
+    search = search_faults(case, deadline_s, watch, first=plain_pages_of(case) if is_foreign else ())
     return ExplainedOutput(unit.name, unit.op, name, describe_search(search)), search
 
 

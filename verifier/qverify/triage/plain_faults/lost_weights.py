@@ -9,11 +9,10 @@ from math import comb
 import numpy as np
 
 from qverify.arithmetic.functions64 import log2_of
-from qverify.plural import count
 from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import LINEAR_OPS, linear
-from qverify.triage.one_row import Recomputed
+from qverify.triage.one_row import Recomputed, is_beyond
 
 NAME = "lost-weights"
 OPS = ("conv", "fully_connected", "matmul")
@@ -26,10 +25,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     axis = -1 if case.last.op == "matmul" else 1
     size = case.spec.shape[axis]
-    touched = np.unique(np.unravel_index(case.differing, case.spec.shape)[axis])
     bias = case.last.inputs[2] if case.last.op != "matmul" else None
+    far = np.flatnonzero(is_beyond(case.healthy, case.recorded, 1))
+    touched = [np.unique(np.unravel_index(places, case.spec.shape)[axis]) for places in (case.differing, far)]
+    for channels in touched if len(touched[0]) != len(touched[1]) else touched[:1]:
+        if len(channels):
+            yield from _lost_in(channels, size, name, bias)
+
+
+def _lost_in(touched: Array, size: int, name: str, bias: str | None) -> Iterator[FaultVariant]:
+    """Yields the faults of the weights of these channels."""
     named = ", ".join(str(c) for c in touched[:MOST_NAMED]) + (" ..." if len(touched) > MOST_NAMED else "")
-    which = "" if len(touched) == size else f" of {count(len(touched), 'channel')}, {named},"
+    which = "" if len(touched) == size else f" of {'channel' if len(touched) == 1 else 'channels'} {named}"
     bits = 0.0 if len(touched) == size else log2_of(comb(size, len(touched)))
     for text, names in {"the weights": (name,), "the weights and the bias": (name, bias)}.items():
         if None not in names:

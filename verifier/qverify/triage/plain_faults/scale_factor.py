@@ -13,22 +13,23 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "scale-factor"
-TIE = 2.0**-7  # LSB by which a value before rounding may be known too little
-NEAR = 1.0  # LSB by which a runtime that rounds in its own way may be off
+# LSB beyond half a step in which a value may lie before it is rounded: away from ties, at ties, and for a runtime that
+# rounds in its own way
+SLACKS = (-(2.0**-9), 2.0**-7, 1.0)
 WIDEST, FINEST = 3.0, 2.0**-30  # of the interval of factors: one wider than this shows nothing
-PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # denominators of fractions that are named beside a decimal number
+PARTS = tuple(2**k for k in range(9))  # denominators of fractions
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for number, term in enumerate(scaled_terms(case)):
-        found = _find_factor(case, term, TIE) or _find_factor(case, term, NEAR)
+        found = next((f for slack in SLACKS if (f := _find_factor(case, term, slack)) is not None), None)
         if found is None:
             continue
-        low, high = found
-        value = choose_number(low * term.value, high * term.value)
-        bits = 2.0 + max(1.0, log2_of(WIDEST / max(high - low, FINEST)))
-        text = term.describe(_with_fraction(value, low * term.value, high * term.value))
-        yield FaultVariant(text, partial(_scaled, number=number, factor=value / term.value), bits)
+        low, high = (end * term.value for end in found)
+        bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
+        for value, words in _name_numbers(low, high, term.value != 1.0):
+            text = term.describe(words)
+            yield FaultVariant(text, partial(_scaled, number=number, factor=value / term.value), bits)
 
 
 def _scaled(case: Case, number: int, factor: float) -> Array:
@@ -66,13 +67,14 @@ def choose_number(low: float, high: float) -> float:
     return middle
 
 
-def _with_fraction(value: float, low: float, high: float) -> str:
-    """Returns the number in words, with the fraction of a power of two that lies between the limits, if there is one."""
-    text = f"{value:g}"
-    for part in PARTS:
-        whole = round(value * part)
-        if part > 1 and whole and low <= whole / part <= high and whole / part != value:
-            return f"{text} ({whole}/{part})"
-        if whole == value * part:
-            return text
-    return text
+def _name_numbers(low: float, high: float, with_fraction: bool) -> Iterator[tuple[float, str]]:
+    """Yields numbers between these limits, or at them, each in words: a fraction of a power of two, as a chip keeps a
+    slope, if it is wanted and one is near, then the one with the fewest digits."""
+    middle, reach = (low + high) / 2, high - low
+    for part in PARTS if with_fraction else ():
+        whole = round(middle * part)
+        if whole and abs(whole / part - middle) <= reach:
+            yield whole / part, f"{whole / part:g} ({whole}/{part})"
+            break
+    number = choose_number(low, high)
+    yield number, f"{number:g}"

@@ -31,6 +31,7 @@ PLAIN = (
     "add-terms",
     "lookup-index",
     "signedness",
+    "window-words",
     "window",
     "channel-order",
     "matrix-operands",

@@ -249,6 +249,62 @@ def test_a_plain_fault_is_named(name: str) -> None:
     assert blame_line(blame).splitlines()[2] == f"  {blame.cause.line}"
 
 
+def floats(kind: str, parameters: int = 0, **attributes: Any) -> Qdq:
+    """A float operator after a quantized input."""
+    m = Qdq("uint8", seed=4)
+    x = m.input((2, 6, 16), -3.0, 3.0)
+    constants = [m.constant(f"c{at}", m.rng.normal(size=16).astype(np.float32)) for at in range(parameters)]
+    m.output(m.op(kind, [x, *constants], "y", **attributes))
+    return m
+
+
+def with_float_noise(change: Change) -> Change:
+    """Changes the last bits of the output, too, as other float32 arithmetic does."""
+
+    def both(board: Board) -> None:
+        change(board)
+        rng = np.random.default_rng(5)
+        board.after["y"] = lambda y: (y * (1 + rng.uniform(-1, 1, y.shape) * 2.0**-20)).astype(np.float32)
+
+    return both
+
+
+FLOAT_FAULTS: dict[str, tuple[Make, Change, str]] = {
+    "axis": (
+        lambda: floats("Softmax", axis=-1),
+        lambda board: board.set(board.first("Softmax"), axis=1),
+        "softmax runs over axis 1 instead of its own",
+    ),
+    "epsilon": (
+        lambda: floats("LayerNormalization", 2, axis=-1),
+        lambda board: board.set(board.first("LayerNormalization"), epsilon=0.1),
+        "layer norm: epsilon is 0.1",
+    ),
+    "beta": (
+        lambda: floats("LayerNormalization", 2, axis=-1),
+        lambda board: board.constants.__setitem__("c1", np.zeros(16, np.float32)),
+        "beta",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_FAULTS)
+def test_a_fault_of_a_float_node_is_named_beside_other_float_arithmetic(name: str) -> None:
+    make, change, said = FLOAT_FAULTS[name]
+    blame = Judged(make()).report(with_float_noise(change)).blame
+    assert blame is not None and blame.node == "y" and blame.cause is not None, blame
+    assert re.search(f"^cause: .*{said}.* all 192 elements within 2\\^-16 of itself; ", blame.cause.line), (
+        blame.cause.line
+    )
+
+
+def test_nothing_is_said_of_floats_that_no_fault_gives() -> None:
+    board = Judged(floats("LayerNormalization", 2, axis=-1))
+    noise = np.random.default_rng(6).normal(size=(2, 6, 16)) * 0.1
+    blame = board.report(lambda b: b.after.update({"y": lambda y: (y + noise).astype(np.float32)})).blame
+    assert blame is not None and blame.cause is None
+
+
 UNKNOWN: dict[str, Change] = {
     "noise of 1 LSB": shown(lambda y: noise(y, 1)),
     "noise of 9 LSB": shown(lambda y: noise(y, 9)),

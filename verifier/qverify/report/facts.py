@@ -38,7 +38,7 @@ class NamedCause:
     confirms it. tensor: the output. causes: faults in words that give the same bytes, the most specific first. more:
     number of further ones. elements: number of elements of the output. differing: number of those that differ from what
     a right node computes. left: number of elements that the fault does not give; they are 1 LSB off, or, if
-    `unpredicted`, nothing predicts them. bits: evidence, in bits. wanted: bits below which it could be chance. frame:
+    `unpredicted`, nothing predicts them. within: how near floats are that a fault gives, "" if it gives every byte. bits: evidence, in bits. wanted: bits below which it could be chance. frame:
     number of the frame."""
 
     tensor: str
@@ -51,12 +51,15 @@ class NamedCause:
     bits: float
     wanted: float
     frame: int = 0
+    within: str = ""
 
     @property
     def line(self) -> str:
         """The cause in one line: the fault, which elements it gives, and the evidence."""
         faults = "; or ".join([*self.causes, *([f"{self.more} more"] if self.more else [])])
         every = "its one element" if self.elements == 1 else f"every byte of all {self.elements} elements"
+        if self.within:
+            every = f"all {count(self.elements, 'element')} within {self.within}"
         given = f"all but {self.left} of {count(self.elements, 'element')}" if self.left else every
         how = ", which nothing predicts" if self.unpredicted else ", which are 1 LSB off"
         decide = (

@@ -201,7 +201,8 @@ class _FaultTrial:
         to those parts of the output with which it gives every byte. Records how near the fault comes."""
         self.number += 1
         try:
-            if variant.may_fit is not None and not variant.may_fit(self.case):
+            may_fit = None if self.near is not None and self.case.recorded.dtype.kind == "f" else variant.may_fit
+            if may_fit is not None and not may_fit(self.case):
                 return []
             if is_contradicted(self.case, variant.make, 0 if self.near is None else self.near.reach):
                 self.contradicted.append((self.number, page, variant))

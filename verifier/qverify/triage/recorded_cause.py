@@ -125,6 +125,7 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
         most += 1
     named = [inflect_after_numbers(text) for text in said[: min(most, MOST_NAMED)]]
+    is_near_float = not unpredicted and case.recorded.dtype.kind == "f"
     return NamedCause(
         case.output,
         named,
@@ -136,6 +137,7 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         round(first.bits, 1),
         round(first.wanted, 1),
         frame,
+        "2^-16 of itself" if is_near_float else "",
     )
 
 

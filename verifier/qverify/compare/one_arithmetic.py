@@ -68,6 +68,15 @@ def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:
     return sum(measure_evidence(f) for f in forced if f.mismatched and name in f.arithmetics)
 
 
+def choose_shown(found: Forced, verdicts: Iterable[Forced]) -> str:
+    """Returns the arithmetic that gives every recorded element of a node, if the elements that differ are enough
+    evidence for it, else "". verdicts: those of all nodes of the side."""
+    if not found.arithmetics:
+        return ""
+    name = choose_name(found.arithmetics)
+    return name if _measure_evidence(name, verdicts) >= EVIDENCE_BITS else ""
+
+
 def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[str, Forced]) -> list[Unit]:
     """Returns the nodes of other ops that must round alike: all that round sums, if the arithmetic does not round to the
     nearest integer."""

@@ -316,6 +316,7 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
     blamed = [b for r in reports for b in r.blamed]
+    _show_cause(blamed)
     return ReportDocument(
         verdict=worst([r.verdict for r in reports]),
         blame=blamed[0] if blamed else None,
@@ -347,6 +348,14 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         tasks=[t for r in reports for t in r.tasks],
         findings=[f for r in reports for f in r.findings],
     )
+
+
+def _show_cause(blamed: list[Blame]) -> None:
+    """Gives the first blame the cause that a later frame shows at the same node of the same side, if it has none."""
+    first = blamed[0] if blamed else None
+    if first is not None and first.cause is None:
+        same = (b.cause for b in blamed if (b.side, b.node) == (first.side, first.node) and b.cause is not None)
+        first.cause = next(same, None)
 
 
 def _combine_repeats(outcomes: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -23,8 +23,10 @@ from qverify.session.job import JobOutcome, unreachable_board
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.models import Models, open_models
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.captured_sides import read_sides
 from qverify.session.other_inputs import mark_other_inputs
+from qverify.session.recorded_causes import CauseFinder
 from qverify.session.repeat import mark_repeat
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.session.runner import describe_runner
@@ -152,7 +154,7 @@ def _judge_frames(
     capture.reads_forms = is_runner(request.runtime)
     models = open_models([*request.models]) if request.models else captured_models(capture)
     host, board = HostSides(models), _connect(request, models)
-    options = merge_options(request.options, capture)
+    options, causes = merge_options(request.options, capture), CauseFinder()
     try:
         for number, row in enumerate(capture.frames):
             try:
@@ -173,6 +175,7 @@ def _judge_frames(
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
+            causes.add(report, NodeEvidence(ran.recordings, models.graph, prepared.arrays(), pull), number)
             if request.board is None:
                 mark_captured_repeat(report, capture, number)
             elif board is not None and ran.recordings["board"].state != "complete":

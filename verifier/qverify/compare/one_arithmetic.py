@@ -99,7 +99,8 @@ def name_arithmetics(
     arithmetic of the catalogue fits, or if so few elements differ that it fits by chance."""
     by_op: dict[str, list[Unit]] = {}
     for unit in units:
-        if unit.nodes[0].op in OPS and unit.outputs[0] in forced:
+        judged = unit.outputs[0] in forced and forced[unit.outputs[0]].verdict != "INCONCLUSIVE"
+        if unit.nodes[0].op in OPS and judged:
             by_op.setdefault(unit.nodes[0].op, []).append(unit)
     found = {
         op: {n for n in _find_common(members, forced, gives_all) if _is_shown_by(n, members, forced, needs_evidence)}

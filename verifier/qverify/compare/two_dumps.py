@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.find_orders import leave_reordered_open
 from qverify.compare.forced import Forcing, RunUnit
 from qverify.compare.judge import Judged, conclude
 from qverify.compare.node_by_node import judge_node_by_node
@@ -151,6 +152,9 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     dumps = [
         _recompute(values, name, both, host) for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
     ]
+    for dump in dumps:
+        for verdicts in dump.matrix.values():
+            leave_reordered_open(judged, dump.steps, verdicts)
     merged = _merge(dumps)
     for name, forced in merged.items():
         if name in judged.rows:

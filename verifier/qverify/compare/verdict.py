@@ -13,7 +13,7 @@ from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
-from qverify.compare.find_orders import find_orders
+from qverify.compare.find_orders import find_orders, leave_reordered_open, list_orders_found
 from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
@@ -100,9 +100,12 @@ def judge_all(
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
             steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
             matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
+            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
+            leave_reordered_open(judged_pair, steps, matrix[(a.side, b.side)])
             forcing.append((force, replace_by_regions(units, steps)))
             settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
+            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
             located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
@@ -122,9 +125,9 @@ def judge_all(
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
-    report.findings = [*find_scales(report.pairs), *find_orders(judged, graph, options.frame)]
+    report.findings = [*find_scales(report.pairs), *list_orders_found(judged)]
     if graph is None and not blamed:
-        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED")
+        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED" and not j.orders)
     return report
 
 

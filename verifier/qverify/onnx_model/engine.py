@@ -13,6 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from qverify.errors import BadFileError, RefusedModelError
+from qverify.onnx_model.crash_watch import onnxruntime_runs
 from qverify.onnx_model.guard_divisions import guard_divisions
 from qverify.printable import describe_error
 
@@ -152,12 +153,11 @@ class Engine:
             "x64quantprecision": int(precision),
         }
         try:
-            self._session = ort.InferenceSession(
-                model,
-                options,
-                providers=["CPUExecutionProvider"],
-                disabled_optimizers=_disabled_optimizers(model, level),
-            )
+            disabled = _disabled_optimizers(model, level)
+            with onnxruntime_runs():
+                self._session = ort.InferenceSession(
+                    model, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+                )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
             raise RefusedModelError(f"onnxruntime refuses the model: {describe_error(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
@@ -170,9 +170,9 @@ class Engine:
         if not wanted:  # onnxruntime would return all outputs for an empty list
             return {}
         try:
-            values = self._session.run(
-                wanted, {n: np.asarray(feed[n]) for n in self.inputs}
-            )  # rank 0 may be a numpy scalar
+            fed = {n: np.asarray(feed[n]) for n in self.inputs}  # rank 0 may be a numpy scalar
+            with onnxruntime_runs():
+                values = self._session.run(wanted, fed)
         except Exception as error:
             raise BadFileError(f"onnxruntime fails on the model: {describe_error(error)}") from error
         return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}

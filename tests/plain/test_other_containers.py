@@ -45,6 +45,10 @@ CONTAINERS: Mapping[str, tuple[Change, str]] = {
         lambda v: H.dequantized(v).astype(np.float16),
         "given as float16[4, 32], read as real values, wanted int8[4, 32]",
     ),
+    "stored integers as floats": (
+        lambda v: v.astype(np.float32),
+        "given as float32[4, 32], read as stored integers, wanted int8[4, 32]",
+    ),
     "flat float32": (
         lambda v: H.dequantized(v).astype(np.float32).ravel(),
         "given as float32[128], wanted int8[4, 32]",
@@ -194,3 +198,20 @@ def test_a_replay_of_a_runner_reads_its_containers(host: dict[str, Array], form:
     for key in ("verdict", "cause", "why", "relaxed"):
         assert [p[key] for p in first["pairs"]] == [p[key] for p in again["pairs"]], key
     assert main(["replay", "cap", "--json", "again.json"]) == status
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.25])
+def test_floats_are_stored_integers_only_where_the_other_side_shows_it(scale: float) -> None:
+    """With such scales, stored integers are whole steps, too."""
+    spec = TensorSpec("t", "int8", (64,), scale=(scale,), zero_point=(0,))
+    codes = np.arange(-20, 44, dtype=np.int8)
+    peer = Recording("reference", "r", specs={"t": spec}, tensors={"t": codes})
+    for value, how in ((spec.dequantized(codes), ""), (codes, "" if scale == 1 else ", read as stored integers")):
+        given = value.astype(np.float32)
+        board = Recording("board", "b", specs={"t": TensorSpec("t", "float32", (64,))}, tensors={"t": given})
+        read = unwrap(board, {"t": spec}, [peer])
+        assert read.containers == ({"t": f"given as float32[64]{how}, wanted int8[64]"} if how else {})
+        assert unwrap(board, {"t": spec}, []).containers == {}  # nothing shows that they are none
+    wrong = np.where(np.arange(64) % 3 == 0, codes, -codes).astype(np.float32)
+    board = Recording("board", "b", specs={"t": TensorSpec("t", "float32", (64,))}, tensors={"t": wrong})
+    assert unwrap(board, {"t": spec}, [peer]).containers == {}

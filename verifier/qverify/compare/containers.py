@@ -16,6 +16,7 @@ from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
 REAL, VALUES, BITS, SHIFTED, AS_GIVEN = "as real values", "by value", "by bits", "with 128 added", ""
+STORED = "as stored integers"
 
 
 def unwrap(recording: Recording, model: Mapping[str, TensorSpec], peers: Sequence[Recording]) -> Recording:
@@ -35,7 +36,7 @@ def unwrap(recording: Recording, model: Mapping[str, TensorSpec], peers: Sequenc
         ):  # not what the side states: a fault of its own
             continue
         how = _choose_reading(value, wanted, _find_peer(name, wanted, peers))
-        if how is None:
+        if how is None or (how == AS_GIVEN and given.shape == wanted.shape and not is_narrow(given.numpy_dtype)):
             continue
         own = replace(given, shape=wanted.shape, aligned_shape=wanted.shape)
         specs[name] = own if how == AS_GIVEN and given.dtype != wanted.dtype else wanted
@@ -66,14 +67,14 @@ def _is_alike(a: TensorSpec, b: TensorSpec) -> bool:
 
 
 def _is_other_container(given: TensorSpec, wanted: TensorSpec) -> bool:
-    """Returns whether a tensor is not in a form that is compared as it is: that of the model, or floats or unquantized
-    integers of any width in the model's shape."""
+    """Returns whether a tensor may not be in a form that is compared as it is: that of the model, or real values or
+    unquantized integers of any width in the model's shape. Floats of a quantized tensor may be its stored integers."""
     if given.quantized or given.elements != wanted.elements or given.numpy_dtype.kind not in "iubf":
         return False
     if given.shape != wanted.shape:
         return True
     if given.numpy_dtype.kind == "f":
-        return is_narrow(given.numpy_dtype) and given.dtype != wanted.dtype
+        return given.dtype != wanted.dtype and (is_narrow(given.numpy_dtype) or wanted.quantized)
     return wanted.quantized and given.dtype != wanted.dtype
 
 
@@ -93,12 +94,22 @@ def _find_peer(name: str, wanted: TensorSpec, peers: Sequence[Recording]) -> Arr
 
 def _choose_reading(value: Array, wanted: TensorSpec, peer: Array | None) -> str | None:
     """Returns the name of the reading that gives most elements of `peer`, within 1 LSB; the first one if they give as
-    many, or if there is no peer. Returns None if there is no reading."""
+    many, if there is no peer, or if floats would be stored integers and fewer than half were right. Returns None if there
+    is no reading."""
     readings = dict(_list_readings(value, wanted))
     if len(readings) < 2 or peer is None or peer.dtype.kind not in "iu":
         return next(iter(readings), None)
-    near = {how: int((np.abs(v.astype(np.int64) - peer.astype(np.int64)) <= 1).sum()) for how, v in readings.items()}
-    return max(near, key=lambda how: near[how])
+    near = {how: _count_near(reading, wanted, peer) for how, reading in readings.items()}
+    best = max(near, key=lambda how: near[how])
+    return next(iter(readings)) if best == STORED and 2 * near[best] < peer.size else best
+
+
+def _count_near(reading: Array, wanted: TensorSpec, peer: Array) -> int:
+    """Returns the number of elements within 1 LSB of the peer's; 0 for real values that stand for no integers."""
+    codes = restore_codes(reading, wanted) if reading.dtype.kind == "f" else reading
+    if isinstance(codes, str):
+        return 0
+    return int((np.abs(codes.astype(np.int64) - peer.astype(np.int64)) <= 1).sum())
 
 
 def _list_readings(value: Array, wanted: TensorSpec) -> Iterator[tuple[str, Array]]:
@@ -107,6 +118,8 @@ def _list_readings(value: Array, wanted: TensorSpec) -> Iterator[tuple[str, Arra
     if value.dtype == wanted.numpy_dtype or (kind == "f") != (value.dtype.kind == "f") or not wanted.quantized:
         codes = restore_codes(value, wanted) if kind in "iu" and wanted.quantized and is_narrow(value.dtype) else None
         yield (AS_GIVEN, value) if not isinstance(codes, np.ndarray) else (REAL, codes)
+        if value.dtype.kind == "f" and kind in "iu" and wanted.quantized and _holds_integers(value, wanted):
+            yield STORED, value.astype(wanted.numpy_dtype)
         return
     limits = np.iinfo(wanted.dtype)
     if value.size == 0 or (int(value.min()) >= limits.min and int(value.max()) <= limits.max):
@@ -115,6 +128,12 @@ def _list_readings(value: Array, wanted: TensorSpec) -> Iterator[tuple[str, Arra
         yield BITS, np.ascontiguousarray(value).view(wanted.numpy_dtype)
     if value.dtype.itemsize == wanted.numpy_dtype.itemsize == 1:
         yield SHIFTED, (np.ascontiguousarray(value).view(np.uint8) ^ np.uint8(128)).view(wanted.numpy_dtype)
+
+
+def _holds_integers(value: Array, wanted: TensorSpec) -> bool:
+    """Returns whether floats are integers of the model's type."""
+    limits, real = np.iinfo(wanted.dtype), value.astype(np.float64)
+    return bool(((real == np.rint(real)) & (real >= limits.min) & (real <= limits.max)).all())
 
 
 def _load(tensors: Mapping[str, Array], name: str, wanted: TensorSpec, how: str) -> Array:

@@ -163,6 +163,8 @@ class Forcing:
             value = self._read_input(name)
             if value is None:
                 return self._explain_missing(name, "input")
+            if why := self._describe_misfit(name, value):
+                return why
             arrays[name] = value
         try:
             computed = self.run_unit(unit, arrays)
@@ -170,6 +172,14 @@ class Forcing:
             return f"{named(self.judged.pair.a)} could not run it alone: {describe_error(error)}"
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
+
+    def _describe_misfit(self, name: str, value: Array) -> str:
+        """Returns why a recorded input is not one of the graph's, by type or shape; "" if it is."""
+        spec = self.graph.spec(name)
+        if value.shape == spec.shape and value.dtype == spec.numpy_dtype:
+            return ""
+        given, wanted = f"{value.dtype}{list(value.shape)}", f"{spec.dtype}{list(spec.shape)}"
+        return f"its input {name} is {given} {within(self.judged.pair.b)}, {wanted} in the model"
 
     def _read_input(self, name: str) -> Array | None:
         """Returns the value of an input that b recorded, or a's copy if the bytes are the same, or None if neither is

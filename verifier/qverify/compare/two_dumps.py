@@ -115,6 +115,16 @@ class _DumpForcing(Forcing):
         self._last = unit.name, computed, verdicts
         return verdicts
 
+    def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
+        """Returns the forced verdict; INCONCLUSIVE if both dumps have as many elements, and the model another number."""
+        wanted = self.graph.spec(name)
+        specs = [side.recording.specs.get(name) for side in (self._both.judged.a, self._both.judged.b)]
+        sizes = {spec.elements for spec in specs if spec is not None}
+        if None in specs or len(sizes) != 1 or wanted.elements in sizes:
+            return super()._judge(unit, name, computed)
+        given = f"{name} has {count(sizes.pop(), 'element')} in both dumps, {wanted.elements} in the model"
+        return self._make_inconclusive(unit, name, f"{given} (-m of another network?)")
+
     def find_verdicts(self, unit: Unit, computed: Mapping[str, Array]) -> dict[str, Forced]:
         """Returns the verdicts on the unit that was judged last if this side computed the same bytes, else {}."""
         name, own, verdicts = self._last

@@ -89,6 +89,8 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
+    if models is not None:
+        _refuse_another_network(dumps, (first, second), models)
     first, second = unwrap_differing(first, second, model_tensors)
     first.finals = second.finals = outputs or tuple(first.specs)
     for side in (first, second):
@@ -205,6 +207,17 @@ def _find_outputs(first: Recording, second: Recording, models: Models | None) ->
             f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(distinct)))}"
         )
     return distinct.pop()
+
+
+def _refuse_another_network(dumps: DumpPair, sides: tuple[Recording, Recording], models: Models) -> None:
+    """Raises UsageError if no tensor of -m is in either dump: nothing is read or recomputed by it."""
+    names, known = {*sides[0].specs}, (*models.graph.inputs, *models.graph.observable())
+    if names and not names & {*known, *models.onnx_names.inner}:
+        given, wanted = (", ".join(map(printable, list(n)[:2])) for n in (sides[0].specs, known))
+        raise UsageError(
+            f"-m {printable(str(dumps.model))}: none of its {count(len(known), 'tensor')} is in {printable(dumps.a)} or "
+            f"{printable(dumps.b)}: got {given} ..., wanted {wanted} ...; give the network that the dumps are of, or no -m"
+        )
 
 
 def _list_absent(first: Recording, models: Models | None) -> list[str]:

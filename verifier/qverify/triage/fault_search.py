@@ -85,9 +85,10 @@ def search_faults(
         watch: is called with a text, the number of families tried and their total.
         before: an earlier search whose causes were all refuted. The new search tries the families that it did not
             finish, and stops only when all are tried.
-        near: collects the faults that give the recorded integers within a rounding.
+        near: collects the faults that give the recorded elements within a rounding. Each candidate is a group of its
+            own then.
         cpu_s: seconds of computing after which the search stops: a busy machine finds the same.
-        first: further pages, which are tried first.
+        first: pages that are tried first, also such that pages_of() does not have.
     """
     search, start = FaultSearch(case, near=near), time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
@@ -97,12 +98,12 @@ def search_faults(
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         trial.near, trial.cpu_end = near, time.process_time() + cpu_s
-        pages = (*first, *pages_of(case))
+        pages = (*first, *(page for page in pages_of(case) if page not in first))
         for at, page in enumerate(pages):
             if watch is not None:
                 watch(f"known faults at {case.output}", at, len(pages))
             trial.try_page(page)
-        search.groups = _group(case, trial.exact)
+        search.groups = _group(case, trial.exact) if near is None else [[candidate] for candidate in trial.exact]
     search.partial, search.trial = trial.nearest(), trial
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
     search.finished = frozenset(trial.finished)

@@ -226,7 +226,7 @@ FAULTS: dict[str, tuple[Make, Change, str]] = {
         shown(lambda y: put(y.copy(), (slice(None), -1), 0)),
         "channel 7 left out: 0 everywhere",
     ),
-    "one value everywhere": (conv, shown(lambda y: np.full_like(y, 77)), "the whole output left out: 77 everywhere"),
+    "one value everywhere": (conv, shown(lambda y: np.full_like(y, 77)), "every element has the same value, 77"),
     "lowest bit lost": (conv, shown(lambda y: y & 254), "the elements of the output lose their lowest 1 bit"),
 }
 

@@ -15,7 +15,7 @@ from qverify.arithmetic.functions64 import log2_of
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, element_bits
+from qverify.triage.case import Array, Case, OutOfTime, element_bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, HypothesisPage, pages_of
 from qverify.triage.near_fits import NearFits
@@ -25,6 +25,7 @@ from qverify.triage.output_parts import restrict
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
 ENOUGH_S = 3.0  # CPU seconds after which a search that has a cause ends; a busy machine finds the same
+OUT_OF_COMPUTING = "the limit of computing was reached"
 MAX_PARTIAL = 3  # faults listed that do not give every byte
 
 
@@ -98,6 +99,7 @@ def search_faults(
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         trial.near, trial.cpu_end = near, time.process_time() + cpu_s
+        case.cache["end"] = trial.cpu_end
         pages = (*first, *(page for page in pages_of(case) if page not in first))
         for at, page in enumerate(pages):
             if watch is not None:
@@ -178,6 +180,8 @@ class _FaultTrial:
                 exact += self._try_variant(page, variant)
             else:
                 self.finished.add(page.NAME)
+        except OutOfTime:
+            self.not_tried.append(f"{page.NAME}, all or part of it: {OUT_OF_COMPUTING}")
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
             self.finished.add(page.NAME)
@@ -193,7 +197,7 @@ class _FaultTrial:
         if time.monotonic() > self.deadline:
             return "the time limit was reached"
         if time.process_time() > self.cpu_end:
-            return "the limit of computing was reached"
+            return OUT_OF_COMPUTING
         is_enough = self.exact and time.process_time() > self.enough
         return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if is_enough else ""
 

@@ -134,6 +134,9 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         )
         said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
         most += 1
+    if case.recorded.size > 1 and (case.recorded == case.recorded.reshape(-1)[0]).all():
+        said.insert(0, f"every element has the same value, {case.recorded.reshape(-1)[0]}")
+        most += 1
     named = [inflect_after_numbers(text) for text in said[: min(most, MOST_NAMED)]]
     is_near_float = not unpredicted and case.recorded.dtype.kind == "f"
     return NamedCause(

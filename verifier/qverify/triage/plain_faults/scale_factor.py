@@ -22,14 +22,14 @@ PARTS = tuple(2**k for k in range(9))  # denominators of fractions
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for number, term in enumerate(scaled_terms(case)):
-        found = next((f for slack in SLACKS if (f := _find_factor(case, term, slack)) is not None), None)
-        if found is None:
-            continue
-        low, high = (end * term.value for end in found)
-        bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
-        for value, words in _name_numbers(low, high, term.value != 1.0):
-            text = term.describe(words)
-            yield FaultVariant(text, partial(_scaled, number=number, factor=value / term.value), bits)
+        named = dict[str, FaultVariant]()
+        for found in filter(None, (_find_factor(case, term, slack) for slack in SLACKS)):
+            low, high = (end * term.value for end in found)
+            bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
+            for value, words in _name_numbers(low, high, term.value != 1.0):
+                make = partial(_scaled, number=number, factor=value / term.value)
+                named[words] = FaultVariant(term.describe(words), make, bits)
+        yield from named.values()
 
 
 def _scaled(case: Case, number: int, factor: float) -> Array:
@@ -74,7 +74,7 @@ def _name_numbers(low: float, high: float, with_fraction: bool) -> Iterator[tupl
     for part in PARTS if with_fraction else ():
         whole = round(middle * part)
         if whole and abs(whole / part - middle) <= reach:
-            yield whole / part, f"{whole / part:g} ({whole}/{part})"
+            yield whole / part, f"{whole / part:.7g} ({whole}/{part})"
             break
     number = choose_number(low, high)
     yield number, f"{number:g}"

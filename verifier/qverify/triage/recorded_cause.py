@@ -132,8 +132,9 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         steps, counts = np.unique(
             case.recorded.reshape(-1).astype(np.int64) - case.healthy.reshape(-1), return_counts=True
         )
-        said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
-        most += 1
+        if by := int(steps[counts.argmax()]):
+            said.insert(1, f"{by:+d} is added to every element")
+            most += 1
     if case.recorded.size > 1 and (case.recorded == case.recorded.reshape(-1)[0]).all():
         said.insert(0, f"every element has the same value, {case.recorded.reshape(-1)[0]}")
         most += 1

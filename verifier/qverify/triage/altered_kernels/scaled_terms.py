@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class ScaledTerm:
     Attributes:
         text: the fault in words, with {} for the wrong value.
         value: the right value, by which the wrong one is named: 1 for a factor.
+        offset: what is taken from the value that is named: 1 if a right node has none of the term, else 0.
         low, high: limits of the activation.
         healthy: the healthy output where the term is 0.
     """
@@ -35,6 +36,7 @@ class ScaledTerm:
     high: int
     healthy: Array
     value: float = 1.0
+    offset: float = 0.0
 
     def describe(self, number: str) -> str:
         """Returns the fault in words."""
@@ -75,6 +77,20 @@ def _terms(case: Case) -> Iterator[ScaledTerm]:
         yield _make(case, text, np.zeros(spec.elements), before.steps.reshape(-1), before.low, before.high)
 
 
+def _terms_of_constants(case: Case, steps: Array, low: int, high: int, axis: int) -> Iterator[ScaledTerm]:
+    """Yields constants that are added before rounding: in the one channel in which elements differ, and everywhere.
+    steps: the output before rounding, flat."""
+    places = np.unravel_index(case.differing, case.spec.shape)[axis] if case.differing.size else np.zeros(0, int)
+    channels = np.unique(places)
+    where = {"": np.ones(case.spec.elements)}
+    if len(channels) == 1 and case.spec.shape[axis] > 1:
+        index = np.indices(case.spec.shape)[axis].reshape(-1)
+        where = {f" in channel {channels[0]} (its bias)": (index == channels[0]).astype(np.float64)}
+    for text, mask in where.items():
+        term = _make(case, f"{{}} LSB are added before rounding{text}", steps - mask, mask, low, high)
+        yield replace(term, offset=1.0)
+
+
 def _make(
     case: Case,
     text: str,
@@ -96,11 +112,13 @@ def _terms_of_add(case: Case) -> Iterator[ScaledTerm]:
         np.broadcast_to((v.astype(np.float64) - case.graph.spec(n).zero_point[0]) * ratio, case.spec.shape).reshape(-1)
         for v, n, ratio in zip(values, names, add_ratios(case), strict=True)
     ]
+    whole = parts[0] + parts[1]
+    yield from _terms_of_constants(case, whole, words["act_min"], words["act_max"], min(1, len(case.spec.shape) - 1))
     for name, own, other in zip(names, parts, parts[::-1], strict=True):
         text = f"the scale of the operand {name} is {{}} times the right one"
         yield _make(case, text, other, own, words["act_min"], words["act_max"])
     text = "the scale of the result: the sum is {} times the right one"
-    yield _make(case, text, np.zeros(case.spec.elements), parts[0] + parts[1], words["act_min"], words["act_max"])
+    yield _make(case, text, np.zeros(case.spec.elements), whole, words["act_min"], words["act_max"])
 
 
 def _terms_of_sum(case: Case) -> Iterator[ScaledTerm]:
@@ -108,6 +126,7 @@ def _terms_of_sum(case: Case) -> Iterator[ScaledTerm]:
     assert sums is not None
     steps = (sums.acc * sums.along(sums.real)).astype(np.float64).reshape(-1)
     nothing = np.zeros_like(steps)
+    yield from _terms_of_constants(case, steps, sums.low, sums.high, sums.axis)
     what = "the product of both operands" if case.last.op == "mul" else "the sum"
     yield _make(case, f"{what} is scaled by {{}} times the right factor (a scale)", nothing, steps, sums.low, sums.high)
     channels = np.unravel_index(case.differing, case.spec.shape)[sums.axis] if case.differing.size else np.zeros(0, int)

@@ -1,4 +1,5 @@
-"""A scale is wrong by any factor: that of one operand, of the result, of one channel, or the slope of negative values."""
+"""A scale is wrong by any factor (that of one operand, of the result, of one channel, or the slope of negative values), or
+a constant is added before rounding."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for number, term in enumerate(scaled_terms(case)):
         named = dict[str, FaultVariant]()
         for found in filter(None, (_find_factor(case, term, slack) for slack in SLACKS)):
-            low, high = (end * term.value for end in found)
+            low, high = (end * term.value - term.offset for end in found)
             bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
             for value, words in _name_numbers(low, high, term.value != 1.0):
-                make = partial(_scaled, number=number, factor=value / term.value)
+                make = partial(_scaled, number=number, factor=(value + term.offset) / term.value)
                 named[words] = FaultVariant(term.describe(words), make, bits)
         yield from named.values()
 

@@ -170,6 +170,16 @@ FAULTS: dict[str, tuple[Make, Change, str]] = {
         lambda board: constant(board.nodes[board.first("Conv").input[1]].input[1], lambda s: put(s, 5, 0.02))(board),
         r"scaled by 1\.\d+ times the right factor \(a scale\), the bias is not, in channel 5",
     ),
+    "another bias in a channel": (
+        conv,
+        constant("_i32", lambda b: put(b, 3, b[3] + 900)),
+        r"0\.6\d? LSB are added before rounding in channel 3 \(its bias\)",
+    ),
+    "weights exchanged": (
+        conv,
+        constant("_i8", lambda w: w[[0, 1, 5, 3, 4, 2, 6, 7]]),
+        "output channels of the weights: 2 and 5 are exchanged",
+    ),
     "scale of an Add": (
         lambda: two("Add"),
         parameter("in1_dq", lambda s: s * 1.1),
@@ -226,7 +236,7 @@ FAULTS: dict[str, tuple[Make, Change, str]] = {
         shown(lambda y: put(y.copy(), (slice(None), -1), 0)),
         "channel 7 left out: 0 everywhere",
     ),
-    "one value everywhere": (conv, shown(lambda y: np.full_like(y, 77)), "the whole output left out: 77 everywhere"),
+    "one value everywhere": (conv, shown(lambda y: np.full_like(y, 77)), "every element has the same value, 77"),
     "lowest bit lost": (conv, shown(lambda y: y & 254), "the elements of the output lose their lowest 1 bit"),
 }
 
@@ -306,6 +316,10 @@ def test_nothing_is_said_of_floats_that_no_fault_gives() -> None:
 
 
 UNKNOWN: dict[str, Change] = {
+    "weights of other values": constant(
+        "_i8", lambda w: np.clip(w + np.random.default_rng(7).integers(-1, 2, w.shape), -128, 127).astype(np.int8)
+    ),
+    "few elements": shown(lambda y: np.where(np.random.default_rng(8).random(y.shape) < 0.01, y ^ 64, y)),
     "noise of 1 LSB": shown(lambda y: noise(y, 1)),
     "noise of 9 LSB": shown(lambda y: noise(y, 9)),
     "random values": shown(lambda y: np.random.default_rng(2).integers(0, 256, y.shape).astype(y.dtype)),

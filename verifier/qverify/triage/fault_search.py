@@ -15,7 +15,7 @@ from qverify.arithmetic.functions64 import log2_of
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, element_bits
+from qverify.triage.case import Array, Case, OutOfTime, element_bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, HypothesisPage, pages_of
 from qverify.triage.near_fits import NearFits
@@ -25,6 +25,7 @@ from qverify.triage.output_parts import restrict
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
 ENOUGH_S = 3.0  # CPU seconds after which a search that has a cause ends; a busy machine finds the same
+OUT_OF_COMPUTING = "the limit of computing was reached"
 MAX_PARTIAL = 3  # faults listed that do not give every byte
 
 
@@ -85,9 +86,10 @@ def search_faults(
         watch: is called with a text, the number of families tried and their total.
         before: an earlier search whose causes were all refuted. The new search tries the families that it did not
             finish, and stops only when all are tried.
-        near: collects the faults that give the recorded integers within a rounding.
+        near: collects the faults that give the recorded elements within a rounding. Each candidate is a group of its
+            own then.
         cpu_s: seconds of computing after which the search stops: a busy machine finds the same.
-        first: further pages, which are tried first.
+        first: pages that are tried first, also such that pages_of() does not have.
     """
     search, start = FaultSearch(case, near=near), time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
@@ -97,12 +99,13 @@ def search_faults(
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         trial.near, trial.cpu_end = near, time.process_time() + cpu_s
-        pages = (*first, *pages_of(case))
+        case.cache["end"] = trial.cpu_end
+        pages = (*first, *(page for page in pages_of(case) if page not in first))
         for at, page in enumerate(pages):
             if watch is not None:
                 watch(f"known faults at {case.output}", at, len(pages))
             trial.try_page(page)
-        search.groups = _group(case, trial.exact)
+        search.groups = _group(case, trial.exact) if near is None else [[candidate] for candidate in trial.exact]
     search.partial, search.trial = trial.nearest(), trial
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
     search.finished = frozenset(trial.finished)
@@ -177,6 +180,8 @@ class _FaultTrial:
                 exact += self._try_variant(page, variant)
             else:
                 self.finished.add(page.NAME)
+        except OutOfTime:
+            self.not_tried.append(f"{page.NAME}, all or part of it: {OUT_OF_COMPUTING}")
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
             self.finished.add(page.NAME)
@@ -192,7 +197,7 @@ class _FaultTrial:
         if time.monotonic() > self.deadline:
             return "the time limit was reached"
         if time.process_time() > self.cpu_end:
-            return "the limit of computing was reached"
+            return OUT_OF_COMPUTING
         is_enough = self.exact and time.process_time() > self.enough
         return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if is_enough else ""
 

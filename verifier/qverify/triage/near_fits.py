@@ -11,7 +11,7 @@ from qverify.arithmetic import functions64
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.one_row import is_beyond
+from qverify.triage.one_row import MOST_OFF, is_beyond
 from qverify.triage.output_parts import restrict
 from qverify.triage.plain_faults import PLAIN
 
@@ -52,20 +52,30 @@ class NearFits:
         if family not in PLAIN and self.case.recorded.dtype.kind != "f":
             return  # an approximation of the arithmetic comes within 1 LSB of many faults
         flat, recorded = output.reshape(-1), self.case.recorded.reshape(-1)
-        at = far.sample
-        if self._is_beyond(flat[at], recorded[at]).any():
+        if np.mean(self._is_off(flat[far.sample], recorded[far.sample], far)) > far.most_off:
             return
-        beyond = self._is_beyond(flat, recorded)
-        if (beyond & far.mask).any():
+        off = self._is_off(flat, recorded, far)
+        given = far.mask & ~off
+        if np.count_nonzero(given) < (1 - far.most_off) * np.count_nonzero(far.mask):
             return
-        if not beyond.any():
+        if self._is_given(output, far):
             self._keep(family, variant, output)
             return
-        seen = np.where(beyond | far.mask, flat, self.case.healthy.reshape(-1)).reshape(output.shape)
-        for part in restrict(self.case, variant, seen, far.mask):
+        seen = np.where((off & ~far.mask) | given, flat, self.case.healthy.reshape(-1)).reshape(output.shape)
+        for part in restrict(self.case, variant, seen, given):
             predicted = part.make(self.case)
-            if not self._is_beyond(predicted.reshape(-1), recorded).any():
+            if self._is_given(predicted, far):
                 self._keep(family, part, predicted)
+
+    def _is_given(self, output: Array, far: _Far) -> bool:
+        """Returns whether no element is farther off than a rounding may be, and only few are off at all."""
+        flat, recorded = output.reshape(-1), self.case.recorded.reshape(-1)
+        few = np.count_nonzero(self._is_off(flat, recorded, far)) <= far.most_off * np.count_nonzero(far.mask)
+        return bool(few) and not self._is_beyond(flat, recorded).any()
+
+    def _is_off(self, a: Array, recorded: Array, far: _Far) -> Array:
+        """Returns a mask of the elements that the fault does not give."""
+        return self._is_beyond(a, recorded) if not far.most_off else np.asarray(a != recorded)
 
     def _is_beyond(self, a: Array, recorded: Array) -> Array:
         """Returns a mask of the elements that no rounding explains."""
@@ -107,7 +117,8 @@ class NearFits:
         return self.case.compute_once("far from healthy", self._find_far)
 
     def _find_far(self) -> _Far | None:
-        """Returns the elements that no rounding explains, or None if there are none."""
+        """Returns the elements that no rounding explains; of integers that all differ by no more than a rounding, those
+        that differ, of which a fault must give nearly all exactly. None if there are none."""
         case = self.case
         if case.recorded.dtype.kind == "f":
             if not np.isfinite(case.recorded).all():
@@ -115,13 +126,18 @@ class NearFits:
         elif case.recorded.dtype.kind not in "iu" or not case.spec.quantized:
             return None
         mask = self._is_beyond(case.healthy.reshape(-1), case.recorded.reshape(-1))
+        most_off = 0.0
+        if not mask.any() and case.recorded.dtype.kind != "f":
+            mask, most_off = (case.healthy != case.recorded).reshape(-1), MOST_OFF
         places = np.flatnonzero(mask)
-        return _Far(mask, places[:: max(1, len(places) // SAMPLE)]) if len(places) else None
+        return _Far(mask, places[:: max(1, len(places) // SAMPLE)], most_off) if len(places) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Far:
-    """Elements far from healthy. mask: all of them, flat. sample: flat indices of some."""
+    """Elements far from healthy. mask: all of them, flat. sample: flat indices of some. most_off: share of them that a
+    fault need not give, 0.0 if each must be within a rounding."""
 
     mask: Array
     sample: Array
+    most_off: float

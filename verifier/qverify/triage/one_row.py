@@ -12,6 +12,7 @@ from qverify import ops
 from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 
+MOST_OFF = 0.2  # share of the differing elements that another rounding may leave, if none is more than `reach` off
 MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as fast as one row
 
 
@@ -38,9 +39,10 @@ def is_contradicted(case: Case, make: Callable[[Case], Array], reach: int = 0) -
     if computed is None or computed.size != row.recorded.size or computed.dtype != case.recorded.dtype:
         return False
     if reach and computed.dtype.kind in "iu":
-        return bool(
-            is_beyond(computed.reshape(-1), row.recorded, reach)[is_beyond(row.healthy, row.recorded, reach)].any()
-        )
+        far = is_beyond(row.healthy, row.recorded, reach)
+        if far.any():
+            return bool(is_beyond(computed.reshape(-1), row.recorded, reach)[far].any())
+        return bool((computed.reshape(-1) != row.recorded)[row.differing].mean() > MOST_OFF)
     return bool((element_bits(computed) != element_bits(row.recorded))[row.differing].any())
 
 

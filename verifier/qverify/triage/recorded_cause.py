@@ -19,11 +19,14 @@ from qverify.triage.cause_kind import NUMBER
 from qverify.triage.fault import DOES_NOT_FIT, MARGIN_BITS, Candidate
 from qverify.triage.fault_search import FaultSearch, search_faults
 from qverify.triage.near_fits import NearFit, NearFits
-from qverify.triage.plain_faults import PLAIN, plain_pages_of, rank_plain
+from qverify.triage.plain_faults import PLAIN, plain_first, rank_plain
 
 MOST_NAMED = 3  # faults that give the same bytes
 MOST_S = 60.0  # of a clock on the wall, on a machine that is so busy that the limit of computing is not reached
 CERTAINTY_BITS = 10.0  # beyond the choice of the fault: chance gives it once in a thousand times
+FEW_LEFT = (
+    1e-3  # share of the elements that a plain fault may leave and still be named before another one that leaves none
+)
 LEAST_CHOICE = 6.0  # bits of the choice of a fault that is not exact, whose page does not tell how many there are
 SHIFTED = "zero point of the output: "  # words of a fault that moves every element alike
 
@@ -33,10 +36,14 @@ def find_recorded_cause(case: Case, cpu_s: float, frame: int = 0) -> NamedCause 
     does, or if chance could. cpu_s: seconds of computing."""
     with one_blas_thread():
         try:
-            search = search_faults(case, MOST_S, near=NearFits(case), cpu_s=cpu_s, first=plain_pages_of(case))
+            search = search_faults(case, MOST_S, near=NearFits(case), cpu_s=cpu_s, first=plain_first(case))
         except (QVerifyError, *DOES_NOT_FIT):  # a unit that the simulator cannot compute on these inputs
             return None
-    return _name_exact(search, frame) or _name_nearest(search, frame)
+    exact, nearest = _find_exact(search), _find_nearest(search)
+    few = bool(nearest) and nearest[0].left <= FEW_LEFT * case.recorded.size
+    if exact and not (few and all(fault.rank >= len(PLAIN) for fault in exact)):
+        return _name(case, exact, frame, unpredicted=True)
+    return _name(case, nearest, frame, unpredicted=False)  # a coarse arithmetic may look like a plain fault, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,11 @@ class _Found:
     left: int = 0
 
 
-def _name_exact(search: FaultSearch, frame: int) -> NamedCause | None:
+def _find_exact(search: FaultSearch) -> list[_Found]:
+    """Returns the faults that give every recorded byte, with enough evidence."""
     case = search.case
     if not case.differing.size:
-        return None
+        return []
     bits, moved = evidence.difference_bits(case), _shift_bits(case)
     found = []
     for candidate in (c for group in search.groups for c in group):
@@ -63,20 +71,22 @@ def _name_exact(search: FaultSearch, frame: int) -> NamedCause | None:
         wanted = candidate.cause.bits + _choice_bits(candidate.cause.family, search.tried) + CERTAINTY_BITS
         if own >= wanted and (candidate.supported or is_shift):
             found.append(_Found(candidate.cause.said, own, wanted, _rank(candidate), candidate.cause.taken))
-    return _name(case, found, frame, unpredicted=True)
+    return found
 
 
-def _name_nearest(search: FaultSearch, frame: int) -> NamedCause | None:
+def _find_nearest(search: FaultSearch) -> list[_Found]:
+    """Returns the faults that give most of the recorded bytes and leave a rounding, with enough evidence: the best ones,
+    which leave equally many elements."""
     found = []
     for near in search.near.found if search.near is not None else []:
         wanted = _cost(near) + _choice_bits(near.family, search.tried) + CERTAINTY_BITS
         if near.gain >= wanted:
             found.append(_Found(near.variant.text, near.gain, wanted, rank_plain(near.family), near.left))
     if not found:
-        return None
+        return []
     best = max(found, key=lambda f: f.bits - f.wanted)
-    beside = [f for f in found if f.left == best.left and f.bits - f.wanted >= best.bits - best.wanted - MARGIN_BITS]
-    return _name(search.case, beside, frame, unpredicted=False)
+    least = best.bits - best.wanted - MARGIN_BITS
+    return [f for f in found if f.left == best.left and f.bits - f.wanted >= least]
 
 
 def _rank(candidate: Candidate) -> int:
@@ -122,7 +132,11 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
         steps, counts = np.unique(
             case.recorded.reshape(-1).astype(np.int64) - case.healthy.reshape(-1), return_counts=True
         )
-        said.insert(1, f"{steps[counts.argmax()]:+d} is added to every element")
+        if by := int(steps[counts.argmax()]):
+            said.insert(1, f"{by:+d} is added to every element")
+            most += 1
+    if case.recorded.size > 1 and (case.recorded == case.recorded.reshape(-1)[0]).all():
+        said.insert(0, f"every element has the same value, {case.recorded.reshape(-1)[0]}")
         most += 1
     named = [inflect_after_numbers(text) for text in said[: min(most, MOST_NAMED)]]
     is_near_float = not unpredicted and case.recorded.dtype.kind == "f"

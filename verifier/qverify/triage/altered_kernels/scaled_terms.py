@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class ScaledTerm:
     Attributes:
         text: the fault in words, with {} for the wrong value.
         value: the right value, by which the wrong one is named: 1 for a factor.
+        offset: what is taken from the value that is named: 1 if a right node has none of the term, else 0.
         low, high: limits of the activation.
         healthy: the healthy output where the term is 0.
     """
@@ -35,6 +36,7 @@ class ScaledTerm:
     high: int
     healthy: Array
     value: float = 1.0
+    offset: float = 0.0
 
     def describe(self, number: str) -> str:
         """Returns the fault in words."""
@@ -47,32 +49,58 @@ class ScaledTerm:
         return flat.reshape(self.healthy.shape).astype(self.healthy.dtype)
 
 
-def scaled_terms(case: Case) -> list[ScaledTerm]:
-    """Returns the terms of the case's last node, without those that do not give its healthy output."""
-    return case.compute_once("scaled terms", lambda: [term for term in _terms(case) if _is_healthy(case, term)])
+def scaled_terms(case: Case, channel: int | None) -> list[ScaledTerm]:
+    """Returns the terms of the case's last node, of which is_healthy() tells whether they give its healthy output.
+    channel: the channel of which terms of its own are wanted, too."""
+    return case.compute_once(f"scaled terms {channel}", lambda: list(_terms(case, channel)))
 
 
-def _is_healthy(case: Case, term: ScaledTerm) -> bool:
+def find_one_channel(case: Case) -> int | None:
+    """Returns the channel in which all elements that differ lie, or None if there are several, or no channels."""
+    sums = linear(case)
+    axis = min(1, len(case.spec.shape) - 1) if sums is None else sums.axis
+    if not case.spec.shape or case.spec.shape[axis] < 2 or not case.differing.size:
+        return None
+    channels = np.unique(np.unravel_index(case.differing, case.spec.shape)[axis])
+    return int(channels[0]) if len(channels) == 1 else None
+
+
+def is_healthy(case: Case, term: ScaledTerm) -> bool:
+    """Returns whether the term gives the healthy output."""
     apart = np.abs(term.output(1.0).astype(np.float64) - case.healthy)
     return bool(apart.max(initial=0.0) <= OFF)
 
 
-def _terms(case: Case) -> Iterator[ScaledTerm]:
+def _terms(case: Case, channel: int | None) -> Iterator[ScaledTerm]:
     spec = case.spec
     if not spec.quantized or len(spec.scale) != 1 or spec.numpy_dtype.kind not in "iu" or len(case.unit.nodes) > 1:
         return
     op = case.last.op
     if op == "add":
-        yield from _terms_of_add(case)
+        yield from _terms_of_add(case, channel)
     elif op == "lookup":
         yield from _terms_of_table(case)
     elif op == "concat":
         yield from _terms_of_concat(case)
     elif linear(case) is not None:
-        yield from _terms_of_sum(case)
+        yield from _terms_of_sum(case, channel)
     elif (before := pre_rounding(case)) is not None:
         text = "the result is scaled by {} times the right factor"
         yield _make(case, text, np.zeros(spec.elements), before.steps.reshape(-1), before.low, before.high)
+
+
+def _mask(case: Case, channel: int, axis: int) -> Array:
+    """Returns 1 for the elements of a channel and 0 for others, flat."""
+    return (np.indices(case.spec.shape)[axis].reshape(-1) == channel).astype(np.float64)
+
+
+def _added(case: Case, steps: Array, clip: tuple[int, int], axis: int, channel: int | None) -> ScaledTerm:
+    """Returns the constant that is added before rounding, everywhere or in a channel. steps: the output before rounding,
+    flat."""
+    mask = np.ones(case.spec.elements) if channel is None else _mask(case, channel, axis)
+    where = "" if channel is None else f" in channel {channel} (its bias)"
+    term = _make(case, f"{{}} LSB are added before rounding{where}", steps - mask, mask, *clip)
+    return replace(term, offset=1.0)
 
 
 def _make(
@@ -89,34 +117,34 @@ def _make(
     return ScaledTerm(text, fixed, scaled, case.spec.zero_point[0], low, high, case.healthy, value)
 
 
-def _terms_of_add(case: Case) -> Iterator[ScaledTerm]:
+def _terms_of_add(case: Case, channel: int | None) -> Iterator[ScaledTerm]:
     names, words = [n or "" for n in case.last.inputs[:2]], ops.words(case.last)
     values = [case.inputs[n] if n in case.inputs else case.graph.constants[n] for n in names]
     parts = [
         np.broadcast_to((v.astype(np.float64) - case.graph.spec(n).zero_point[0]) * ratio, case.spec.shape).reshape(-1)
         for v, n, ratio in zip(values, names, add_ratios(case), strict=True)
     ]
+    whole = parts[0] + parts[1]
+    clip = words["act_min"], words["act_max"]
+    yield _added(case, whole, clip, min(1, len(case.spec.shape) - 1), channel)
     for name, own, other in zip(names, parts, parts[::-1], strict=True):
         text = f"the scale of the operand {name} is {{}} times the right one"
         yield _make(case, text, other, own, words["act_min"], words["act_max"])
     text = "the scale of the result: the sum is {} times the right one"
-    yield _make(case, text, np.zeros(case.spec.elements), parts[0] + parts[1], words["act_min"], words["act_max"])
+    yield _make(case, text, np.zeros(case.spec.elements), whole, words["act_min"], words["act_max"])
 
 
-def _terms_of_sum(case: Case) -> Iterator[ScaledTerm]:
+def _terms_of_sum(case: Case, channel: int | None) -> Iterator[ScaledTerm]:
     sums = linear(case)
     assert sums is not None
     steps = (sums.acc * sums.along(sums.real)).astype(np.float64).reshape(-1)
     nothing = np.zeros_like(steps)
+    yield _added(case, steps, (sums.low, sums.high), sums.axis, channel)
     what = "the product of both operands" if case.last.op == "mul" else "the sum"
     yield _make(case, f"{what} is scaled by {{}} times the right factor (a scale)", nothing, steps, sums.low, sums.high)
-    channels = np.unravel_index(case.differing, case.spec.shape)[sums.axis] if case.differing.size else np.zeros(0, int)
-    distinct = np.unique(channels)
-    if len(distinct) == 1 and case.spec.shape[sums.axis] > 1:
-        every = sums.along(np.arange(case.spec.shape[sums.axis]))
-        own = np.broadcast_to(every == distinct[0], case.spec.shape).reshape(-1)
-        text = f"the scale of channel {distinct[0]} is {{}} times the right one"
-        yield _make(case, text, nothing, np.where(own, steps, 0.0), sums.low, sums.high)
+    if channel is not None:
+        text = f"the scale of channel {channel} is {{}} times the right one"
+        yield _make(case, text, nothing, steps * _mask(case, channel, sums.axis), sums.low, sums.high)
     if case.last.op in ("conv", "conv_transpose", "fully_connected") and (bias := case.last.inputs[2]) is not None:
         added = np.broadcast_to(sums.along(case.graph.constants[bias].reshape(-1) * sums.real), case.spec.shape)
         fixed = added.astype(np.float64).reshape(-1)

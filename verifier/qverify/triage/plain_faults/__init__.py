@@ -10,7 +10,7 @@ from typing import cast
 
 from qverify.pages import load_pages
 from qverify.triage.case import Case
-from qverify.triage.hypotheses import HypothesisPage, ops_of
+from qverify.triage.hypotheses import HypothesisPage, ops_of, pages_of
 
 # Families of plain mistakes, the plainest first. They are named before others that give the same bytes.
 PLAIN = (
@@ -71,6 +71,12 @@ def plain_pages_of(case: Case) -> tuple[HypothesisPage, ...]:
     """Returns the pages of this folder that apply to the case's unit."""
     stems = {node.op for node in case.unit.nodes}
     return tuple(page for page in _pages() if (own := ops_of(page)) is None or stems.intersection(own))
+
+
+def plain_first(case: Case) -> tuple[HypothesisPage, ...]:
+    """Returns the pages of plain faults that apply to the case's unit, those of hypotheses included, the plainest first."""
+    pages = (*plain_pages_of(case), *(page for page in pages_of(case) if page.NAME in PLAIN))
+    return tuple(sorted(pages, key=lambda page: rank_plain(page.NAME)))
 
 
 def rank_plain(family: str) -> int:

@@ -1,4 +1,5 @@
-"""A scale is wrong by any factor: that of one operand, of the result, of one channel, or the slope of negative values."""
+"""A scale is wrong by any factor (that of one operand, of the result, of one channel, or the slope of negative values), or
+a constant is added before rounding."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.functions64 import log2_of
-from qverify.triage.altered_kernels.scaled_terms import ScaledTerm, scaled_terms
+from qverify.triage.altered_kernels.scaled_terms import ScaledTerm, find_one_channel, is_healthy, scaled_terms
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -21,23 +22,24 @@ PARTS = tuple(2**k for k in range(9))  # denominators of fractions
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    for number, term in enumerate(scaled_terms(case)):
-        found = next((f for slack in SLACKS if (f := _find_factor(case, term, slack)) is not None), None)
-        if found is None:
+    channel = find_one_channel(case)
+    for number, term in enumerate(scaled_terms(case, channel)):
+        if not is_healthy(case, term):
             continue
-        low, high = (end * term.value for end in found)
-        bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
-        for value, words in _name_numbers(low, high, term.value != 1.0):
-            text = term.describe(words)
-            yield FaultVariant(text, partial(_scaled, number=number, factor=value / term.value), bits)
+        named = dict[str, FaultVariant]()
+        for found in filter(None, (_find_factor(case, term, slack) for slack in SLACKS)):
+            low, high = (end * term.value - term.offset for end in found)
+            bits = 2.0 + max(1.0, log2_of(WIDEST / max(found[1] - found[0], FINEST)))
+            for value, words in _name_numbers(low, high, term.value != 1.0):
+                make = partial(_scaled, number=number, value=value, channel=channel)
+                named[words] = FaultVariant(term.describe(words), make, bits)
+        yield from named.values()
 
 
-def _scaled(case: Case, number: int, factor: float) -> Array:
-    """Returns the output with a term that is multiplied by the factor."""
-    terms = scaled_terms(case)
-    if number >= len(terms):
-        raise ValueError("the unit has no such term on these inputs")
-    return terms[number].output(factor)
+def _scaled(case: Case, number: int, value: float, channel: int | None) -> Array:
+    """Returns the output with another value of a term."""
+    term = scaled_terms(case, channel)[number]
+    return term.output((value + term.offset) / term.value)
 
 
 def _find_factor(case: Case, term: ScaledTerm, slack: float) -> tuple[float, float] | None:
@@ -74,7 +76,7 @@ def _name_numbers(low: float, high: float, with_fraction: bool) -> Iterator[tupl
     for part in PARTS if with_fraction else ():
         whole = round(middle * part)
         if whole and abs(whole / part - middle) <= reach:
-            yield whole / part, f"{whole / part:g} ({whole}/{part})"
+            yield whole / part, f"{whole / part:.7g} ({whole}/{part})"
             break
     number = choose_number(low, high)
     yield number, f"{number:g}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.triage.board_experiments import BoardExperiments
-from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
+from qverify.session.triage.explain_nodes import explain_blame
 
 from benchmarks.detection_subjects import JudgedRun, Subject
 

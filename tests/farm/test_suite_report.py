@@ -237,8 +237,37 @@ def test_a_verdict_that_something_else_weakens_is_a_change(farm: Database) -> No
     ran(farm, [P, weak, weak, {**F}])
     time.sleep(0.01)
     found = report(farm, ran(farm, [weak, P, weak, weak]))
-    assert [job.change for job in found.jobs] == ["other caveats", "", "", "mended"]
-    assert "other caveats: m0 desk\n" in as_text(found)
+    assert [job.change for job in found.jobs] == ["other caveats", "", "", "other caveats"]
+    assert "other caveats: m0 desk; m3 desk\n" in as_text(found)
+
+
+SCOPE = "final outputs only: the board offers no per-node dump"
+SEED = "random inputs, PCG64 seed"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        ("", "", "mended"),
+        ("", SCOPE, "other caveats"),
+        (SCOPE, SCOPE, "mended"),
+        (SCOPE, "", "mended"),
+        (f"{SEED} 0", f"not bit-equal; {SEED} 1, 2", "mended"),
+        ("the board's runner gave 8 of 8 tensors", "the board's runner gave 3 of 8 tensors", "other caveats"),
+        ("the board's runner gave 3 of 8 tensors", "the board's runner gave 8 of 8 tensors", "mended"),
+        ("", "the board's runner gave 3 of 8 tensors", "other caveats"),
+        ("judged to 3 decimals, rule half", "judged to 2 decimals, rule half", "other caveats"),
+        ("", "2 tensors judged node by node (relu1: 0.1); 1 other tensor differs, it agrees when recomputed", "mended"),
+    ],
+)
+@pytest.mark.parametrize("earlier", [F, U])
+def test_a_board_that_shows_less_is_not_mended(
+    farm: Database, earlier: dict[str, Any], before: str, now: str, change: str
+) -> None:
+    ran(farm, [{**earlier, "caveats": before}])
+    time.sleep(0.01)
+    (job,) = report(farm, ran(farm, [{**P, "caveats": now}])).jobs
+    assert job.change == change
 
 
 def test_a_run_that_has_not_ended_is_inconclusive(farm: Database) -> None:

@@ -17,7 +17,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
 from qverify.renderers.fault_explanation import details, to_json, verdict
-from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
+from qverify.session.node_evidence import NodeEvidence
+from qverify.session.triage.explain_nodes import explain_blame
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.triage.case import Case

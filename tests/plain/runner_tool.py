@@ -19,6 +19,7 @@ def main() -> int:
     for name in ("golden", "model", "input", "out", "spoil", "nudge", "mode"):
         words.add_argument(f"--{name}", default="")
     words.add_argument("--only", default="")
+    words.add_argument("--text", default="txt")
     given = words.parse_args()
     golden, out = Path(given.golden), Path(given.out)
     assert os.path.getsize(given.model) > 0 and os.path.getsize(given.input) > 0
@@ -43,13 +44,13 @@ def main() -> int:
                 value.reshape(-1)[value.size // 2] += 40 if value.dtype.kind in "iu" else 0.25
             if name == given.nudge:  # another order of additions
                 value = np.nextafter(value, value + 1)
-            save(out, f"{name.replace('/', '_')}.npy", value, given.mode, golden / file)
+            save(out, f"{name.replace('/', '_')}.npy", value, given.mode, golden / file, given.text)
     print("inference took 12.5 ms")
     print("done")
     return 0
 
 
-def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> None:  # type: ignore[type-arg]
+def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path, text: str) -> None:  # type: ignore[type-arg]
     np.save(out / file, value)
     if mode == "raw and printed":
         value.tofile(out / file.replace(".npy", ".bin"))
@@ -58,7 +59,7 @@ def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> No
         (np.zeros_like(value)).tofile(out / file.replace(".npy", ".bin"))
     elif mode in ("printed", "raw and printed", "logged"):  # a text of the same name, of other values or of the same
         shown = value if mode == "logged" else np.zeros_like(value)
-        np.savetxt(out / file.replace(".npy", ".txt"), shown.reshape(-1).astype(np.float64), fmt="%.6f")
+        np.savetxt(out / file.replace(".npy", f".{text}"), shown.reshape(-1).astype(np.float64), fmt="%.6f")
     elif mode == "member":
         np.savez(out / "all.npz", **{file.removesuffix(".npy"): np.zeros_like(value)})
     elif mode == "truncated":

@@ -23,6 +23,7 @@ from qverify.session.models import open_models
 from qverify.session.other_jobs.demo import write_example
 from qverify.tensors.recording import Array, Recording
 
+from tests.ops.qdq import Qdq
 from tests.tflite_files import File
 
 MODEL = "digits_quant.onnx"
@@ -283,3 +284,23 @@ def test_recordings_of_real_engines(model: str, host_input: str, dump: str, node
     report = json.loads(Path(out).read_text())
     assert blamed(report) == ([("B", node)] if node else [])
     assert report["verdict"] == ("FAILED" if node else "PASSED")
+
+
+def test_a_node_that_reads_a_tensor_in_another_order_is_not_blamed(tmp_path: Path) -> None:
+    """The dump has one tensor in another order; what follows was computed from the right one."""
+    m = Qdq("int8", seed=3)
+    x = m.input((1, 8, 6, 5))
+    a = m.quantize(m.op("Conv", [x, m.weight((16, 8, 3, 3), axis=0)], "a", pads=[1] * 4))
+    m.outputs.append(m.quantize(m.op("GlobalAveragePool", [a], "b")))
+    model = tmp_path / "m.onnx"
+    model.write_bytes(m.model().SerializeToString())
+    models = open_models([str(model)])
+    prepared = random_inputs(models.graph, 0)
+    values = {**prepared.arrays(), **HostSides(models).reference().run(prepared).tensors}
+    moved = np.ascontiguousarray(values["a_q"].transpose(0, 2, 3, 1)).reshape(values["a_q"].shape)
+    paths = [save(dict(values), str(tmp_path / "a.npz")), save({**values, "a_q": moved}, str(tmp_path / "b.npz"))]
+    assert main(["compare", "-q", *paths, "-m", str(model), "--json", str(tmp_path / "r.json")]) == 1
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert blamed(report) == [("B", "a_q")] and report["findings"][0]["kind"] == "order"
+    row = next(r for r in report["pairs"][0]["tensors"] if r["name"] == "b_q")
+    assert row["forced"]["verdict"] == "INCONCLUSIVE" and "a_q is in another order in B" in row["forced"]["why"]

@@ -22,8 +22,9 @@ from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.renderers.fault_explanation import verdict
 from qverify.report.schema import triage_schema
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.triage.board_experiments import BoardExperiments, UnitRun
-from qverify.session.triage.explain_nodes import ExplainedOutput, NodeEvidence, explain_blame
+from qverify.session.triage.explain_nodes import ExplainedOutput, explain_blame
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest

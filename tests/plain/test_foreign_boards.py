@@ -121,6 +121,17 @@ def test_a_fault_of_a_board_with_its_own_rounding_is_described_beside_it() -> No
     assert " gives all but 4 elements: all 4 too high by 4 LSB, all in 1 of 32 channels: 5" in report.blame.why
 
 
+@pytest.mark.parametrize("mode", ["tflite-single", "mul15"])
+def test_channels_are_those_of_what_no_tie_explains(mode: str) -> None:
+    def spoil(h: Array) -> Array:
+        h = h.copy()
+        h[:, 5] = np.clip(h[:, 5].astype(np.int64) + 4, -128, 127)
+        return h
+
+    report = judged(run(network(mode), spoil), kernels="")
+    assert report.blame.node == "h" and "; all in 1 of 32 channels: 5, but for those near a tie; " in report.blame.why
+
+
 def verdicts_of_mul8(elements: int, differing: int) -> list[str]:
     """Returns the verdicts on a layer of which `differing` elements differ, as mul8 and no other arithmetic gives them."""
     unit = units(REFERENCE)[0]

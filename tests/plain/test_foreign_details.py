@@ -75,7 +75,8 @@ def unit_of(node: Node) -> Unit:
 
 def region_of(*members: Unit) -> Region:
     nodes = tuple(n for m in members for n in m.nodes)
-    return Region("y", "+".join(m.op for m in members), nodes, ("x",), ("y",), True, members)
+    inner = tuple(m.outputs[0] for m in members[:-1])
+    return Region("y", "+".join(m.op for m in members), nodes, ("x",), ("y",), True, members, inner)
 
 
 def floats() -> Graph:
@@ -106,6 +107,10 @@ def _forced(mismatched: int, *names: str) -> Forced:
     return Forced("PASSED", 1 if mismatched else 0, mismatched, arithmetics=list(names), elements=10)
 
 
+def never(unit: Unit, name: str) -> bool:
+    return False
+
+
 def _unit(name: str, op: str) -> Unit:
     node = Node(name, op, ("x",), (name,))
     return unit_of(node)
@@ -114,24 +119,26 @@ def _unit(name: str, op: str) -> Unit:
 def test_the_arithmetic_of_all_sums_is_one_line() -> None:
     parts = [_unit("c", "conv"), _unit("f", "fully_connected"), _unit("s", "softmax")]
     both = {"c": _forced(3, "gemmlowp", "half up"), "f": _forced(2, "gemmlowp")}
-    lines, everywhere = name_arithmetics(parts, both, lambda unit, name: False)
+    lines, everywhere = name_arithmetics(parts, both, lambda unit, name: False, never)
     assert everywhere and lines == [
         "rounding gemmlowp (qverify compile --rounding gemmlowp) gives every byte of all 2 tensors"
     ]
-    lines, everywhere = name_arithmetics(parts, {**both, "s": _forced(1)}, lambda unit, name: False)
+    lines, everywhere = name_arithmetics(parts, {**both, "s": _forced(1)}, lambda unit, name: False, never)
     assert everywhere and lines[0].endswith("gives every byte of 2 tensors of sums")
 
 
 def test_different_arithmetics_of_the_ops_are_a_line_each() -> None:
     parts = [_unit("c", "conv"), _unit("d", "conv"), _unit("f", "fully_connected")]
     forced = {"c": _forced(3, "gemmlowp"), "d": _forced(0), "f": _forced(2, "half up")}
-    lines, everywhere = name_arithmetics(parts, forced, lambda unit, name: unit.name == "d" and name == "gemmlowp")
+    lines, everywhere = name_arithmetics(
+        parts, forced, lambda unit, name: unit.name == "d" and name == "gemmlowp", never
+    )
     assert not everywhere and lines == [
         "conv: rounding gemmlowp (qverify compile --rounding gemmlowp) gives every byte of 2 tensors",
         "fully_connected: the exact value, half up gives every byte of 1 tensor",
     ]
-    assert name_arithmetics(parts, {n: _forced(0) for n in "cdf"}, lambda unit, name: True) == ([], False)
-    lines, everywhere = name_arithmetics(parts, forced, lambda unit, name: False)  # d is not of gemmlowp
+    assert name_arithmetics(parts, {n: _forced(0) for n in "cdf"}, lambda unit, name: True, never) == ([], False)
+    lines, everywhere = name_arithmetics(parts, forced, lambda unit, name: False, never)  # d is not of gemmlowp
     assert not everywhere and lines == ["fully_connected: the exact value, half up gives every byte of 1 tensor"]
 
 
@@ -203,3 +210,47 @@ def test_sums_with_a_float_result() -> None:
     assert sums(None) == (2 * 0.25, 22 * 0.25, 2)
     assert sums("i") == ((2 - 10) * 0.25, (22 + 10) * 0.25, 2)
     assert sums("f") == (2 * 0.25 - 10, 22 * 0.25 + 10, 2)
+
+
+def test_a_coarse_arithmetic_is_named_by_its_evidence_only() -> None:
+    """Two of 64 elements have 13 bits, 5 have 28; a mistake as well as a legal arithmetic."""
+    parts = [_unit("c", "conv"), _unit("d", "conv")]
+    for name in ("mul8", "rounded down (floor)"):
+        for differing, named in ((2, False), (5, True)):
+            found = Forced("FAILED", 1, differing, elements=64, arithmetics=[name])
+            lines, everywhere = name_arithmetics(parts[:1], {"c": found}, lambda unit, n: True, lambda unit, n: True)
+            assert (bool(lines), everywhere) == (named, named)
+        two = {n: Forced("FAILED", 1, 2, elements=64, arithmetics=[name]) for n in "cd"}
+        lines, _ = name_arithmetics(parts, two, lambda unit, n: True, lambda unit, n: True)
+        assert len(lines) == 1  # both nodes show it
+
+
+def addition(elements: int) -> Graph:
+    """Returns an addition of two tensors of these many elements."""
+    specs = {
+        n: TensorSpec(n, "int8", (elements,), scale=(s,), zero_point=(0,))
+        for n, s in (("a", 0.05), ("b", 0.11), ("y", 0.12))
+    }
+    specs["y/rq"] = TensorSpec("y/rq", "float64", (2,))
+    return Graph(
+        [Node("y", "add", ("a", "b", "y/rq"), ("y",), (0, -128, 127))],
+        specs,
+        {"y/rq": np.array([0.05, 0.11]) / 0.12},
+        ("a", "b"),
+        ("y",),
+    )
+
+
+def test_a_mistake_is_named_at_its_node_only_if_it_is_no_chance() -> None:
+    """a is 1, 2, 3 ...; b is 0: the sums are 0.4167, 0.833 ... of a step."""
+    for elements, named in ((2, False), (200, True)):
+        graph = addition(elements)
+        given = {"a": (np.arange(elements) % 100 + 1).astype(np.int8), "b": np.zeros(elements, np.int8)}
+        exact = given["a"] * (0.05 / 0.12)
+        made, recorded = np.rint(exact).astype(np.int8), np.floor(exact).astype(np.int8)
+        differing = int(np.count_nonzero(made != recorded))
+        measured = Forced("FAILED", 1, differing, 0.1, elements, "1 LSB", "reference", "board", "")
+        foreign = ForeignUnit(units(graph)[0], "y", graph, given, made, recorded, "", True)
+        verdict = judge_foreign(foreign, measured)
+        assert verdict.verdict == "FAILED" and "rounded down (floor)" in verdict.arithmetics
+        assert ("rounded down (floor) gives every element" in verdict.why) is named

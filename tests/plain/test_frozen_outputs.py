@@ -88,3 +88,28 @@ def test_values_that_are_not_known_tell_nothing() -> None:
         side.tensors = {}
         runs.add({"reference": side, "board": record("board", [0] * 100)})
     assert runs.find_frozen("FAILED")[0].text == FACT
+
+
+def test_a_gate_that_passes_hides_no_frozen_output() -> None:
+    """Changes of one integer, or of less than 2^-7 of the largest value, may be lost on a board of 8 bits."""
+    ramps = [[*range(n, n + 8)] for n in (0, 8, 16)]
+    assert history([[1] * 8] * 3, ramps).find_frozen("PASSED")[0].text.endswith("does not depend on its input")
+    assert history([[1] * 8] * 3, ramps, "float32").find_frozen("PASSED")
+    slight = [[100] * 64, [101] * 64, [100, 101] * 32]
+    assert history([[100] * 64] * 3, slight).find_frozen("PASSED") == []
+    assert history([[100] * 64] * 3, slight).find_frozen("INCONCLUSIVE")
+    large = [[1000 + k % 7, *range(63)] for k in range(3)]
+    moved = [[1000, *(n + 5 for n in row[1:])] for row in large]
+    assert history([large[0]] * 2, [large[0], moved[0]], "float32").find_frozen("PASSED") == []
+    classes = [[n] for n in (3, 7)]
+    assert history([[3]] * 2, classes, "int64").find_frozen("PASSED") == []
+
+
+def test_values_that_are_no_numbers_are_no_large_changes() -> None:
+    runs = OutputHistory()
+    for value in (np.nan, np.inf, 1.0):
+        host = record("reference", [0] * 40, "float32")
+        host.tensors = {"y": np.full(40, value, "float32")}
+        runs.add({"reference": host, "board": record("board", [0] * 40, "float32")})
+    assert runs.find_frozen("FAILED")[0].text.endswith("does not depend on its input")
+    assert len(runs.find_frozen("PASSED")) == 1  # from infinity to 1

@@ -11,7 +11,8 @@ from qverify.compare.forced import Located
 from qverify.compare.limits import BITS
 from qverify.model_bin.units import units
 from qverify.report.document import Forced
-from qverify.session.triage.explain_nodes import NodeEvidence, _other_cases, simulated_exactly
+from qverify.session.node_evidence import NodeEvidence
+from qverify.session.triage.explain_nodes import _other_cases, simulated_exactly
 from qverify.triage import one_row
 from qverify.triage.altered_kernels.summands import reads_padding, summands
 from qverify.triage.altered_kernels.summed_elements import elements, sample

@@ -88,3 +88,19 @@ def test_triage_gives_the_main_jobs_verdict(
     assert held["main_job"]["verdict"] == held["verdict"] == "INCONCLUSIVE" and "all gates pass" not in shown
     assert "the values of the board are known only to 1 decimal" in shown.splitlines()[-1]
     assert main(["triage", *words, "-c", "1"]) == 0
+
+
+def test_a_replay_is_limited_by_what_the_runner_printed(words: list[str], tmp_path: Path) -> None:
+    run, again, cap = (tmp_path / n for n in ("run.json", "again.json", "cap"))
+    assert main([*words, "--capture", str(cap), "--json", str(run)]) == 3
+    assert main(["replay", str(cap), "--runtime", "runner", "--json", str(again)]) == 3
+    first, second = (json.loads(p.read_text()) for p in (run, again))
+    for key in ("verdict", "cause", "why", "bit_equal", "relaxed"):
+        assert first["pairs"][0][key] == second["pairs"][0][key], key
+    assert "the board's values are known to 1 decimal" in second["notes"]
+    assert not any("'precision' in the settings of the board is ignored" in note for note in second["notes"])
+    assert main(["replay", str(cap), "--runtime", "runner", "-c", "1"]) == 0
+    assert main(["replay", str(cap), "--json", str(again)]) != 0  # as a board that runs qvrt, its values are exact
+    assert any(
+        "'precision' in the settings of the board is ignored" in n for n in json.loads(again.read_text())["notes"]
+    )

@@ -79,6 +79,19 @@ def test_the_other_way_round_is_better_and_the_same_is_the_same():
         assert (diff_of(report, report).change, diff_of(report, report).tensors) == ("same", [])
 
 
+def test_fewer_tensors_are_not_better() -> None:
+    """The board that failed at n2 gives its final outputs only, which pass."""
+    bad, good = three(board=wrong_at("n2", 0)), three()
+    for pair in bad.pairs[1:]:
+        pair.verdict, pair.why = "FAILED", "n2 fails when recomputed"
+    bad.verdict = "FAILED"
+    narrow = three(board_caps=frozenset({"finals", "digests"}))
+    found = diff_of(bad, narrow)
+    assert (found.change, found.exit_status) == ("not known", 3)
+    assert found.why == "reference~board was FAILED, now PASSED (1 tensor compared, 3 before)"
+    assert (diff_of(bad, good).change, diff_of(narrow, good).change) == ("better", "same")
+
+
 def test_a_larger_difference_of_the_same_verdict_is_listed_and_does_not_change_the_status():
     found = diff_of(three(board=wrong_at("n2", 1)), three(board=wrong_at("n2", 3)))
     assert (found.change, found.exit_status) == ("same", 0)

@@ -126,8 +126,10 @@ def test_several_files_of_one_tensor_are_never_passed(run: Run, mode: str, capsy
 
 
 def test_a_text_with_other_values_of_a_tensor_is_never_passed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(options="--only prob --mode printed") == 3
-    assert "prob.npy and prob.txt have different values; keep one, or name a profile" in capsys.readouterr().out
+    for suffix in ("txt", "csv"):
+        assert run(options=f"--only prob --mode printed --text {suffix}") == 3
+        said = f"prob.npy and prob.{suffix} have different values; keep one, or name a profile"
+        assert said in capsys.readouterr().out
     assert run(options="--only prob --mode 'raw and printed'") == 3
     assert "prob.bin and prob.txt have different values; keep one, or name a profile" in capsys.readouterr().out
     assert run(options="--only prob --mode logged") == 0

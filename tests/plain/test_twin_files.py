@@ -45,7 +45,24 @@ def _text(folder: Path, values: np.ndarray) -> str:
     return "y.txt"
 
 
-WRITERS = (_npz, _below, _raw, _raw_below, _text)
+def _csv(folder: Path, values: np.ndarray) -> str:
+    np.savetxt(folder / "y.csv", values, fmt="%.4f", delimiter=",")
+    return "y.csv"
+
+
+def _table(folder: Path, values: np.ndarray) -> str:
+    """Tables of measurements have names of columns and numbers of rows."""
+    rows = [f"{k};{';'.join(f'{v:.4f}' for v in row)}\r\n" for k, row in enumerate(values)]
+    (folder / "y.csv").write_text(f";{';'.join('abcd')}\r\n{''.join(rows)}", newline="")
+    return "y.csv"
+
+
+def _tabs(folder: Path, values: np.ndarray) -> str:
+    np.savetxt(folder / "y.tsv", values, fmt="%.4f", delimiter="\t", header="a\tb\tc\td", comments="")
+    return "y.tsv"
+
+
+WRITERS = (_npz, _below, _raw, _raw_below, _text, _csv, _table, _tabs)
 
 
 @pytest.fixture

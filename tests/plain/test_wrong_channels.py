@@ -1,4 +1,4 @@
-"""Of two dumps without a model, the channels to which what does not match is confined are named."""
+"""`compare` of two dumps without a model names the channels to which what does not match is confined."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ QVerifyError                 its text is one line for the user: what, where, got
  |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
  |   +- TaskError             a metric, labels or a float model from which no task numbers can be computed
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
+ |   +- RefusedModelError     onnxruntime does not open a model
  |   +- OwnInputsError        onnxruntime rejects the inputs that qverify draws for a check of its own
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several such reasons, one line each
@@ -45,6 +46,10 @@ class TaskError(UsageError):
 
 
 class BadFileError(QVerifyError):
+    pass
+
+
+class RefusedModelError(BadFileError):
     pass
 
 

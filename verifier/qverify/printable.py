@@ -42,7 +42,7 @@ def visible(value: T) -> T:
 
 
 SOURCE_LOCATION = re.compile(  # with which error messages of onnxruntime begin
-    r"/onnxruntime_src/\S+:\d+ (?:[\w:~&<>]+ )?(?:[\w:~]+\([^)]*\)(?: const)? )?"
+    r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : |/onnxruntime_src/\S+:\d+ (?:[\w:~&<>]+ )?(?:[\w:~]+\([^)]*\)(?: const)? )?"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -21,6 +22,8 @@ from qverify_farm.work.job_task import WITH_VERDICT
 PAST_RUNS = 10
 FEW_ATTEMPTS = 10  # with fewer attempts, the fraction of spoiled attempts does not make a board flaky
 FLAKY_FRACTION = 0.1
+GIVEN = re.compile(r"gave (\d+) of (\d+) tensors?")  # of report/weakenings and session/runner
+OF_PASSED = re.compile(r"not bit-equal|node by node|not judged|have no elements|has no elements|when recomputed")
 
 
 def summarize(session: Session, run: SuiteRunRecord, past_runs_shown: int = PAST_RUNS) -> SuiteReport:
@@ -124,14 +127,31 @@ def change_of(job: JobRecord, earlier: PastJob | None) -> Change:
         return ""
     earlier_verdict = earlier.verdict if earlier is not None else None
     if job.verdict == PASSED:
-        if earlier_verdict in (FAILED, INCONCLUSIVE):
-            return "mended"
+        if earlier is not None and earlier_verdict in (FAILED, INCONCLUSIVE):
+            return "other caveats" if is_seen_less(job.caveats, earlier.caveats) else "mended"
         return "other caveats" if earlier is not None and job.caveats not in ("", earlier.caveats) else ""
     if job.verdict == INCONCLUSIVE:
         return "new inconclusive" if earlier_verdict != INCONCLUSIVE else ""
     if earlier_verdict != FAILED or earlier is None:
         return "new failure"
     return "changed cause" if _cause(job) != _cause(earlier) else ""
+
+
+def is_seen_less(now: str, before: str) -> bool:
+    """Returns whether something weakens a verdict that did not weaken the earlier one (fewer tensors, a milder gate), so that
+    what failed then may only not be seen now. now, before: the caveats. What only a verdict of PASSED names does not count."""
+    known = {_without_seed(fact) for fact in before.split("; ")}
+    new = [f for f in now.split("; ") if f and _without_seed(f) not in known and not OF_PASSED.search(f)]
+    return any(GIVEN.search(f) is None for f in new) or _share_given(now) < _share_given(before)
+
+
+def _without_seed(fact: str) -> str:
+    return re.sub(r"seed [\d, ]+", "seed", fact)
+
+
+def _share_given(caveats: str) -> float:
+    """Returns the smallest share of the model's tensors that a board's runner gave, 1 if nothing is said."""
+    return min((int(n) / max(int(of), 1) for n, of in GIVEN.findall(caveats)), default=1.0)
 
 
 def _cause(job: JobRecord | PastJob) -> tuple[str, str, tuple[str, ...]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -27,10 +28,11 @@ def captured_graph(capture: Capture) -> Graph:
     raise BadFileError(f"{capture.folder}: the capture contains no model.bin, which describes its tensors")
 
 
-def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
-    """Raises BadFileError if the capture states another layout for a tensor of a side than the graph."""
+def check_layouts(capture: Capture, side: Recording, graph: Graph, apart: Collection[str] = ()) -> None:
+    """Raises BadFileError if the capture states another layout for a tensor of a side than the graph. apart: tensors that
+    a runner gave in another form."""
     for name, spec in side.specs.items():
-        known = graph.tensors.get(name)
+        known = graph.tensors.get(name) if name not in apart else None
         if known is not None and _stored(spec) != _stored(known):
             raise BadFileError(
                 f"{capture.folder}: its description of tensor {name!r} contradicts the model; the capture was changed"

@@ -27,12 +27,14 @@ MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 1 << 30, 1 << 31
 MAX_OPTIMIZERS = 8  # names that a capture may state
 MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
 SIDES = ("reference", "simulator", "board")
-RELAXING_SETTINGS = ("precision", "runtime")  # settings of a side that would relax how it is judged
+PRECISION = "precision"
+IGNORED_SETTINGS = (PRECISION, "runtime")  # settings of a side that would change how it is judged
 MAP, MAP_ENDING = (
     "map",
     ".map.json",
 )  # kind and ending of the map of tensors, ONNX to .tflite, beside the quantized ONNX
 STATES = ("complete", "partial", "did not run", "not read")
+FORMS = ("float16", "float32", "float64", "bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 
 
@@ -49,6 +51,8 @@ class Capture:
         frames: the rows of the frames.
         parts: reads the stored bytes.
         report_sha256: hash of report.json, "" without one.
+        reads_forms: whether the board's tensors may have other types and shapes than the model's (`forms`), as the user
+            states that a runner gave them. If not, such a tensor is missing.
     """
 
     folder: str
@@ -59,6 +63,7 @@ class Capture:
     frames: list[dict[str, Any]]
     parts: PartReader
     report_sha256: str = ""
+    reads_forms: bool = False
     _checked: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -90,6 +95,31 @@ class Capture:
         """Returns the kernels that a side of a frame claims to have run (Recording.kernels); "" if it claims none.
         number: of the frame."""
         return next((str(s.get("kernels", "")) for s in self.frames[number]["sides"] if s["label"] == label), "")
+
+    def stated_decimals(self, number: int, label: str) -> int | None:
+        """Returns the number of decimals that a side of a frame claims to have printed, None if it claims none. number: of
+        the frame."""
+        found = (s["settings"].get("precision") for s in self.frames[number]["sides"] if s["label"] == label)
+        decimals = next(found, None)
+        return decimals if isinstance(decimals, int) and not isinstance(decimals, bool) else None
+
+    def stated_forms(self, number: int, label: str) -> frozenset[str]:
+        """Returns the tensors of a side of a frame that are read in the form in which it gave them, another than the
+        model's."""
+        rows = (s for s in self.frames[number]["sides"] if s["label"] == label)
+        return frozenset(name for row in rows for name in self._forms(row))
+
+    def _describe_unread_form(self, row: Mapping[str, Any], name: str) -> str:
+        """Returns why a tensor that a runner gave in another form than the model's is not read; "" if there is no reason."""
+        form = row.get("forms", {}).get(name)
+        if form is None or self.reads_forms:
+            return ""
+        return f"{printable(str(form['dtype']))}{list(form['shape'])} of a runner; replay --runtime NAME reads it"
+
+    def _forms(self, row: Mapping[str, Any]) -> dict[str, TensorSpec]:
+        if not self.reads_forms or row["side"] != "board":
+            return {}
+        return {str(n): _make_form(str(n), form) for n, form in row.get("forms", {}).items()}
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
         """Returns the inputs of a frame in the graph's order. Raises BadFileError if one is damaged."""
@@ -141,9 +171,10 @@ class Capture:
         missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
         settings, notes = _strict_settings(row)
         specs = {n: self.specs[n] for n in (*row["tensors"], *missing) if n in self.specs}
+        specs |= {n: s for n, s in self._forms(row).items() if n in specs}
         loaders, digests = {}, {}
         for name, (part, digest) in row["tensors"].items():
-            why = self._reason_unusable(part, digest, specs.get(name))
+            why = self._reason_unusable(part, digest, specs.get(name)) or self._describe_unread_form(row, name)
             if why:
                 missing[name] = why
                 continue
@@ -216,13 +247,16 @@ class Capture:
 
 
 def _strict_settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns a side's settings without those that would relax how it is judged, and a note on each of the latter. The
-    sides of a capture were recorded by qverify, so all their values are exact."""
+    """Returns a side's settings without those that would change how it is judged, and a note on each of the latter. The
+    sides of a capture were recorded by qverify, so all their values are exact, but what a runner printed."""
     settings = {str(k): v for k, v in row["settings"].items()}
-    refused = [k for k in RELAXING_SETTINGS if settings.pop(k, None) is not None]
-    return settings, [
-        f"capture: {k!r} in the settings of the {row['side']} is ignored; its values are exact" for k in refused
-    ]
+    refused = [k for k in IGNORED_SETTINGS if settings.pop(k, None) is not None]
+    return settings, [note_ignored(k, str(row["side"])) for k in refused]
+
+
+def note_ignored(setting: str, side: str) -> str:
+    """Returns the note that a captured side's setting is ignored."""
+    return f"capture: {setting!r} in the settings of the {side} is ignored; its values are exact"
 
 
 def is_capture(path: str) -> bool:
@@ -323,6 +357,13 @@ def _whole_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a count")
     return value
+
+
+def _make_form(name: str, row: Mapping[str, Any]) -> TensorSpec:
+    shape = tuple(_whole_number(d) for d in row["shape"])
+    if row["dtype"] not in FORMS or prod(shape) > MAX_MODEL_BYTES:
+        raise ValueError(f"the form of {name!r}")
+    return TensorSpec(name, row["dtype"], shape)
 
 
 def _spec(name: str, row: dict[str, Any]) -> TensorSpec:

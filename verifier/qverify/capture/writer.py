@@ -133,8 +133,18 @@ class CaptureWriter:
             "missing": missing,
             "tensors": tensors,
             "by_digest": by_digest,
+            **self._forms(recording),
             **({"untapped": self._untapped(recording.untapped)} if recording.untapped is not None else {}),
         }
+
+    def _forms(self, recording: Recording) -> dict[str, Any]:
+        """Returns `forms` of a side: type and shape of the tensors that it gave otherwise than `specs` states."""
+        forms = {
+            name: {"dtype": spec.dtype, "shape": list(spec.shape)}
+            for name, spec in recording.specs.items()
+            if (spec.dtype, tuple(spec.shape)) != _form(self._manifest["specs"][name])
+        }
+        return {"forms": forms} if forms else {}
 
     def _untapped(self, untapped: Untapped) -> dict[str, Any]:
         """Stores the final outputs of the unchanged model, and returns their row."""
@@ -240,6 +250,10 @@ def _without_lost_parts(manifest: dict[str, Any], parts: int) -> dict[str, Any]:
             for tensor in (*side["tensors"].values(), *side.get("untapped", {}).get("tensors", {}).values()):
                 tensor[0] = tensor[0] if tensor[0] is not None and tensor[0] < parts else None
     return manifest
+
+
+def _form(row: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
+    return row["dtype"], tuple(row["shape"])
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:

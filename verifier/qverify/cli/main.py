@@ -12,6 +12,7 @@ from qverify.cli.command_modules import load_command, missing_extra
 from qverify.cli.interrupts import Interrupts
 from qverify.cli.normalize_options import normalize_options
 from qverify.cli.streams import Streams
+from qverify.onnx_model.crash_watch import arm
 
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
@@ -64,6 +65,7 @@ def run_program(words: list[str]) -> int:
     """Runs the command line with its own standard streams, which survive closed pipes and full disks, and returns the
     exit status."""
     streams = Streams()
+    arm()
     if not os.environ.get("QVERIFY_DEBUG"):  # tests call main() and see all warnings
         warnings.simplefilter("ignore")  # libraries warn of values that are judged anyway
     return streams.status(_run_words(words))

@@ -14,7 +14,7 @@ MAX_SHOWN = 6
 
 def describe_channels(made: Array, recorded: Array) -> str:
     """Returns the channels in which all elements that differ lie, if these are at most half of the tensor's channels
-    and at least two elements of each differ, on average; else ""."""
+    and at least two elements differ, of each channel on average if it has several; else ""."""
     return describe_marked_channels(made != recorded) if made.shape == recorded.shape else ""
 
 
@@ -26,7 +26,8 @@ def describe_marked_channels(differing: npt.NDArray[np.bool_]) -> str:
     others = tuple(axis for axis in range(differing.ndim) if axis != CHANNEL_AXIS)
     counts = np.count_nonzero(differing, axis=others)
     wrong = [int(at) for at in np.flatnonzero(counts)]
-    if not wrong or 2 * len(wrong) > channels or int(counts.sum()) < 2 * len(wrong):
+    least = 2 * len(wrong) if differing.size > channels else 2
+    if not wrong or 2 * len(wrong) > channels or int(counts.sum()) < least:
         return ""
     shown = ", ".join(map(str, wrong[:MAX_SHOWN])) + (" ..." if len(wrong) > MAX_SHOWN else "")
     return f"all in {len(wrong)} of {channels} channels: {shown}"

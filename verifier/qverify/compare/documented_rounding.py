@@ -46,6 +46,7 @@ class RoundingExplanation:
             side that is wrong where elements are unexplained.
         far_are_made: whether every element that is more than 1 LSB apart is one that only the other side has from the
             exact value, so that no limit, however wide, excuses the recorded one.
+        positions: flat positions of the unexplained elements; None if nothing was evaluated.
     """
 
     unexplained: int
@@ -54,6 +55,7 @@ class RoundingExplanation:
     evaluated: bool = True
     recorded_fits: bool = True
     far_are_made: bool = False
+    positions: Array | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +148,8 @@ def explain(
     fits = not outside.recorded.any()
     far = _find_far(flat_made, flat_recorded)
     text = f"{some} {beyond}, first {where}"
-    return RoundingExplanation(len(unexplained), limit, text, True, fits, fits and bool(outside.made[far].all()))
+    by_made = fits and bool(outside.made[far].all())
+    return RoundingExplanation(len(unexplained), limit, text, True, fits, by_made, unexplained)
 
 
 def _find_far(made: Array, recorded: Array) -> Array:

@@ -10,10 +10,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from qverify.compare.arithmetics import FAR, LEGAL, TIES, TWICE_HALF_UP, Rounded, is_coarse
+from qverify.arithmetic.functions64 import log2_choices, log2_of
+from qverify.compare.arithmetics import FAR, LEGAL, MISTAKES, TIES, TWICE_HALF_UP, Rounded, is_coarse
 from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, StatedOperands, rounded_twice
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.report.document import Forced
 from qverify.tensors.recording import Array
 
 SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
@@ -23,6 +25,7 @@ MOST_DIFFERING, LEAST_SHARE = (
 )  # elements by which the nearest arithmetic is chosen, and the share it must give
 TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of a step that depends on the scale
 
+EVIDENCE_BITS = 10 + log2_of(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
 NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
 
@@ -130,6 +133,8 @@ def needs_evidence(unit: Unit, graph: Graph, name: str) -> bool:
     """Returns whether an arithmetic gives other integers than the nearest so far from ties that a fault of a few elements
     may look like it."""
     node = unit.nodes[0]
+    if name in MISTAKES:
+        return True
     if is_coarse(name) or not name.startswith(TWICE) or node.op == "add":
         return is_coarse(name)
     if node.op in ("lookup", "concat"):
@@ -138,3 +143,9 @@ def needs_evidence(unit: Unit, graph: Graph, name: str) -> bool:
     else:
         scales = np.atleast_1d(StatedOperands(node, graph, {}).rq)
     return bool(2 * rounded_twice(scales * BELOW).max() > NEAR_TIE)
+
+
+def measure_evidence(forced: Forced) -> float:
+    """Returns the bits that tell which elements of a node differ, and in which direction."""
+    differing = forced.mismatched or 0
+    return log2_choices(forced.elements, differing) + differing if differing else 0.0

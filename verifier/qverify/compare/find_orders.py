@@ -4,7 +4,7 @@ alone."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ from qverify.compare.judge import Judged
 from qverify.compare.orders import Order, count_values, list_orders, match_channels
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.report.document import Forced
 from qverify.report.facts import Finding
-from qverify.report.side_names import named
+from qverify.report.side_names import named, within
 from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
@@ -53,22 +55,41 @@ class FoundOrder:
     values: int
 
 
-def find_orders(pairs: Iterable[Judged], graph: Graph | None, frame: int) -> list[Finding]:
-    """Returns findings on tensors that did not pass, of boards, dumps and dumps compared with each other, whose values
-    are in another order; each tensor only in the first pair that shows it. frame: number of the frame."""
-    findings, partners = dict[str, Finding](), set[str]()
+def find_orders(judged: Judged, graph: Graph | None, frame: int) -> list[Finding]:
+    """Returns findings on tensors that did not pass, of a board, a dump or dumps compared with each other, whose values
+    are in another order. frame: number of the frame."""
+    if judged.pair.verdict == "PASSED" or judged.b.recording.side not in ("board", "dump", "B"):
+        return []
+    return list(_find_in_pair(judged, graph, frame))
+
+
+def list_orders_found(pairs: Iterable[Judged]) -> list[Finding]:
+    """Returns the findings of all pairs that did not pass, each tensor only in the first pair that shows it."""
+    findings: dict[str, Finding] = {}
     for judged in pairs:
-        if judged.pair.verdict != "PASSED" and judged.b.recording.side in ("board", "dump", "B"):
-            for finding in _find_in_pair(judged, graph, frame, partners):
+        if judged.pair.verdict != "PASSED":
+            for finding in judged.orders:
                 findings.setdefault(finding.tensor, finding)
     return list(findings.values())
 
 
-def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, partners: set[str]) -> Iterator[Finding]:
-    """Yields the findings of one pair. partners: tensors that are said to be exchanged for another, which say nothing more; it
-    grows."""
+def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[str, Forced]) -> None:
+    """Makes a unit INCONCLUSIVE that FAILED where it reads a tensor that is in another order: what it read on the side is
+    not known."""
+    reordered = {n for finding in judged.orders for n in (finding.tensor, *finding.also)}
+    for unit in units:
+        read = next((n for n in unit.inputs if n in reordered), None)
+        for name in unit.outputs if read is not None else ():
+            if name in verdicts and verdicts[name].verdict == "FAILED":
+                why = f"its input {read} is in another order {within(judged.pair.b)}"
+                verdicts[name] = replace(verdicts[name], verdict="INCONCLUSIVE", why=why, at_fault="", arithmetics=[])
+                if name in judged.rows:
+                    judged.rows[name].forced = verdicts[name]
+
+
+def _find_in_pair(judged: Judged, graph: Graph | None, frame: int) -> Iterator[Finding]:
+    partners = set[str]()  # tensors that are said to be exchanged for another, which say nothing more
     failed = [n for n, row in judged.rows.items() if row.verdict != "PASSED"]
-    failed = [n for n in failed if n not in partners]
     failed.sort(key=lambda n: not judged.rows[n].final)
     by_words: dict[str, list[str]] = {}
     left = MOST_ELEMENTS_IN_ALL
@@ -85,7 +106,7 @@ def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, partners: set
             by_words.setdefault(_describe(judged, found), []).append(name)
     for words, names in by_words.items():
         more = f" (and so are {count(len(names) - 1, 'more tensor')}: {', '.join(names[1:4])})" if names[1:] else ""
-        yield Finding("order", names[0], f"{names[0]}: {words}{more}", frame)
+        yield Finding("order", names[0], f"{names[0]}: {words}{more}", frame, names[1:])
 
 
 def find_order(sides: Sides) -> FoundOrder | None:

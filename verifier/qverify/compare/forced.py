@@ -27,8 +27,8 @@ from qverify.model_bin.units import Unit
 from qverify.printable import describe_error
 from qverify.report.document import Forced
 from qverify.report.side_names import named, within
-from qverify.tensors.codes import restore_codes
-from qverify.tensors.recording import Array
+from qverify.tensors.codes import store_as
+from qverify.tensors.recording import NOT_GIVEN, Array, Recording
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
@@ -48,6 +48,11 @@ class Located:
     b: str
     same: Callable[[str], bool | None]
     forced: Mapping[str, Forced]
+
+
+def is_foreign(side: Recording) -> bool:
+    """Returns whether a side is a dump or was computed by a runtime other than qvrt."""
+    return side.side in DUMPS or side.runtime != "qvrt"
 
 
 class Forcing:
@@ -100,10 +105,12 @@ class Forcing:
     def _has_same_codes(self, name: str) -> bool:
         """Returns whether a side gives real values of a quantized tensor that stand for the other side's integers."""
         name_a, name_b = self._map_names(name)
-        values = [side.get_local(n) for side, n in ((self.judged.a, name_a), (self.judged.b, name_b))]
-        if any(v is None for v in values) or all(v is not None and v.dtype.kind != "f" for v in values):
+        sides = (self.judged.a, name_a), (self.judged.b, name_b)
+        values = [side.get_local(n) for side, n in sides]
+        spec = self.graph.spec(name)
+        if any(v is None for v in values) or all(v is not None and v.dtype == spec.numpy_dtype for v in values):
             return False
-        stored = [self._as_stored(name, v) for v in values]
+        stored = [self._as_stored(name, v, side, n) for v, (side, n) in zip(values, sides, strict=True)]
         return stored[0] is not None and stored[1] is not None and bits_equal(stored[0], stored[1])
 
     def force_unit(self, unit: Unit) -> dict[str, Forced]:
@@ -156,6 +163,8 @@ class Forcing:
             value = self._read_input(name)
             if value is None:
                 return self._explain_missing(name, "input")
+            if why := self._describe_misfit(name, value):
+                return why
             arrays[name] = value
         try:
             computed = self.run_unit(unit, arrays)
@@ -163,6 +172,14 @@ class Forcing:
             return f"{named(self.judged.pair.a)} could not run it alone: {describe_error(error)}"
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
+
+    def _describe_misfit(self, name: str, value: Array) -> str:
+        """Returns why a recorded input is not one of the graph's, by type or shape; "" if it is."""
+        spec = self.graph.spec(name)
+        if value.shape == spec.shape and value.dtype == spec.numpy_dtype:
+            return ""
+        given, wanted = f"{value.dtype}{list(value.shape)}", f"{spec.dtype}{list(spec.shape)}"
+        return f"its input {name} is {given} {within(self.judged.pair.b)}, {wanted} in the model"
 
     def _read_input(self, name: str) -> Array | None:
         """Returns the value of an input that b recorded, or a's copy if the bytes are the same, or None if neither is
@@ -174,22 +191,23 @@ class Forcing:
             for side, name_at_side in ((self.judged.b, name_b), (self.judged.a, name_a)):
                 if (value := self._get_local(side, name_at_side, name)) is not None:
                     return value
-        return self._as_stored(name, self.judged.b.get(name_b)) if self.is_offered(name) else None
+        if not self.is_offered(name):
+            return None
+        return self._as_stored(name, self.judged.b.get(name_b), self.judged.b, name_b)
 
     def _get_local(self, side: Values, name_at_side: str, name: str) -> Array | None:
-        return self._as_stored(name, side.get_local(name_at_side))
+        return self._as_stored(name, side.get_local(name_at_side), side, name_at_side)
 
-    def _as_stored(self, name: str, value: Array | None) -> Array | None:
-        """Returns the value as the graph stores it: integers of a quantized tensor that a side gives as real values.
-        Returns None if these are none, and keeps the reason."""
+    def _as_stored(self, name: str, value: Array | None, side: Values, name_at_side: str) -> Array | None:
+        """Returns the value as the graph stores it, if it has the graph's shape: as store_as() does. Returns None if it
+        stands for none, and keeps the reason."""
         spec = self.graph.spec(name)
-        if value is None or value.dtype.kind != "f" or spec.numpy_dtype.kind not in "iu" or not spec.quantized:
-            return value
-        if value.shape != spec.shape:
+        if value is None or value.shape != spec.shape or value.dtype == spec.numpy_dtype:
             return value
         key = name, id(value)
         if key not in self._stored:
-            self._stored[key] = value, restore_codes(value, spec)
+            own = side.recording.specs.get(name_at_side)
+            self._stored[key] = value, store_as(value, own, spec)
         codes = self._stored[key][1]
         if isinstance(codes, str):
             self._unreadable[name] = codes
@@ -199,13 +217,14 @@ class Forcing:
     def _explain_missing(self, name: str, role: str) -> str:
         """Returns the reason why an input or output that b recorded cannot be read."""
         if why := self._unreadable.get(name):
-            return f"its {role} {name} is recorded as real values, of which {why}"
+            return f"its {role} {name} is recorded as {why}"
         return f"its {role} {name} is missing {within(self.judged.pair.b)}"
 
     def _read_output(self, name: str) -> Array | None:
         """Returns the value of an output that b recorded, or a's copy if the bytes are the same, or None if neither is
         available."""
-        recorded = self._as_stored(name, self.judged.b.get(self._map_names(name)[1]))
+        name_b = self._map_names(name)[1]
+        recorded = self._as_stored(name, self.judged.b.get(name_b), self.judged.b, name_b)
         if recorded is None and self.same(name):
             recorded = self._get_local(self.judged.a, self._map_names(name)[0], name)
         return recorded
@@ -260,6 +279,8 @@ class Forcing:
         recorded = self._read_output(unit.outputs[0])
         if recorded is None or len(given) < len(unit.inputs):
             return None
+        if any(v.shape != self.graph.spec(n).shape for n, v in {**given, unit.outputs[0]: recorded}.items()):
+            return None
         rounded = Rounded(unit, unit.outputs[0], self.graph, given)
         return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic])) if rounded.formulas else None
 
@@ -268,6 +289,13 @@ class Forcing:
         """The tensors that b recorded as real values that stand for no integers, so that nothing is recomputed from
         them."""
         return list(self._unreadable)
+
+    @property
+    def refused(self) -> set[str]:
+        """The tensors, by the graph's names, that b gave and that could not be used."""
+        reasons = self.judged.b.failed
+        named_b = {self._map_names(name)[1]: name for name in self.graph.tensors}
+        return {named_b[n] for n, why in reasons.items() if n in named_b and not why.startswith(NOT_GIVEN)}
 
     def needs_evidence(self, unit: Unit, arithmetic: str) -> bool:
         """Returns needs_evidence() of find_arithmetics for a unit of this graph."""
@@ -315,14 +343,14 @@ class Forcing:
     def is_foreign(self) -> bool:
         """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return not self.exact and (b.side in DUMPS or b.runtime != "qvrt" or a.runtime != "qvrt")
+        return not self.exact and (is_foreign(b) or a.runtime != "qvrt")
 
     @property
     def kernels(self) -> str:
         """The documented kernels of the recorded side, as in Recording.kernels; "" if they are not known. If that side is
         qvrt, those of the reference, which is the one that is not."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return b.kernels if b.side in DUMPS or b.runtime != "qvrt" else a.kernels
+        return b.kernels if is_foreign(b) else a.kernels
 
     @property
     def is_made_known(self) -> bool:

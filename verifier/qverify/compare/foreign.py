@@ -11,10 +11,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.compare.arithmetics import Rounded, choose_name, describe
-from qverify.compare.channels import describe_channels
+from qverify.compare.channels import describe_channels, describe_marked_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
-from qverify.compare.find_arithmetics import find_arithmetics, find_nearest
+from qverify.compare.find_arithmetics import (
+    EVIDENCE_BITS,
+    find_arithmetics,
+    find_nearest,
+    measure_evidence,
+    needs_evidence,
+)
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -130,11 +136,13 @@ def _judge_places(foreign: ForeignUnit, measured: Forced) -> Forced | None:
 
 def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation, names: list[str]) -> str:
     """Returns which elements differ, in which direction, whether the inputs are equal, and the arithmetic that gives
-    all of them."""
+    all of them, if that is no chance."""
     parts = [found.why] if found.why and not found.recorded_fits else []
     if found.recorded_fits and found.unexplained:
         parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
-    parts += [describe_direction(foreign.made, foreign.recorded), describe_channels(foreign.made, foreign.recorded)]
+    parts += [describe_direction(foreign.made, foreign.recorded), _describe_channels(foreign, found)]
+    shown = measure_evidence(measured) >= EVIDENCE_BITS
+    names = [n for n in names if shown or not needs_evidence(foreign.unit, foreign.graph, n)]
     parts += [] if names else [_describe_beside_rounding(foreign)]
     near_ties = (measured.mismatched or 0) - found.unexplained
     if foreign.recorded.dtype.kind in "iu":
@@ -143,6 +151,18 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     if names:
         parts.append(f"{describe(choose_name(names))} gives every element")
     return "; ".join(part for part in parts if part)
+
+
+def _describe_channels(foreign: ForeignUnit, found: RoundingExplanation) -> str:
+    """Returns describe_channels(), without the elements that a rounding near a tie explains, if it does not explain
+    all."""
+    every = int(np.count_nonzero(foreign.made != foreign.recorded))
+    if found.positions is None or not 0 < found.positions.size < every:
+        return describe_channels(foreign.made, foreign.recorded)
+    wrong = np.zeros(foreign.recorded.size, bool)
+    wrong[found.positions] = True
+    text = describe_marked_channels(wrong.reshape(foreign.recorded.shape))
+    return f"{text}, but for those near a tie" if text else ""
 
 
 def _describe_beside_rounding(foreign: ForeignUnit) -> str:

@@ -17,6 +17,7 @@ from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph, Node
 from qverify.plural import count
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
+from qverify.report.facts import Finding
 from qverify.report.side_names import named, within
 from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
@@ -38,6 +39,7 @@ class Judged:
         not_finite: tensors that fail only because elements are NaN or Inf on one side, or that fail only the decimals
             while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
             on both (without equal infinities, if the tensor is no final output).
+        orders: findings on tensors of b that are in another order.
     """
 
     pair: Pair
@@ -50,6 +52,7 @@ class Judged:
     decimals_only: set[str] = field(default_factory=set)
     untried: dict[str, str] = field(default_factory=dict)
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
+    orders: list[Finding] = field(default_factory=list)
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
         """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from qverify.arithmetic.functions64 import log2_choices, log2_of
 from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
+from qverify.compare.find_arithmetics import EVIDENCE_BITS, measure_evidence
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
 OPS = (*SUMS, "average_pool", "lookup", "concat")
-EVIDENCE_BITS = 10 + log2_of(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
 # Whether an arithmetic gives every recorded element of a unit; None if it cannot be asked
 GivesAll = Callable[[Unit, str], bool | None]
 NeedsEvidence = Callable[[Unit, str], bool]  # as find_arithmetics.needs_evidence(), without the graph
@@ -53,7 +52,8 @@ def _accept(found: Forced, name: str, shown: bool) -> Forced:
     if shown:
         limit = f"every element is that of {describe(name)}"
         return replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
-    why = f"{found.why}; too few elements differ to tell this from a fault (run more inputs)"
+    fits = f"{describe(name)} gives every element, but too few differ to tell this from a fault (run more inputs)"
+    why = f"{found.why}; {fits}"
     return replace(found, verdict="INCONCLUSIVE", why=why, at_fault="")
 
 
@@ -64,10 +64,17 @@ def _is_shown(name: str, accepted: list[Unit], forced: Iterable[Forced], needs_e
 
 
 def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:
-    """Returns the bits of which elements differ and in which direction, over all nodes that differ and of which the
-    arithmetic gives every element."""
-    fitting = [f for f in forced if f.mismatched and name in f.arithmetics]
-    return sum(log2_choices(f.elements, f.mismatched or 0) + (f.mismatched or 0) for f in fitting)
+    """Returns measure_evidence() over all nodes that differ and of which the arithmetic gives every element."""
+    return sum(measure_evidence(f) for f in forced if f.mismatched and name in f.arithmetics)
+
+
+def choose_shown(found: Forced, verdicts: Iterable[Forced]) -> str:
+    """Returns the arithmetic that gives every recorded element of a node, if the elements that differ are enough
+    evidence for it, else "". verdicts: those of all nodes of the side."""
+    if not found.arithmetics:
+        return ""
+    name = choose_name(found.arithmetics)
+    return name if _measure_evidence(name, verdicts) >= EVIDENCE_BITS else ""
 
 
 def _others(name: str, units: list[Unit], members: list[Unit], forced: Mapping[str, Forced]) -> list[Unit]:
@@ -84,15 +91,21 @@ def _gives(name: str, unit: Unit, forced: Mapping[str, Forced], gives_all: Gives
     return name in forced[unit.outputs[0]].arithmetics or gives_all(unit, name) is not False
 
 
-def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> tuple[list[str], bool]:
+def name_arithmetics(
+    units: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll, needs_evidence: NeedsEvidence
+) -> tuple[list[str], bool]:
     """Returns lines on the arithmetics that give every byte of the nodes that differ, one for each op, or a single line
     if one arithmetic gives every byte of all nodes that round sums; and whether that is so. Nothing is named if no
-    arithmetic of the catalogue fits."""
+    arithmetic of the catalogue fits, or if so few elements differ that it fits by chance."""
     by_op: dict[str, list[Unit]] = {}
     for unit in units:
-        if unit.nodes[0].op in OPS and unit.outputs[0] in forced:
+        judged = unit.outputs[0] in forced and forced[unit.outputs[0]].verdict != "INCONCLUSIVE"
+        if unit.nodes[0].op in OPS and judged:
             by_op.setdefault(unit.nodes[0].op, []).append(unit)
-    found = {op: _find_common(members, forced, gives_all) for op, members in by_op.items()}
+    found = {
+        op: {n for n in _find_common(members, forced, gives_all) if _is_shown_by(n, members, forced, needs_evidence)}
+        for op, members in by_op.items()
+    }
     differing = {op: names for op, names in found.items() if any(forced[u.outputs[0]].mismatched for u in by_op[op])}
     if not differing:
         return [], False
@@ -107,6 +120,11 @@ def name_arithmetics(units: list[Unit], forced: Mapping[str, Forced], gives_all:
         for op, names in differing.items()
         if names
     ], False
+
+
+def _is_shown_by(name: str, members: list[Unit], forced: Mapping[str, Forced], needs_evidence: NeedsEvidence) -> bool:
+    """Returns whether it is no chance that the arithmetic gives every element of those of these units that differ."""
+    return _is_shown(name, [u for u in members if forced[u.outputs[0]].mismatched], forced.values(), needs_evidence)
 
 
 def _find_common(members: list[Unit], forced: Mapping[str, Forced], gives_all: GivesAll) -> set[str]:

@@ -92,8 +92,10 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
     """Returns the forced verdict: FAILED beyond the carried bound, or if the differences lie on one side only; PASSED
     within it; INCONCLUSIVE without a bound, or with one that is too wide. A region that is computed exactly as one of
     ALTERNATIVES is right in any case. measured: the distances."""
-    if (name := _find_alternative(region)) is not None:
-        return replace(measured, verdict="PASSED", limit=f"every element is that of the region with {name}", why="")
+    if (found := _find_alternative(region)) is not None:
+        name, ends = found
+        limit = f"every element is that of the region with {name}{_describe_choice(region, ends)}"
+        return replace(measured, verdict="PASSED", limit=limit, why="")
     try:
         low, high = region.allowed()
     except NoBound as missing:
@@ -186,8 +188,18 @@ def _list_alternatives(inner: list[str]) -> Iterator[tuple[str, tuple[Rule, bool
             yield f"{', '.join(kept)} not rounded, other inner tensors as in the model", (keep_some(kept), False)
 
 
-def _find_alternative(region: RecomputedRegion) -> str | None:
-    """Returns the first alternative that gives every element, within a bound that is not too wide, or None."""
+def _describe_choice(region: RecomputedRegion, ends: Ends) -> str:
+    """Returns the extent to which the alternative leaves elements open: the number of those at ties, or the error of
+    floats; "" if it does not."""
+    if region.recorded.dtype.kind == "f":
+        return f", within {float(_measure_widths(ends).max(initial=0.0)) / 2:.2g}"
+    tied = int(np.count_nonzero(_measure_widths(ends)))
+    return f", up to ties at {count(tied, 'element')}" if tied else ""
+
+
+def _find_alternative(region: RecomputedRegion) -> tuple[str, Ends] | None:
+    """Returns the first alternative that gives every element, within a bound that is not too wide, and what it allows; or
+    None."""
     for name, (rule, down) in _list_alternatives(region.inner):
         if down and not region.inner:  # a single rounding, which is no chip's habit
             continue
@@ -196,7 +208,7 @@ def _find_alternative(region: RecomputedRegion) -> str | None:
         except (NoBound, ValueError, IndexError, MemoryError):
             continue
         if _holds(region.recorded, ends) and not _describe_width(region, ends):
-            return name
+            return name, ends
     return None
 
 

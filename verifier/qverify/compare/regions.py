@@ -20,12 +20,23 @@ class Region(Unit):
 
     Attributes:
         members: the units, in running order. Tensors between them are not given.
+        not_given: those of the tensors between them that the side could have given and did not.
+        refused: those that it gave and that could not be used.
     """
 
     members: tuple[Unit, ...]
+    not_given: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
-def find_steps(units: list[Unit], graph: Graph, offers: Callable[[str], bool], merge: bool = True) -> list[Unit]:
+def find_steps(
+    units: list[Unit],
+    graph: Graph,
+    offers: Callable[[str], bool],
+    merge: bool = True,
+    refused: Collection[str] = (),
+    made: Collection[str] = (),
+) -> list[Unit]:
     """Returns the units and regions that can be recomputed from what a side gives, in running order: for each tensor
     that it gives, the smallest part of the graph between this tensor and others that it gives.
 
@@ -37,6 +48,8 @@ def find_steps(units: list[Unit], graph: Graph, offers: Callable[[str], bool], m
         graph: the graph.
         offers: function that returns whether the side gives a tensor.
         merge: whether to make regions.
+        refused: tensors that the side gave and that could not be used.
+        made: tensors that the compiler made, which no side can give by their names.
     """
     made_by = {name: unit for unit in units for name in unit.outputs}
     order = {unit.name: at for at, unit in enumerate(units)}
@@ -52,7 +65,7 @@ def find_steps(units: list[Unit], graph: Graph, offers: Callable[[str], bool], m
         if len(members) == 1 and given == outputs:
             steps.append(unit)
         else:
-            steps.append(_merge(sorted(members, key=lambda u: order[u.name]), given, graph))
+            steps.append(_merge(sorted(members, key=lambda u: order[u.name]), given, graph, refused, made))
     return steps
 
 
@@ -75,16 +88,25 @@ def _find_members(
     return list(members.values())
 
 
-def _merge(members: list[Unit], outputs: list[str], graph: Graph) -> Region:
+def _merge(
+    members: list[Unit], outputs: list[str], graph: Graph, refused: Collection[str], made: Collection[str]
+) -> Region:
     """Returns these units, in running order, as one."""
     names = {node.name for unit in members for node in unit.nodes}
     nodes = tuple(node for node in graph.nodes if node.name in names)
-    made = {o for unit in members for o in unit.outputs}
-    inputs = tuple(dict.fromkeys(n for unit in members for n in unit.inputs if n not in made))
+    computed = dict.fromkeys(o for unit in members for o in unit.outputs)
+    inputs = tuple(dict.fromkeys(n for unit in members for n in unit.inputs if n not in computed))
     last = members[-1]
     op = "+".join(unit.op for unit in members)
     exact = all(unit.integer_reference for unit in members)
-    return Region(last.name, op, nodes, inputs, tuple(outputs), exact, tuple(members))
+    read = {n for unit in members for n in unit.inputs}
+    inner = [n for n in computed if n in read and n not in outputs]
+    own = [
+        n for n in inner if not graph.spec(n).interior and n not in made
+    ]  # others are the compiler's, which no side can give
+    unusable = tuple(n for n in own if n in refused)
+    not_given = tuple(n for n in own if n not in refused)
+    return Region(last.name, op, nodes, inputs, tuple(outputs), exact, tuple(members), not_given, unusable)
 
 
 def replace_by_regions(units: list[Unit], steps: list[Unit]) -> list[Unit]:
@@ -128,7 +150,8 @@ def describe_region(unit: Unit, side: str) -> FusedRegion | None:
     if not isinstance(unit, Region):
         return None
     shown = [n for n in unit.nodes if n.op not in CONVERSIONS] or list(unit.nodes)
-    return FusedRegion(list(unit.inputs), list(unit.outputs), [f"{_name_op(n)} {n.name}" for n in shown], side)
+    names = [f"{_name_op(n)} {n.name}" for n in shown]
+    return FusedRegion(list(unit.inputs), list(unit.outputs), names, side, list(unit.not_given), list(unit.refused))
 
 
 def _name_op(node: Node) -> str:

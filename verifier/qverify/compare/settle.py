@@ -38,7 +38,7 @@ def settle_pair(
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:
         _leave_unevaluated_open(judged, units, forced)
-        _state_unreadable(judged, force.unreadable)
+        _state_unreadable(judged, force.graph, force.unreadable)
     _state_not_judged(judged, force.graph, units, forced)
     _state_fixed_point(judged, forced)
     judged.pair.others = find_other_differences(
@@ -102,13 +102,15 @@ def _leave_unevaluated_open(judged: Judged, units: list[Unit], forced: Mapping[s
     judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why
 
 
-def _state_unreadable(judged: Judged, names: list[str]) -> None:
-    """States in the verdict line that tensors given as real values were not recomputed, as they stand for no integers."""
-    if names:
-        given = count(len(names), "tensor", "is", "are")
-        judged.pair.relaxed.append(
-            f"{given} given as real values that stand for no integers, and not recomputed, first {names[0]}"
-        )
+def _state_unreadable(judged: Judged, graph: Graph, names: list[str]) -> None:
+    """States in the verdict line that tensors were not recomputed: real values that stand for no integers, and floats of
+    fewer digits than the model's."""
+    quantized = [n for n in names if graph.spec(n).quantized]
+    floats = [n for n in names if n not in quantized]
+    for kind, some in (("real values that stand for no integers", quantized), ("float16", floats)):
+        if some:
+            given = count(len(some), "tensor", "is", "are")
+            judged.pair.relaxed.append(f"{given} given as {kind}, and not recomputed, first {some[0]}")
 
 
 def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:

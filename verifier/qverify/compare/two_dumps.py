@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.find_orders import leave_reordered_open
 from qverify.compare.forced import Forcing, RunUnit
 from qverify.compare.judge import Judged, conclude
 from qverify.compare.node_by_node import judge_node_by_node
@@ -32,6 +33,7 @@ class HostUnits:
         recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
+        made: as for judge_all().
     """
 
     graph: Graph
@@ -40,6 +42,7 @@ class HostUnits:
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     same_inputs: bool = False
     distrusted: Collection[str] = ()
+    made: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,16 @@ class _DumpForcing(Forcing):
         self._last = unit.name, computed, verdicts
         return verdicts
 
+    def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
+        """Returns the forced verdict; INCONCLUSIVE if both dumps have as many elements, and the model another number."""
+        wanted = self.graph.spec(name)
+        specs = [side.recording.specs.get(name) for side in (self._both.judged.a, self._both.judged.b)]
+        sizes = {spec.elements for spec in specs if spec is not None}
+        if None in specs or len(sizes) != 1 or wanted.elements in sizes:
+            return super()._judge(unit, name, computed)
+        given = f"{name} has {count(sizes.pop(), 'element')} in both dumps, {wanted.elements} in the model"
+        return self._make_inconclusive(unit, name, f"{given} (-m of another network?)")
+
     def find_verdicts(self, unit: Unit, computed: Mapping[str, Array]) -> dict[str, Forced]:
         """Returns the verdicts on the unit that was judged last if this side computed the same bytes, else {}."""
         name, own, verdicts = self._last
@@ -149,6 +162,9 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     dumps = [
         _recompute(values, name, both, host) for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
     ]
+    for dump in dumps:
+        for verdicts in dump.matrix.values():
+            leave_reordered_open(judged, dump.steps, verdicts)
     merged = _merge(dumps)
     for name, forced in merged.items():
         if name in judged.rows:
@@ -171,7 +187,8 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
         located.matrix[side] = {}
     if located.forcing:
-        located.steps.extend(find_steps(host.units, host.graph, located.forcing[0].is_offered))
+        first = located.forcing[0]
+        located.steps.extend(find_steps(host.units, host.graph, first.is_offered, True, first.refused, host.made))
     for step in located.steps:
         region = describe_region(step, name)
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
@@ -241,8 +258,9 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         pair.cause = "accumulated_rounding"
     differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
     named = [
-        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, dump.forcing[0].gives_all))
+        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, own.gives_all, own.needs_evidence))
         for dump in differing
+        for own in dump.forcing[:1]
     ]
     pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
     if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):

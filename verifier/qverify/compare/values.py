@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from qverify.compare.paired_values import Histograms, bits_equal
 from qverify.tensors.digest import tensor_digest
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import NOT_SENT, Array, Recording
 
 Pull = Callable[[list[str]], Mapping[str, Array]]
 
@@ -54,7 +54,7 @@ class Values:
         if not wanted:
             return
         if self.pull is None:
-            self.failed.update(dict.fromkeys(wanted, "declared, but not sent"))
+            self.failed.update(dict.fromkeys(wanted, NOT_SENT))
             return
         try:
             arrays = self.pull(wanted)
@@ -70,7 +70,7 @@ class Values:
 
     def _accept(self, name: str, value: Array | None) -> None:
         if value is None:
-            self.failed[name] = "declared, but not sent when pulled"
+            self.failed[name] = f"{NOT_SENT} when pulled"
         elif (declared := self.digest(name)) is not None and (actual := tensor_digest(value)) != declared:
             self.failed[name] = f"the bytes sent have digest {actual}, but the side had declared {declared}"
         else:

@@ -10,10 +10,11 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
-from qverify.compare.find_orders import find_orders
-from qverify.compare.forced import Forcing, Located, RunUnit
+from qverify.compare.find_orders import find_orders, leave_reordered_open, list_orders_found
+from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
@@ -59,6 +60,7 @@ def judge_all(
     located: list[Located] | None = None,
     recomputes: bool = True,
     locate: Locate | None = None,
+    made: Collection[str] = (),
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -79,8 +81,9 @@ def judge_all(
         recomputes: whether sides can run single nodes. If not, a node is only judged from equal inputs, if one of its
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
+        made: tensors of the graph that the compiler made, which no board can give by their names.
     """
-    sides = _sort_sides(recordings)
+    sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
@@ -95,11 +98,14 @@ def judge_all(
             exact = requires_equal_bits(a, b)
             force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
-            steps = find_steps(to_force, graph, force.is_offered, merge=recomputes)
+            steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
             matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
+            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
+            leave_reordered_open(judged_pair, steps, matrix[(a.side, b.side)])
             forcing.append((force, replace_by_regions(units, steps)))
             settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
+            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
             located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
@@ -113,15 +119,24 @@ def judge_all(
     for judged_pair in judged:
         judge_untapped(judged_pair, graph, options)
         name_optimization(judged_pair)
+        state_containers(judged_pair)
         _keep_rows(judged_pair, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
-    report.findings = [*find_scales(report.pairs), *find_orders(judged, graph, options.frame)]
+    report.findings = [*find_scales(report.pairs), *list_orders_found(judged)]
     if graph is None and not blamed:
-        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED")
+        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED" and not j.orders)
     return report
+
+
+def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list[tuple[str, Recording]]:
+    """Returns the recordings; of sides that are not qvrt with the tensors in other containers read as the graph's."""
+    if graph is None:
+        return sides
+    hosts = [r for _, r in sides if r.side in ("reference", "simulator")]
+    return [(label, unwrap(r, graph.tensors, hosts) if is_foreign(r) else r) for label, r in sides]
 
 
 def _sort_sides(recordings: dict[str, Recording]) -> list[tuple[str, Recording]]:
@@ -221,7 +236,9 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
     else:
         pair.cause = "accumulated_rounding"
     if force.is_foreign:
-        pair.arithmetics, everywhere = name_arithmetics(list_single(units), verdicts, force.gives_all)
+        pair.arithmetics, everywhere = name_arithmetics(
+            list_single(units), verdicts, force.gives_all, force.needs_evidence
+        )
         pair.cause = "other_rounding" if everywhere and pair.cause == "accumulated_rounding" else pair.cause
         pair.notes += pair.arithmetics
 
@@ -302,6 +319,7 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
     blamed = [b for r in reports for b in r.blamed]
+    _show_cause(blamed)
     return ReportDocument(
         verdict=worst([r.verdict for r in reports]),
         blame=blamed[0] if blamed else None,
@@ -333,6 +351,14 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         tasks=[t for r in reports for t in r.tasks],
         findings=[f for r in reports for f in r.findings],
     )
+
+
+def _show_cause(blamed: list[Blame]) -> None:
+    """Gives the first blame the cause that a later frame shows at the same node of the same side, if it has none."""
+    first = blamed[0] if blamed else None
+    if first is not None and first.cause is None:
+        same = (b.cause for b in blamed if (b.side, b.node) == (first.side, first.node) and b.cause is not None)
+        first.cause = next(same, None)
 
 
 def _combine_repeats(outcomes: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -33,11 +33,12 @@ from qverify.compiler.unpack_weights import (
     stores_weights_in_blocks,
     unpack_weights,
 )
-from qverify.errors import BadFileError, UnsupportedError
+from qverify.errors import BadFileError, RefusedModelError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.islands import sort_nodes
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
+from qverify.onnx_model.engine import describe_refusal
 from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
@@ -155,9 +156,25 @@ def compile_model(
         parsed: the model that parse() returned for `source`, if the caller has it; it is changed.
         sha256: the digest of `source`, if the caller has it.
 
-    Raises BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
+    Raises BadFileError for a damaged or unquantized file, or one that onnxruntime refuses, UnsupportedError for a node that
+    cannot be compiled."""
     options = options or CompilerOptions()
     _check_options(options)
+    try:
+        return _compile(source, name, options, watch, parsed, sha256)
+    except RefusedModelError as error:
+        raise RefusedModelError(describe_refusal(name, str(error))) from error
+
+
+def _compile(
+    source: bytes,
+    name: str,
+    options: CompilerOptions,
+    watch: Watch | None,
+    parsed: onnx.ModelProto | None,
+    sha256: str,
+) -> CompiledModel:
+    """Returns compile_model() of checked options."""
     parsed = parse(source, name) if parsed is None else parsed
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []

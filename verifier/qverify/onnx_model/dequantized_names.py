@@ -17,10 +17,12 @@ class OnnxNames:
     Attributes:
         dequantized: the quantized tensors by the names of their real values.
         inner: the other tensors of the ONNX. The integer form computes them inside a node or not at all.
+        made: tensors of the integer form that the compiler made, which the ONNX does not have.
     """
 
     dequantized: Mapping[str, str] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
 
 
 def dequantized_names(model: bytes) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy.typing as npt
 import onnx
 from google.protobuf.message import DecodeError
 
-from qverify.errors import BadFileError
+from qverify.errors import BadFileError, RefusedModelError
+from qverify.onnx_model.crash_watch import onnxruntime_runs
 from qverify.onnx_model.guard_divisions import guard_divisions
 from qverify.printable import describe_error
 
@@ -21,6 +23,18 @@ NO_SPINNING = (
     "session.intra_op.allow_spinning",
     "0",
 )  # waiting threads sleep instead of spinning; results are unaffected
+
+
+def describe_refusal(name: str, why: str) -> str:
+    """Returns one line on a file that onnxruntime refuses: what it is, what is wanted, and the next step. why: the text of
+    RefusedModelError."""
+    if newest := re.search(r"domain (\S+) is till opset (\d+)", why):
+        of = "" if newest[1] == "ai.onnx" else f" of {newest[1]}"
+        return (
+            f"{name}: onnxruntime refuses the model: it is of a newer opset{of} than {newest[2]}, which onnxruntime {version()} "
+            f"runs at most; export it with opset {newest[2]} or lower, or install a newer onnxruntime"
+        )
+    return f"{name}: {why.rstrip('. ')}; wanted an ONNX that onnxruntime {version()} runs: export it again, or give the right file"
 
 
 def version() -> str:
@@ -139,14 +153,13 @@ class Engine:
             "x64quantprecision": int(precision),
         }
         try:
-            self._session = ort.InferenceSession(
-                model,
-                options,
-                providers=["CPUExecutionProvider"],
-                disabled_optimizers=_disabled_optimizers(model, level),
-            )
+            disabled = _disabled_optimizers(model, level)
+            with onnxruntime_runs():
+                self._session = ort.InferenceSession(
+                    model, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+                )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
-            raise BadFileError(f"onnxruntime refuses the model: {describe_error(error)}") from error
+            raise RefusedModelError(f"onnxruntime refuses the model: {describe_error(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
         self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}
@@ -157,9 +170,9 @@ class Engine:
         if not wanted:  # onnxruntime would return all outputs for an empty list
             return {}
         try:
-            values = self._session.run(
-                wanted, {n: np.asarray(feed[n]) for n in self.inputs}
-            )  # rank 0 may be a numpy scalar
+            fed = {n: np.asarray(feed[n]) for n in self.inputs}  # rank 0 may be a numpy scalar
+            with onnxruntime_runs():
+                values = self._session.run(wanted, fed)
         except Exception as error:
             raise BadFileError(f"onnxruntime fails on the model: {describe_error(error)}") from error
         return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}

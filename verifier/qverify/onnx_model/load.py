@@ -23,6 +23,7 @@ from qverify.onnx_model.other_files import FOLDER, describe_other
 from qverify.onnx_model.plain_layout import write_plain_layout
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
+from qverify.plural import count
 
 QUANTIZED = {
     "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "MatMulBnb4", "QAttention", "MatMulIntegerToFloat",
@@ -73,7 +74,11 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError:
-        why = describe_other(data) or "not an ONNX file (protobuf does not parse)"
+        size = count(len(data), "byte")
+        why = (
+            describe_other(data)
+            or f"not an ONNX: {size} that protobuf does not parse, of another format or cut off; give the whole .onnx"
+        )
         raise BadFileError(f"{name}: {why}") from None
     return check_parsed(model, name)
 
@@ -82,7 +87,7 @@ def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """Returns the model. Raises BadFileError if it has no node or no opset: arbitrary bytes may parse as such a
     model."""
     if not model.graph.node or not model.opset_import:
-        raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
+        raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset); give the whole .onnx")
     return model
 
 

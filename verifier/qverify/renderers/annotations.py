@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qverify.printable import shortened, visible
+from qverify.renderers.blamed import blame_in_one_line
 from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
 from qverify.renderers.verdict_lines import verdict_line
@@ -48,9 +49,7 @@ def list_annotations(result: ReportDocument | TriageDocument | ReportDifference)
 def _of_report(report: ReportDocument) -> list[Annotation]:
     if report.verdict not in LEVELS:
         return []
-    blamed = [
-        Annotation("error", f"qverify: {b.side} is to blame", f"{b.side} {b.place}: {b.why}") for b in report.blamed
-    ]
+    blamed = [Annotation("error", f"qverify: {b.side} is to blame", blame_in_one_line(b)) for b in report.blamed]
     common = list_common_caveats(report)
     judged = [
         Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", verdict_line(p, common))

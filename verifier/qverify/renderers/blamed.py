@@ -1,4 +1,4 @@
-"""Renders the blamed side in two lines, and shortens a list of names."""
+"""Renders the blamed side in two or three lines, and shortens a list of names."""
 
 from __future__ import annotations
 
@@ -18,5 +18,12 @@ def list_others(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
 
 
 def blame_line(blame: Blame) -> str:
-    """Returns two lines: the side and its nodes, and the evidence."""
-    return f"blame: {blame.side} {blame.place}{list_others(blame.also)}\n  {blame.why}"
+    """Returns two lines: the side and its nodes, and the evidence; and a third one with the cause, if it is known."""
+    cause = f"\n  {blame.cause.line}" if blame.cause is not None else ""
+    return f"blame: {blame.side} {blame.place}{list_others(blame.also)}\n  {blame.why}{cause}"
+
+
+def blame_in_one_line(blame: Blame) -> str:
+    """Returns the side, its node, the evidence and the cause in one line."""
+    cause = f"; {blame.cause.line}" if blame.cause is not None else ""
+    return f"{blame.side} {blame.place}: {blame.why}{cause}"

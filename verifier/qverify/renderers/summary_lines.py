@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qverify.renderers import task_lines
+from qverify.renderers.blamed import blame_in_one_line
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.overall_lines import overall_lines
 from qverify.report.document import ReportDocument
@@ -18,7 +19,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     lines += finding_lines(report.findings, None)
     lines += untapped_lines(report.pairs)
-    lines += dict.fromkeys(f"blame: {blame.side} {blame.place}: {blame.why}" for blame in report.blamed)
+    lines += dict.fromkeys(f"blame: {blame_in_one_line(blame)}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:
         words = (pair.board if len(report.boards) > 1 else "", f"frame {pair.frame}" if report.frames else "")

@@ -102,7 +102,16 @@ def _pair_changes(a: ReportDocument, b: ReportDocument) -> Iterator[PairChange]:
     for key in dict.fromkeys([*before, *now]):
         old, new = before.get(key), now.get(key)
         verdicts = old.verdict if old else None, new.verdict if new else None
-        yield PairChange(_sides_text(key), key[2], key[3], *verdicts, step(*verdicts), _reason(old), _reason(new))
+        change, fewer = step(*verdicts), _describe_fewer(old, new)
+        change = "not known" if change == "better" and fewer else change
+        reasons = _reason(old), "; ".join(text for text in (_reason(new), fewer) if text)
+        yield PairChange(_sides_text(key), key[2], key[3], *verdicts, change, *reasons)
+
+
+def _describe_fewer(old: Pair | None, new: Pair | None) -> str:
+    """Returns how many tensors are compared now, if fewer than before; else ""."""
+    before, now = (pair.coverage.compared if pair is not None else 0 for pair in (old, new))
+    return f"{count(now, 'tensor')} compared, {before} before" if new is not None and now < before else ""
 
 
 def _sides_text(key: Key) -> str:
@@ -132,7 +141,9 @@ def _judge(a: ReportDocument, b: ReportDocument, difference: ReportDifference) -
 
 
 def _transition(pair: PairChange) -> str:
-    return f"{pair.pair}{f' frame {pair.frame}' if pair.frame else ''} was {pair.before or 'absent'}, now {pair.now}"
+    place = f"{pair.pair}{f' frame {pair.frame}' if pair.frame else ''}"
+    fewer = f" ({pair.why_now})" if pair.now == "PASSED" and pair.why_now else ""
+    return f"{place} was {pair.before or 'absent'}, now {pair.now}{fewer}"
 
 
 def _blame_changes(a: ReportDocument, b: ReportDocument) -> Iterator[BlameChange]:

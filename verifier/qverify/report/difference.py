@@ -39,7 +39,7 @@ class FactChange:
 @dataclass(slots=True)
 class PairChange:
     """A pair's verdict in both runs. before, now: null if the run has no such pair. why_before, why_now: cause and
-    reason."""
+    reason; why_now also how many tensors are compared, if fewer than before: then a pair that PASSED is not better."""
 
     pair: str
     frame: int

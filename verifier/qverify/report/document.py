@@ -9,7 +9,7 @@ from typing import Any, Literal
 from qverify import __version__
 from qverify.report.clock import utc_text
 from qverify.report.drawings import InputDrawing, TensorDrawing
-from qverify.report.facts import Finding, FusedRegion
+from qverify.report.facts import Finding, FusedRegion, NamedCause
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
@@ -34,13 +34,15 @@ class Blame:
     name of the first blamed unit, or, for a side that is not qvrt, of the first one that differs by more than a
     rounding. why: the evidence. also: the other nodes at which this side is to blame, in running order. region: the
     nodes that were recomputed as one, if the fault lies between two tensors and not at a single node; `node` is then
-    the last of them."""
+    the last of them. cause: known faults that give the recorded bytes of the node, for a side that is not qvrt; null if
+    none does, or chance could."""
 
     side: str
     node: str
     why: str
     also: list[str] = field(default_factory=list)
     region: FusedRegion | None = None
+    cause: NamedCause | None = None
 
     @property
     def place(self) -> str:

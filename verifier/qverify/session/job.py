@@ -23,7 +23,9 @@ from qverify.session.board_optimizer import name_optimization
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.other_inputs import mark_other_inputs, run_on_other_inputs
+from qverify.session.recorded_causes import CauseFinder
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
 from qverify.session.request import Request
@@ -90,6 +92,7 @@ class Job:
         self.request = request
         self.unreached: LinkError | None = None
         self.history = OutputHistory()
+        self._causes = CauseFinder()
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
@@ -138,6 +141,8 @@ class Job:
             self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)
         if spread is not None:
             mark_spread(report, spread)
+        known = NodeEvidence(ran.recordings, self.models.graph, prepared.arrays(), pull)
+        self._causes.add(report, known, frame)
         evidence = RunEvidence(prepared, ran, pull)
         if self.task is not None:
             self.task.add(frame, source or str(inputs.files), evidence)

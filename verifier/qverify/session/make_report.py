@@ -50,6 +50,7 @@ def make_report(
         distrusted=ran.canary.get("distrusted", ()),
         located=located,
         recomputes=models.engine is None,
+        made=models.onnx_names.made if "board" in ran.recordings or "dump" in ran.recordings else (),
     )
     _complete(report, models, prepared, ran)
     if options.drawings:

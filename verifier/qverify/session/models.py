@@ -78,7 +78,9 @@ class Models:
             return OnnxNames()
         names = dequantized_names(self.original).items()
         dequantized = {real: stored for real, stored in names if stored in known and real not in known}
-        return OnnxNames(dequantized, frozenset(computed_names(self.original) - {*known, *dequantized}))
+        computed = computed_names(self.original)
+        made = frozenset(self.graph.observable()) - computed - {*self.graph.inputs}
+        return OnnxNames(dequantized, frozenset(computed - {*known, *dequantized}), made)
 
     @cached_property
     def islands(self) -> HostIslands | None:

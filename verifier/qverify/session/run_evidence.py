@@ -45,10 +45,11 @@ class RunEvidence:
         return None
 
 
-def board_values(recordings: Mapping[str, Recording], pull: Pull | None) -> Values | None:
+def board_values(recordings: Mapping[str, Recording], pull: Pull | None, side: str = "board") -> Values | None:
     """Returns access to the board's tensors, each taken from what it sent, from another side's tensor with the same
-    digest, or by a pull, in this order; None if no board took part. recordings: by label, as they were judged."""
-    board = next((r for r in recordings.values() if r.side == "board"), None)
+    digest, or by a pull, in this order; None if no board took part. recordings: by label, as they were judged. side: the
+    side whose tensors are wanted, if it is not the board."""
+    board = next((r for r in recordings.values() if r.side == side), None)
     if board is None:
         return None
     values = Values(board, pull)

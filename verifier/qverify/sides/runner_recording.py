@@ -16,10 +16,10 @@ from qverify.model_bin.layouts import infer_layouts
 from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
-from qverify.sides.dumps.twin_files import find_twins, is_undescribed
+from qverify.sides.dumps.twin_files import TEXTS, find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
 from qverify.tensors.codes import restore_codes
-from qverify.tensors.recording import NO_VALUES, Array, Recording, Tensors
+from qverify.tensors.recording import NO_FILE, NO_VALUES, Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.spool import Spool
 from qverify.vendor_files.vendor_dump import ReadingOptions, spelled_loosely
@@ -69,7 +69,7 @@ def _refuse_texts(recording: Recording, folder: str, ending: str) -> None:
     """Marks a tensor as missing if a text beside its file (.npy, .bin) has other values. Other files of one tensor are refused by
     _refuse_ambiguous(), whatever they contain; a text with the same values is often a log for the user."""
     for name, own, other in list(find_twins(folder, recording, ending)):
-        if other.endswith(".txt"):
+        if other.endswith(TEXTS):
             recording.missing[name] = f"{own} and {other} have different values; keep one, or name a profile"
 
 
@@ -195,7 +195,7 @@ def _as_board(
         elif name in dump.missing:
             result.missing[name] = _short(dump.missing[name], folder)
         elif name in graph.outputs:
-            result.missing[name] = f"no file of it among those that the runner wrote: {_some(dump.specs)}"
+            result.missing[name] = f"{NO_FILE} among those that the runner wrote: {_some(dump.specs)}"
     unknown = [n for n in dump.specs if n not in graph.tensors and n not in inputs and n not in inner]
     fused = [n for n in dump.specs if n in inner]
     result.notes += (

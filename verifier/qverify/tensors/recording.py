@@ -37,6 +37,15 @@ class Tensors(Mapping[str, Array]):
 
 FINALS_ONLY, ASKED = "finals_only", "per_node=0"  # the setting of a side whose user asked for final outputs only
 
+NOT_IN_DUMP, NO_FILE, NOT_LISTED = "not in the dump", "no file of it", "not listed in the capture"
+NOT_SENT = "declared, but not sent"
+NOT_GIVEN = (
+    NOT_IN_DUMP,
+    NO_FILE,
+    NOT_LISTED,
+    NOT_SENT,
+)  # beginnings of reasons why a tensor that a side did not give is missing
+
 
 @dataclass(slots=True)
 class Untapped:
@@ -86,6 +95,8 @@ class Recording:
         borrowed: tensors that were taken from another side with the same digest.
         pulled: tensors that compare/values.py has pulled and checked against their digests.
         untapped: the final outputs without taps, if this run had taps; else None.
+        containers: tensors that the side gave in another container than the model's (flat, another type), from which
+            they were read, with what was given and what was wanted.
     """
 
     side: str
@@ -112,3 +123,4 @@ class Recording:
     borrowed: frozenset[str] = frozenset()
     pulled: dict[str, Array] = field(default_factory=dict)
     untapped: Untapped | None = None
+    containers: dict[str, str] = field(default_factory=dict)

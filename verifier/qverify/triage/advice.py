@@ -21,6 +21,7 @@ _REGION = (
     "the nodes between two tensors that it gives, and these tensors, reproduce the fault ({why}); what it gives of the "
     "tensors between them narrows it down"
 )
+_CONTAINER = "let that runtime write its tensors in the model's shapes and types: {why}"
 ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, where "" is any other kind
     "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done differently"},
     "float": {
@@ -62,6 +63,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "apart, judge its outputs by another gate (--gate)",
         "does_not_run": "reach the board first: {why}",
         "precision": "let the runner print more decimals, or judge by a coarser gate ({why})",
+        "container": _CONTAINER,
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,
         "not_finite": _NOT_FINITE,
@@ -71,6 +73,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
     "dump": {
         "coverage": "let that runtime also dump what is missing: {why}",
         "not_finite": _NOT_FINITE,
+        "container": _CONTAINER,
         "other_model": "dump the same model as -m, with its tensors as it stores them: {why}",
         "other_inputs": "dump again from these same inputs, or give that dump's inputs with -i",
         "node": "report to the vendor of this runtime: the node computes differently from its own inputs",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ from qverify.triage.drawn_integers import draw_integers
 Array = npt.NDArray[Any]
 Find = Callable[[str], Array | None]
 SMALL_INTEGERS = ("int32", "int64", "bool")  # of indices and conditions, for which most random values would be illegal
+
+
+class OutOfTime(Exception):
+    """Raised while a page examines faults, if the limit of computing was reached."""
 
 
 def find_nothing(_: str) -> Array | None:
@@ -105,7 +111,10 @@ class Case:
         return self.cache[name]
 
     def count_tried(self, number: int = 1, texts: Iterable[str] = ()) -> None:
-        """Counts faults that a hypothesis examined and did not yield because they do not fit: these were tried, too."""
+        """Counts faults that a hypothesis examined and did not yield because they do not fit: these were tried, too. Raises
+        OutOfTime after the time that is set as "end" in the cache, on time.process_time()'s clock."""
+        if time.process_time() > self.cache.get("end", inf):
+            raise OutOfTime
         self.cache["tried"] = self.cache.get("tried", 0) + number
         if "texts" in self.cache:
             self.cache["texts"].update(texts)

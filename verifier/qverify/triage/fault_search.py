@@ -15,15 +15,17 @@ from qverify.arithmetic.functions64 import log2_of
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, element_bits
+from qverify.triage.case import Array, Case, OutOfTime, element_bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, HypothesisPage, pages_of
+from qverify.triage.near_fits import NearFits
 from qverify.triage.one_row import is_contradicted
 from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
 ENOUGH_S = 3.0  # CPU seconds after which a search that has a cause ends; a busy machine finds the same
+OUT_OF_COMPUTING = "the limit of computing was reached"
 MAX_PARTIAL = 3  # faults listed that do not give every byte
 
 
@@ -53,6 +55,7 @@ class FaultSearch:
         trial: contains the variants that one row of the output contradicts. partial and families leave these out until
             complete_partial is called (0.0 for a family of which nothing else was tried).
         seconds: duration of the search.
+        near: faults that give the recorded integers within a rounding, if they were asked for.
     """
 
     case: Case
@@ -64,10 +67,17 @@ class FaultSearch:
     finished: frozenset[str] = frozenset()
     trial: _FaultTrial | None = field(default=None, repr=False)
     seconds: float = 0.0
+    near: NearFits | None = None
 
 
 def search_faults(
-    case: Case, deadline_s: float = 20.0, watch: Watch | None = None, before: FaultSearch | None = None
+    case: Case,
+    deadline_s: float = 20.0,
+    watch: Watch | None = None,
+    before: FaultSearch | None = None,
+    near: NearFits | None = None,
+    cpu_s: float = inf,
+    first: tuple[HypothesisPage, ...] = (),
 ) -> FaultSearch:
     """Searches the faults that explain the case, whose `recorded` must have the shape and dtype of its spec.
 
@@ -76,20 +86,26 @@ def search_faults(
         watch: is called with a text, the number of families tried and their total.
         before: an earlier search whose causes were all refuted. The new search tries the families that it did not
             finish, and stops only when all are tried.
+        near: collects the faults that give the recorded elements within a rounding. Each candidate is a group of its
+            own then.
+        cpu_s: seconds of computing after which the search stops: a busy machine finds the same.
+        first: pages that are tried first, also such that pages_of() does not have.
     """
-    search, start = FaultSearch(case), time.monotonic()
+    search, start = FaultSearch(case, near=near), time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         # A fault may overflow, also in a thread, which has an errstate of its own.
         warnings.simplefilter("ignore")
         if not case.differing.size:
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
-        pages = pages_of(case)
+        trial.near, trial.cpu_end = near, time.process_time() + cpu_s
+        case.cache["end"] = trial.cpu_end
+        pages = (*first, *(page for page in pages_of(case) if page not in first))
         for at, page in enumerate(pages):
             if watch is not None:
                 watch(f"known faults at {case.output}", at, len(pages))
             trial.try_page(page)
-        search.groups = _group(case, trial.exact)
+        search.groups = _group(case, trial.exact) if near is None else [[candidate] for candidate in trial.exact]
     search.partial, search.trial = trial.nearest(), trial
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
     search.finished = frozenset(trial.finished)
@@ -119,6 +135,7 @@ class _FaultTrial:
         number: number of the last variant.
         contradicted: variants that one row of the output contradicts, each with its number and page.
         texts: texts of all variants, if they are collected.
+        near: as in search_faults. cpu_end: time of time.process_time() at which the trial ends.
     """
 
     def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
@@ -141,6 +158,8 @@ class _FaultTrial:
             self.number = before.trial.number if before.trial is not None else 0
         self.differing_mask: Array | None = None
         self.texts: set[str] | None = None
+        self.near: NearFits | None = None
+        self.cpu_end = inf
 
     def try_page(self, page: HypothesisPage) -> None:
         """Tries all variants of a page, as far as there is time."""
@@ -161,6 +180,8 @@ class _FaultTrial:
                 exact += self._try_variant(page, variant)
             else:
                 self.finished.add(page.NAME)
+        except OutOfTime:
+            self.not_tried.append(f"{page.NAME}, all or part of it: {OUT_OF_COMPUTING}")
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
             self.finished.add(page.NAME)
@@ -175,6 +196,8 @@ class _FaultTrial:
         """Returns the reason why the search must stop now, or ""."""
         if time.monotonic() > self.deadline:
             return "the time limit was reached"
+        if time.process_time() > self.cpu_end:
+            return OUT_OF_COMPUTING
         is_enough = self.exact and time.process_time() > self.enough
         return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if is_enough else ""
 
@@ -183,9 +206,10 @@ class _FaultTrial:
         to those parts of the output with which it gives every byte. Records how near the fault comes."""
         self.number += 1
         try:
-            if variant.may_fit is not None and not variant.may_fit(self.case):
+            may_fit = None if self.near is not None and self.case.recorded.dtype.kind == "f" else variant.may_fit
+            if may_fit is not None and not may_fit(self.case):
                 return []
-            if is_contradicted(self.case, variant.make):
+            if is_contradicted(self.case, variant.make, 0 if self.near is None else self.near.reach):
                 self.contradicted.append((self.number, page, variant))
                 self.families.setdefault(page.NAME, 0.0)
                 return []
@@ -200,6 +224,8 @@ class _FaultTrial:
             return []
         if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
             return []
+        if self.near is not None:
+            self.near.add(page.NAME, variant, output)
         same = element_bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0

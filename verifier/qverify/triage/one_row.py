@@ -12,6 +12,7 @@ from qverify import ops
 from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 
+MOST_OFF = 0.2  # share of the differing elements that another rounding may leave, if none is more than `reach` off
 MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as fast as one row
 
 
@@ -25,10 +26,10 @@ class Recomputed:
         return case.recompute(self.change(case))
 
 
-def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
+def is_contradicted(case: Case, make: Callable[[Case], Array], reach: int = 0) -> bool:
     """Returns whether the fault fails in one row of the output: at an element that is not healthy on the board, it
     gives another byte than recorded. Such a fault explains neither the whole output nor, confined to a part, every
-    differing element. False if one row cannot be computed alone."""
+    differing element. False if one row cannot be computed alone. reach: LSB by which integers may be off."""
     if not isinstance(make, Recomputed) or (row := case.compute_once("chosen row", lambda: _choose_row(case))) is None:
         return False
     try:
@@ -37,16 +38,27 @@ def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
         return False
     if computed is None or computed.size != row.recorded.size or computed.dtype != case.recorded.dtype:
         return False
-    return bool((element_bits(computed) != row.recorded)[row.differing].any())
+    if reach and computed.dtype.kind in "iu":
+        far = is_beyond(row.healthy, row.recorded, reach)
+        if far.any():
+            return bool(is_beyond(computed.reshape(-1), row.recorded, reach)[far].any())
+        return bool((computed.reshape(-1) != row.recorded)[row.differing].mean() > MOST_OFF)
+    return bool((element_bits(computed) != element_bits(row.recorded))[row.differing].any())
+
+
+def is_beyond(a: Array, b: Array, reach: int) -> Array:
+    """Returns a mask of the integers that are more than `reach` apart."""
+    return np.asarray(np.abs(a.astype(np.int64) - b.astype(np.int64)) > reach)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the output in all channels. at: its index. recorded: its elements as unsigned integers. differing: mask
-    of those that are not healthy."""
+    """A row of the output in all channels. at: its index. recorded, healthy: its elements, flat. differing: mask of
+    those that are not healthy."""
 
     at: int
     recorded: Array
+    healthy: Array
     differing: Array
 
 
@@ -59,8 +71,8 @@ def _choose_row(case: Case) -> _Row | None:
         return None
     rows = np.unravel_index(case.differing, shape)[2]
     at = int(np.bincount(rows).argmax())
-    recorded, healthy = (element_bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.healthy))
-    return _Row(at, recorded, recorded != healthy)
+    recorded, healthy = (np.ascontiguousarray(v[:, :, at]).reshape(-1) for v in (case.recorded, case.healthy))
+    return _Row(at, recorded, healthy, element_bits(recorded) != element_bits(healthy))
 
 
 def _compute_row(case: Case, change: UnitChange, at: int) -> Array | None:

@@ -70,6 +70,7 @@ def _report(report: ReportDocument) -> list[str]:
         lines += [
             f"**{_escape(report.blame.side)}** is to blame {_place(report.blame)}: {_escape(report.blame.why)}",
             "",
+            *([_escape(report.blame.cause.sentence), ""] if report.blame.cause is not None else []),
         ]
     elif report.verdict != "PASSED":
         lines += [*(f"- {_escape(text)}" for _, text in overall_lines(report)), ""]

@@ -91,7 +91,10 @@ def _blames(report: ReportDocument) -> list[str]:
     by_node: dict[tuple[str, str], list[Blame]] = {}
     for blame in report.blamed:
         by_node.setdefault((blame.side, blame.node), []).append(blame)
-    cards = [_blame(blames[0], len(blames)) for blames in [*by_node.values()][:MAX_BLAMED]]
+    cards = [
+        _blame(next((b for b in blames if b.cause), blames[0]), len(blames))
+        for blames in [*by_node.values()][:MAX_BLAMED]
+    ]
     if len(by_node) > MAX_BLAMED:
         cards.append(
             element("p", f"{len(by_node) - MAX_BLAMED} more are blamed in other frames or boards.", class_="under")
@@ -100,11 +103,12 @@ def _blames(report: ReportDocument) -> list[str]:
 
 
 def _blame(blame: Blame, times: int) -> str:
+    cause = f" {text(blame.cause.sentence)}." if blame.cause is not None else ""
     again = f" The same node in {times} of the frames or boards." if times > 1 else ""
     also = f" Also at {', '.join(map(code, blame.also))}." if blame.also else ""
     return element(
         "p",
-        f"{element('strong', text(blame.side))} is to blame {place(blame)}. {text(blame.why)}.{also}{again}",
+        f"{element('strong', text(blame.side))} is to blame {place(blame)}. {text(blame.why)}.{cause}{also}{again}",
         class_="blame",
     )
 

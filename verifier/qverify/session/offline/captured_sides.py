@@ -12,7 +12,7 @@ from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.models import Models
 from qverify.sides.host_islands import compute_islands
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import NO_VALUES, Array, Recording, Tensors
+from qverify.tensors.recording import NO_VALUES, NOT_LISTED, Array, Recording, Tensors
 
 
 def read_sides(
@@ -35,7 +35,7 @@ def read_sides(
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
-            check_layouts(capture, side, models.graph)
+            check_layouts(capture, side, models.graph, capture.stated_forms(number, side.side))
     _add_missing(sides, models)
     for side in sides.values():
         _compute_islands(side, models, prepared)
@@ -117,6 +117,6 @@ def _add_missing(sides: dict[str, Recording], models: Models) -> None:
         for name in expected:
             if name not in side.specs:
                 side.specs[name] = graph.spec(name)
-                side.missing[name] = "not listed in the capture"
+                side.missing[name] = NOT_LISTED
         if side.missing and side.state == "complete":
             side.state, side.why = "partial", f"{count(len(side.missing), 'tensor', 'is', 'are')} not in the capture"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from qverify.capture.reader import is_capture
+from qverify.compare.containers import unwrap_differing
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
@@ -27,7 +28,7 @@ from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.sides.dumps.vendor_tensor import NARROW
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import NOT_IN_DUMP, Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
@@ -88,6 +89,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
+    if models is not None:
+        _refuse_another_network(dumps, (first, second), models)
+    first, second = unwrap_differing(first, second, model_tensors)
     first.finals = second.finals = outputs or tuple(first.specs)
     for side in (first, second):
         side.capabilities |= {"per_node"}  # both list every tensor they have
@@ -132,7 +136,7 @@ def _share_specs(first: Recording, second: Recording) -> list[str]:
         for name in other.specs.keys() - side.specs.keys():
             side.specs[name] = other.specs[name]
             why = other.missing.get(name)
-            side.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
+            side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")
         for name, spec in side.specs.items():
             other_spec = other.specs.get(name, spec)
             same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
@@ -203,6 +207,17 @@ def _find_outputs(first: Recording, second: Recording, models: Models | None) ->
             f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(distinct)))}"
         )
     return distinct.pop()
+
+
+def _refuse_another_network(dumps: DumpPair, sides: tuple[Recording, Recording], models: Models) -> None:
+    """Raises UsageError if no tensor of -m is in either dump: nothing is read or recomputed by it."""
+    names, known = {*sides[0].specs}, (*models.graph.inputs, *models.graph.observable())
+    if names and not names & {*known, *models.onnx_names.inner}:
+        given, wanted = (", ".join(map(printable, list(n)[:2])) for n in (sides[0].specs, known))
+        raise UsageError(
+            f"-m {printable(str(dumps.model))}: none of its {count(len(known), 'tensor')} is in {printable(dumps.a)} or "
+            f"{printable(dumps.b)}: got {given} ..., wanted {wanted} ...; give the network that the dumps are of, or no -m"
+        )
 
 
 def _list_absent(first: Recording, models: Models | None) -> list[str]:

@@ -18,6 +18,8 @@ from qverify.printable import describe_error, printable
 from qverify.report.document import Blame
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
+from qverify.session.node_evidence import NodeEvidence
+from qverify.session.recorded_causes import name_cause
 from qverify.sides.runner_recording import rename_dequantized, rename_loosely
 from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import Recording
@@ -39,8 +41,13 @@ def find_locator(models: Models, same_inputs: bool, options: Options, notes: lis
             notes.append(f"nodes were not recomputed: {describe_error(error)}")
             run_unit = {}
         graph, sides = models.graph, {} if models.alone is None else {"reference": _litert()}
-        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted)
-        return locate(judged, known, options)
+        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted, models.onnx_names.made)
+        blamed = locate(judged, known, options)
+        evidence = NodeEvidence({r.side: r for r in (judged.a.recording, judged.b.recording)}, graph, {})
+        for blame in blamed:
+            if blame.side in (judged.pair.a, judged.pair.b):
+                name_cause(blame, [judged.pair], evidence)
+        return blamed
 
     return run
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qverify_agents.errors import LinkError
+from qverify_agents.worker import RUNTIMES
 
-from qverify.capture.reader import Capture, open_capture
+from qverify.capture.reader import PRECISION, Capture, note_ignored, open_capture
 from qverify.compare.frozen import OutputHistory
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
@@ -22,10 +23,13 @@ from qverify.session.job import JobOutcome, unreachable_board
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.models import Models, open_models
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.captured_sides import read_sides
 from qverify.session.other_inputs import mark_other_inputs
+from qverify.session.recorded_causes import CauseFinder
 from qverify.session.repeat import mark_repeat
 from qverify.session.run_evidence import Pull, RunEvidence
+from qverify.session.runner import describe_runner
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -96,19 +100,22 @@ def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Wat
     are judged. on_frame: receives each frame's row if there are several frames. Raises BadFileError if no frame can be
     judged."""
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
-    evidence = None
+    evidence, history = None, OutputHistory()
     for number, source, outcome in _judge_frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
             rows.append(not_run_row(number, source, outcome, capture.board_lost(number)))
         else:
             rows.append(frame_row(number, source, outcome.report))
             kept.add(outcome.report, rows[-1])
+            if outcome.evidence is not None:
+                history.add(outcome.evidence.results.recordings)
             finals, evidence = outcome.finals, outcome.evidence if len(capture.frames) == 1 else None
         if on_frame is not None and len(capture.frames) > 1:
             on_frame(rows[-1])
     if not kept.reports:
         raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.combine(rows)
+    whole.findings = [*history.find_frozen(whole.verdict), *whole.findings]
     if len(rows) == 1:
         whole.frames = []
     return JobOutcome(whole, finals, evidence=evidence)
@@ -144,9 +151,10 @@ def _judge_frames(
         raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in request.rerun if side not in RERUN_SIDES]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN_SIDES)}; a board runs again with -b")
+    capture.reads_forms = is_runner(request.runtime)
     models = open_models([*request.models]) if request.models else captured_models(capture)
     host, board = HostSides(models), _connect(request, models)
-    options = merge_options(request.options, capture)
+    options, causes = merge_options(request.options, capture), CauseFinder()
     try:
         for number, row in enumerate(capture.frames):
             try:
@@ -155,16 +163,19 @@ def _judge_frames(
                 prepared = capture.prepared(number, models.graph)
                 ran, pull = _collect_sides(request, capture, number, host, prepared, watch, models), None
                 if request.board is None and "board" in ran.recordings:
-                    _set_runtime(ran.recordings["board"], request)
+                    _set_runtime(ran.recordings["board"], request, capture.stated_decimals(number, "board"))
                 if request.board is not None:
                     board = board or _try_to_connect(request, models)
                     if board is not None:
                         pull = board.pull
                     ran.recordings["board"] = _run_board(board, request, models, prepared)
                 report = make_report(models, prepared, ran, replace(options, frame=number), pull)
+                if request.board is None and is_runner(request.runtime):
+                    describe_runner(report, ran.recordings.get("board"), options)
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
+            causes.add(report, NodeEvidence(ran.recordings, models.graph, prepared.arrays(), pull), number)
             if request.board is None:
                 mark_captured_repeat(report, capture, number)
             elif board is not None and ran.recordings["board"].state != "complete":
@@ -249,11 +260,19 @@ def _collect_sides(
     return ran
 
 
-def _set_runtime(board: Recording, request: RejudgeRequest) -> None:
-    """Sets the board's runtime to the one that the user states. Raises UsageError if the captured board ran the model
-    of another runtime."""
+def is_runner(runtime: str) -> bool:
+    """Returns whether `replay --runtime` names no runtime of qverify's own boards."""
+    return runtime not in (OURS, *RUNTIMES)
+
+
+def _set_runtime(board: Recording, request: RejudgeRequest, decimals: int | None) -> None:
+    """Sets the board's runtime to the one that the user states. decimals: of the values that a runner printed, which
+    limit how finely it is judged. Raises UsageError if the captured board ran the model of another runtime."""
     if board.runtime == OURS:
         board.runtime = request.runtime
+        if is_runner(request.runtime) and decimals is not None:
+            board.settings[PRECISION] = decimals
+            board.notes = [n for n in board.notes if n != note_ignored(PRECISION, board.side)]
     elif request.runtime not in (OURS, board.runtime):
         raise UsageError(f"--runtime {request.runtime}: the captured board ran {board.runtime}; leave --runtime out")
 

@@ -110,6 +110,7 @@ class DeviceRungs:
             )
         if rung.blame is not None:
             rung.evidence.append(f"blame: {rung.blame.side} {rung.blame.place}: {rung.blame.why}")
+            rung.evidence += [rung.blame.cause.line] if rung.blame.cause is not None else []
         if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
             rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
         if pair.untapped is not None and pair.untapped.changed != 0:

@@ -11,10 +11,11 @@ from qverify.report.document import ReportDocument
 from qverify.report.facts import Finding
 from qverify.session.host_sides import Watch
 from qverify.session.job import Job
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.rejudge import CapturedJob
 from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
-from qverify.session.triage.explain_nodes import BlameExplainer, ExplainedOutput, NodeEvidence
+from qverify.session.triage.explain_nodes import BlameExplainer, ExplainedOutput
 from qverify.session.triage.frozen_experiments import Frozen, find_frozen, needs_frozen
 from qverify.triage.experiments import ExperimentBoard
 

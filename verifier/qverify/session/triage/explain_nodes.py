@@ -4,25 +4,28 @@ every known fault, and decides between the faults that fit by experiments on the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from qverify_agents.errors import LinkError
 
 from qverify.arithmetic.workers import one_blas_thread
+from qverify.compare.arithmetics import describe
 from qverify.compare.forced import Located
 from qverify.compare.limits import BITS
-from qverify.model_bin.graph import Graph
+from qverify.compare.one_arithmetic import choose_shown
 from qverify.model_bin.units import Unit, units
+from qverify.plural import count
 from qverify.report.document import ReportDocument
-from qverify.session.run_evidence import Pull, board_values
-from qverify.tensors.recording import Array, Recording
-from qverify.triage.case import Case, Find, find_nothing
+from qverify.report.facts import NamedCause
+from qverify.session.node_evidence import NodeEvidence, board_tensors, list_verdicts, make_case
+from qverify.tensors.recording import Array
+from qverify.triage.case import Case, Find
 from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search
 from qverify.triage.one_cause import compare_causes
+from qverify.triage.plain_faults import plain_pages_of
 
 HISTORY = "stale-buffer"  # the only family of faults that explains why a board's results change from run to run
 UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
@@ -49,31 +52,6 @@ class ExplainedOutput:
     why: str = ""
     frame: int = 0
     cost: str = ""
-
-
-@dataclass(slots=True)
-class NodeEvidence:
-    """The tensors of one run, from which nodes are explained.
-
-    Attributes:
-        recordings: the sides' recordings by label, as they were judged.
-        graph: the network.
-        inputs: the arrays of the graph's inputs, by name.
-        pull: fetches tensors that a connected board has not sent; None without one.
-        previous: returns a tensor of the frame before, by name.
-        board: runs experiments; None if no board is connected.
-        frozen: the cause in words of outputs that do not change with the input, which no known fault need explain.
-        exact: outputs that the simulator computes bit for bit from the board's inputs (see simulated_exactly).
-    """
-
-    recordings: Mapping[str, Recording]
-    graph: Graph
-    inputs: Mapping[str, Array]
-    pull: Pull | None = None
-    previous: Find = find_nothing
-    board: ExperimentBoard | None = None
-    frozen: Mapping[str, str] = field(default_factory=dict)
-    exact: frozenset[str] = frozenset()
 
 
 def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
@@ -112,6 +90,9 @@ def _explain_blame(
         if name in evidence.frozen:
             explained.append(ExplainedOutput(unit.name, unit.op, name, None, evidence.frozen[name]))
             continue
+        if given := _describe_arithmetic(report, name):
+            explained.append(ExplainedOutput(unit.name, unit.op, name, None, given))
+            continue
         share_s = max(0.0, (search_end - time.monotonic()) / (len(outputs) - at))
         output, search = _search_output(unit, name, evidence, board, share_s, watch)
         kinds = output.explanation.kinds[:1] if output.explanation is not None else []
@@ -126,7 +107,30 @@ def _explain_blame(
         ]
     explanations = {output.tensor: output.explanation for output in explained if output.explanation is not None}
     compare_causes(searches, explanations, _other_cases(evidence, chosen, board), end)
-    return explained
+    return [_keep_recorded(output, blamed.cause) for output in explained]
+
+
+def _keep_recorded(output: ExplainedOutput, cause: NamedCause | None) -> ExplainedOutput:
+    """Returns the explanation of an output. If there is none, the cause that the main job names is the candidate: a board
+    that rounds in its own way differs from every prediction in some elements."""
+    explanation = output.explanation
+    if cause is None or cause.tensor != output.tensor or (explanation is not None and explanation.exact):
+        return output
+    why = f"CANDIDATE: {cause.line.removeprefix('cause: ')}; not confirmed: the board rounds in its own way"
+    return replace(output, explanation=None, why=why)
+
+
+def _describe_arithmetic(report: ReportDocument, tensor: str) -> str:
+    """Returns the explanation of an output of which an arithmetic of the catalogue gives every element, as the main job
+    names it; "" if none does, or chance could."""
+    verdicts = list_verdicts(report.pairs, "board")
+    if tensor not in verdicts or not (name := choose_shown(verdicts[tensor], verdicts.values())):
+        return ""
+    found = verdicts[tensor]
+    differ = (
+        f"{found.mismatched} of {count(found.elements, 'element')} {'differs' if found.mismatched == 1 else 'differ'}"
+    )
+    return f"EXPLAINED: {describe(name)} gives every element; {differ} from the model's own rounding"
 
 
 class BlameExplainer:
@@ -160,26 +164,13 @@ def _search_output(
 ) -> tuple[ExplainedOutput, FaultSearch | None]:
     """Searches for faults that explain one output of a unit. Returns the result, and the search for later experiments;
     None if the board's tensors are not available."""
-    case, lacking = _case(unit, name, evidence, board)
+    case, lacking = make_case(unit, name, evidence, board)
     if case is None:
         return ExplainedOutput(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
-    search = search_faults(case, deadline_s, watch)
+    sides = evidence.recordings.values()
+    is_foreign = any(side.side == "board" and side.runtime != "qvrt" for side in sides)
+    search = search_faults(case, deadline_s, watch, first=plain_pages_of(case) if is_foreign else ())
     return ExplainedOutput(unit.name, unit.op, name, describe_search(search)), search
-
-
-def _case(
-    unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], on_host: bool = False
-) -> tuple[Case | None, str]:
-    """Returns the case of one output of a unit and "", or None and the name of a tensor that is not available. board:
-    as board_tensors returns it. on_host: use only tensors that are on this host already."""
-    values = {n: board[on_host](n) for n in (*unit.inputs, name)}
-    lacking = [n for n, value in values.items() if value is None]
-    if lacking:
-        return None, lacking[0]
-    recorded = values.pop(name)
-    assert recorded is not None
-    inputs = {n: v for n, v in values.items() if v is not None}
-    return Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous), ""
 
 
 def _run_experiments(
@@ -205,27 +196,8 @@ def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, 
     for unit in units(evidence.graph):
         if unit.op in ops and unit.name not in names:
             for name in unit.outputs:
-                case = None if evidence.graph.spec(name).interior else _case(unit, name, evidence, board, True)[0]
+                case = None if evidence.graph.spec(name).interior else make_case(unit, name, evidence, board, True)[0]
                 if case is not None and name in evidence.exact:
                     case.cache["healthy"] = case.recorded
                 if case is not None:
                     yield case
-
-
-def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
-    """Returns two functions that return the board's tensor by name, or None if it is not available. The first pulls the
-    tensor if necessary. The second uses only tensors that are on this host already, in the board's recording or with
-    the same digest in another side's, so that a search does not transfer all tensors."""
-    values = board_values(evidence.recordings, evidence.pull)
-    if values is None:
-        return find_nothing, find_nothing
-    board_specs = values.recording.specs
-
-    def find(name: str, get: Callable[[str], Array | None]) -> Array | None:
-        if name in evidence.inputs:
-            return evidence.inputs[name]
-        spec, value = evidence.graph.tensors.get(name), get(name) if name in board_specs else None
-        fits = spec is not None and value is not None and (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype)
-        return value if fits else None
-
-    return partial(find, get=values.get), partial(find, get=values.get_local)

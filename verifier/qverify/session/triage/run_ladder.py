@@ -26,15 +26,17 @@ from qverify.session.job import Job
 from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
+from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.captured_sides import captured_sides
 from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
+from qverify.session.recorded_causes import CauseFinder
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.runner import describe_runner
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_frames import FrameExplainer
-from qverify.session.triage.explain_nodes import NodeEvidence, simulated_exactly
+from qverify.session.triage.explain_nodes import simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (
@@ -103,7 +105,7 @@ class Ladder:
         self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
         self.application_rungs: dict[str, Rung] = {}  # by "input" and "output"
         self.losses = self._open_losses()
-        self._explainer = FrameExplainer(request.explain_s)
+        self._explainer, self._causes = FrameExplainer(request.explain_s), CauseFinder()
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
         self.main_verdicts = MainVerdicts()
@@ -223,12 +225,14 @@ class Ladder:
             self.drawn_inputs.add(report, frame_row(number, source, report))
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # twice before a failure is explained
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
+            exact = simulated_exactly(located)
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, exact=exact)
+            if request.explain_s > 0:
+                self._causes.add(report, evidence, number)
             self.main_verdicts.add(report)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
-            exact = simulated_exactly(located)
-            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, exact=exact)
             self._explainer.frame(job, report, evidence, number, self.watch)
             self.report.explained = list(self._explainer.explained)
             self._add_run(report)

@@ -1,5 +1,6 @@
 """Finds further files of the tensors of a folder of arrays, with other values. Only one file of a tensor is compared, so
-another one that contradicts it must not be overlooked: NAME.bin, NAME.txt or an .npz beside NAME.npy, or a folder below."""
+another one that contradicts it must not be overlooked: NAME.bin, NAME.txt, NAME.csv or an .npz beside NAME.npy, or a
+folder below."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from qverify.vendor_files.untrusted_files import MAX_DEPTH, UntrustedFile, Untru
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
 RAW = (".bin", ".raw", ".dat")  # suffixes of files of one tensor's bytes
+TEXTS = (".txt", ".text", ".csv", ".tsv")  # suffixes of texts of numbers
 MAX_TEXT_BYTES = 1 << 28
 Agrees = Callable[[Array], bool]
 
@@ -93,9 +95,8 @@ def _readings(folder: UntrustedFolder, file: str, stem: str, suffix: str) -> Ite
             yield stored.name, partial(_holds, stored)
     elif suffix in RAW:
         yield stem, lambda array: _has_bytes(folder.file(file), array)
-    elif suffix == ".txt" and (printed := _printed(folder.file(file))) is not None:
-        values, decimals = printed
-        yield stem, lambda array: printed_alike(values, decimals, array.astype(np.float64).ravel())
+    elif suffix in TEXTS and (printed := _list_printed(folder.file(file), suffix)):
+        yield stem, lambda array: any(printed_alike(v, d, array.astype(np.float64).ravel()) for v, d in printed)
 
 
 def _holds(stored: StoredArray, array: Array) -> bool:
@@ -111,10 +112,26 @@ def _has_bytes(file: UntrustedFile, array: Array) -> bool:
     return file.size_bytes == array.nbytes and file.whole() == np.ascontiguousarray(array).tobytes()
 
 
-def _printed(file: UntrustedFile) -> tuple[Reals, int | None] | None:
-    """Returns the values of a text and their known decimals, or None if it is not all numbers."""
+def _list_printed(file: UntrustedFile, suffix: str) -> list[tuple[Reals, int | None]]:
+    """Returns the values of a text and their known decimals, [] if it is not all numbers. A table may also have a first line
+    of names, and a first column of numbers of its rows, without which it is read, too."""
     data = file.whole(MAX_TEXT_BYTES)
+    texts = [data, *(_list_tables(data) if suffix in (".csv", ".tsv") else ())]
+    return [printed for text in texts if (printed := _parse(text, file.path)) is not None]
+
+
+def _list_tables(data: bytes) -> Iterator[bytes]:
+    """Yields a table with semicolons or tabs between its columns, and without its first line, its first column, or both."""
+    data = data.replace(b";", b",").replace(b"\t", b",")
+    lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if line.strip()]
+    for first in (0, 1):
+        yield b"\n".join(lines[first:])
+        yield b"\n".join(line.partition(b",")[2] for line in lines[first:])
+
+
+def _parse(data: bytes, path: str) -> tuple[Reals, int | None] | None:
+    """Returns the values of a text and their known decimals, or None if it is not all numbers."""
     try:
-        return numbers(data, count_numbers(data), file.path) if data.strip() else None
+        return numbers(data, count_numbers(data), path) if data.strip() else None
     except BadFileError:
         return None

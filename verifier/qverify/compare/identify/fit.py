@@ -192,7 +192,7 @@ def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit,
         if form and form != REFERENCE:
             with contextlib.suppress(KeyError, ValueError):  # a node that does not have the form
                 made[output] = RecordedUnit(unit, graph, given, made[output], made[output]).compute(form)
-        elif not form and unit.nodes[0].op not in MOVING:
+        elif not form and unit.nodes[0].op not in MOVING and graph.spec(output).quantized:
             unknown.append(output)
         values |= made
         for name, value in recorded.items():

@@ -1,129 +1,236 @@
 """Finds the arithmetics of the catalogue that give every element of a recorded tensor.
 
-Most differ from the nearest integer near ties of the exact value only, so that all other elements are compared once
-for all of them; of a change of the quantization, one element of each input value stands for all."""
+A few elements, of which only the sums are computed, exclude most. The others differ from the nearest integer near ties
+of the exact value only, so that all other elements are compared once for all of them; of a change of the quantization,
+one element of each input value stands for all."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from qverify.compare.arithmetics import FAR, LEGAL, TIES, TWICE_HALF_UP, Rounded, is_coarse
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.multipliers import bits
+from qverify.compare.arithmetics import Rounded, Run, visit_runs
+from qverify.compare.catalogue import FAR, LEGAL, LITERT_ADD, RULES, SINGLE, TWICE_HALF_UP, ZERO_INSIDE, is_coarse
+from qverify.compare.error_bounds.bounded_values import Reals
 from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, StatedOperands, rounded_twice
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.recording import Array
 
-SAMPLES = (24, 8), (1024, 512)  # elements by which arithmetics are excluded, in turn: that differ, and that do not
+Mask = npt.NDArray[np.bool_]
+SAMPLE = 24, 8  # elements by which arithmetics are excluded first: that differ, and that do not
+CANDIDATES = 4096  # elements among which those are looked for before all are
 MOST_DIFFERING, LEAST_SHARE = (
     2048,
     0.05,
 )  # elements by which the nearest arithmetic is chosen, and the share it must give
+AT_ONCE = 1 << 13  # elements that one arithmetic is computed for at once
 TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of a step that depends on the scale
 
 NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
+LARGEST = 384  # LSB of 8 bits, beyond which every value is clipped
+PAIR = 510  # largest magnitude of two 8-bit operands together
+EXACT = 2.0**-20  # LSB by which float64 may miss a tie
+SINGLE_SCALES = 1e-6  # relative error of scales that were computed in float32
 
 
 def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Collection[str] | None = None) -> list[str]:
     """Returns the names of the arithmetics that give every recorded element, legal or not. made: what the other
     side computes from the same inputs, by which the first elements to try are chosen. among: the names to try, all of
     them if None."""
-    flat, differing = recorded.reshape(-1), made.reshape(-1) != recorded.reshape(-1)
-    stages = [_choose_sample(differing, *most) for most in SAMPLES]
-    rest = _Remaining(rounded, flat)
-    found = []
-    for name, compute in rounded.formulas.items():
-        if among is not None and name not in among:
-            continue
-        try:
-            if all(np.array_equal(compute(at), flat[at]) for at in stages) and rest.is_given_by(name):
-                found.append(name)
-        except ValueError:  # scales that this arithmetic cannot represent
-            continue
-    return found
+    flat = recorded.reshape(-1)
+    sample = _choose_sample(made.reshape(-1) != flat, *SAMPLE)
+    tried = [name for name in rounded.formulas if among is None or name in among]
+    excluded = _exclude_all_near(rounded, flat, sample)
+    left = [n for n in tried if n not in excluded and _gives(rounded, n, flat, sample)]
+    if not left:
+        return []
+    rest = _Remaining(rounded, flat, left)
+    return [name for name in left if rest.is_given_by(name)]
+
+
+def _gives(rounded: Rounded, name: str, flat: Array, at: Array) -> bool:
+    """Returns whether the arithmetic gives these elements; not if it cannot represent the scales."""
+    try:
+        return np.array_equal(rounded.formulas[name](at), flat[at])
+    except ValueError:
+        return False
+
+
+def _exclude_all_near(rounded: Rounded, flat: Array, at: Array) -> set[str]:
+    """Returns the names of all arithmetics that give the nearest integer but near ties, if one of these elements is not
+    such an integer; else an empty set."""
+    near = {n: reach for n in rounded.formulas if (reach := find_reach(rounded, n)) < 0.5}
+    return {*near} if near and not _may_be_nearest(rounded, flat, at, max(near.values())).all() else set()
+
+
+def _may_be_nearest(rounded: Rounded, flat: Array, at: Array, reach: float) -> Array:
+    """Returns a mask of these elements that an arithmetic with this reach may give."""
+    exact = rounded.exact
+    if exact is None or rounded.unit.nodes[1:]:
+        return np.ones(len(at), bool)
+    value, reach = exact.steps(at) + exact.zero, reach + EXACT
+    low, high = (np.clip(f(value + by), *exact.limits) for f, by in ((np.ceil, -0.5 - reach), (np.floor, 0.5 + reach)))
+    return np.asarray((low <= flat[at]) & (flat[at] <= high))
 
 
 def find_nearest(rounded: Rounded, made: Array, recorded: Array) -> tuple[str, Array] | None:
     """Returns the legal arithmetic that gives most of the recorded elements that differ from `made`, and what it makes of
     the inputs; None if none gives a share of them that counts, or if it gives fewer elements in all."""
     flat = recorded.reshape(-1)
-    (at, _) = _split_sample(made.reshape(-1) != flat, MOST_DIFFERING, 0)
+    at = _spread(np.flatnonzero(made.reshape(-1) != flat), MOST_DIFFERING)
+    tried = [n for n in rounded.formulas if n in LEGAL and not is_coarse(n)]
+    reach = max((find_reach(rounded, n) for n in tried), default=0.5)
+    possible = at if reach >= 0.5 else at[_may_be_nearest(rounded, flat, at, reach)]  # the others none of them gives
     given = dict[str, int]()
-    for name, compute in rounded.formulas.items():
-        if name in LEGAL and not is_coarse(name):
-            with contextlib.suppress(ValueError):  # scales that this arithmetic cannot represent
-                given[name] = int(np.count_nonzero(compute(at) == flat[at]))
+    for name in tried:
+        with contextlib.suppress(ValueError):  # scales that this arithmetic cannot represent
+            given[name] = int(np.count_nonzero(rounded.formulas[name](possible) == flat[possible]))
     name = max(given, key=lambda n: given[n], default="")
     if not name or given[name] < max(2, LEAST_SHARE * len(at)):
         return None
-    whole = rounded.formulas[name](np.arange(flat.size)).reshape(recorded.shape)
+    whole = compute_all(rounded, name).reshape(recorded.shape)
     return (name, whole) if np.count_nonzero(whole != recorded) < np.count_nonzero(made != recorded) else None
+
+
+def compute_all(rounded: Rounded, name: str) -> Array:
+    """Returns what this arithmetic makes of all elements, flat."""
+    size, spec = rounded.graph.spec(rounded.output).elements, rounded.graph.spec(rounded.output)
+    reach = find_reach(rounded, name)
+    if reach >= 0.5:
+        return np.concatenate([rounded.formulas[name](at) for at in _cut(np.arange(size))])
+    whole, near = np.empty(size, spec.numpy_dtype), dict[int, Array]()
+
+    def visit(number: int, found: Run) -> None:
+        whole[found.run] = found.integers
+        near[number] = np.flatnonzero(found.from_tie <= reach) + found.run.start
+
+    visit_runs(rounded, visit)
+    for at in (part for some in near.values() for part in _cut(some)):
+        whole[at] = rounded.formulas[name](at)
+    return whole
+
+
+def _cut(at: Array) -> Iterator[Array]:
+    return (at[start : start + AT_ONCE] for start in range(0, len(at), AT_ONCE))
 
 
 def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
     """Returns flat positions: some that differ and some that do not, evenly spread."""
-    return np.concatenate(_split_sample(differing, most_differing, most_others))
+    some = np.arange(0, len(differing), max(1, len(differing) // CANDIDATES))
+    parts = []
+    for kind, most in ((differing, most_differing), (np.logical_not(differing), most_others)):
+        where = some[kind[some]]
+        parts.append(_spread(where if len(where) >= most else np.flatnonzero(kind), most))
+    return np.concatenate(parts)
 
 
-def _split_sample(differing: Array, most_differing: int, most_others: int) -> list[Array]:
-    """Returns the positions of _choose_sample(), those that differ first."""
-    parts = (np.flatnonzero(differing), most_differing), (np.flatnonzero(np.logical_not(differing)), most_others)
-    return [where[:: max(1, len(where) // max(1, most))][:most] for where, most in parts]
+def _spread(where: Array, most: int) -> Array:
+    """Returns at most this number of positions, evenly spread."""
+    return where[:: max(1, len(where) // max(1, most))][:most]
 
 
 class _Remaining:
-    """Compares the elements that the samples left out."""
+    """Compares the elements that the sample left out."""
 
-    def __init__(self, rounded: Rounded, flat: Array):
+    def __init__(self, rounded: Rounded, flat: Array, names: Collection[str]):
         self._rounded, self._flat = rounded, flat
-        self._chosen: dict[float, Array | None] = {}
+        reaches = [reach for n in names if (reach := find_reach(rounded, n)) < 0.5]
+        self._most = max(reaches, default=0.0)  # nothing is asked that reaches farther, but to 0.5
+        self._parts: dict[float, list[Array] | None] = {}
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
-        at = self._choose_positions(name)
-        return at is not None and np.array_equal(self._rounded.formulas[name](at), self._flat[at])
+        parts = self._choose_positions(name)
+        return parts is not None and all(_gives(self._rounded, name, self._flat, at) for at in parts)
 
-    def _choose_positions(self, name: str) -> Array | None:
-        """Returns the positions that show whether an arithmetic gives every element, or None if it does not."""
+    def _choose_positions(self, name: str) -> list[Array] | None:
+        """Returns the positions that show whether an arithmetic gives every element, in parts, or None if it does not."""
         reach = find_reach(self._rounded, name)
-        if reach not in self._chosen:
+        if reach not in self._parts:
             if self._rounded.unit.nodes[0].op == "lookup":
-                self._chosen[reach] = self._choose_one_for_each_input()
+                at = self._choose_one_for_each_input()
+            elif reach >= 0.5:
+                at = np.arange(self._flat.size)
             else:
-                self._chosen[reach] = self._choose_near_ties(reach) if reach < 0.5 else np.arange(self._flat.size)
-        return self._chosen[reach]
+                at = None if self._near_ties is None else self._near_ties.within(reach)
+            self._parts[reach] = None if at is None else list(_cut(at))
+        return self._parts[reach]
 
     def _choose_one_for_each_input(self) -> Array | None:
         """Returns a position of each value that the unit's input has, or None if elements of one value differ."""
         values = self._rounded.given[self._rounded.unit.inputs[0]].reshape(-1)
-        codes = values.astype(np.int64) - int(np.iinfo(values.dtype).min)
-        at = np.full(codes.max(initial=0) + 1, -1)
+        codes = values.view(f"u{values.dtype.itemsize}")
+        at = np.full(1 << 8 * values.dtype.itemsize, -1)
         at[codes] = np.arange(len(codes))
-        return at[at >= 0] if np.array_equal(self._flat[at[codes]], self._flat) else None
+        made = np.zeros(len(at), self._flat.dtype)
+        made[codes] = self._flat
+        return at[at >= 0] if np.array_equal(made[codes], self._flat) else None
 
-    def _choose_near_ties(self, reach: float) -> Array | None:
-        """Returns the positions within this distance of a tie, or None if an element farther away is not the nearest
-        integer."""
-        exact, every = self._rounded.exact, np.arange(self._flat.size)
-        assert exact is not None
-        steps = exact.steps(every)
-        from_tie = 0.5 - np.abs(steps - np.rint(steps))
-        wrong = self._rounded.nearest(every) != self._flat
-        return None if from_tie.max(initial=0.0, where=wrong) > reach else np.flatnonzero(from_tie <= reach)
+    @cached_property
+    def _near_ties(self) -> _Near | None:
+        """The elements that may be near a tie of the exact value, or None if one elsewhere is not the nearest integer."""
+        parts, wrong = dict[int, tuple[Array, Reals, Mask]](), list[int]()
+
+        def visit(number: int, found: Run) -> None:
+            is_near, is_nearest = found.from_tie <= self._most, found.integers == self._flat[found.run]
+            if wrong or not (is_near | is_nearest).all():
+                wrong.append(number)
+                return
+            at = np.flatnonzero(is_near)
+            parts[number] = at + found.run.start, found.from_tie[at], is_nearest[at]
+
+        count = visit_runs(self._rounded, visit)
+        if wrong:
+            return None
+        at, from_tie, is_nearest = (np.concatenate([parts[number][k] for number in range(count)]) for k in range(3))
+        return _Near(at, from_tie, is_nearest.astype(bool))
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Elements near a tie: their positions, their distance from it, and whether the recorded one is the nearest
+    integer."""
+
+    at: Array
+    from_tie: Reals
+    is_nearest: Mask
+
+    def within(self, reach: float) -> Array | None:
+        """Returns the positions within this distance, or None if an element farther away is not the nearest integer."""
+        inside = self.from_tie <= reach
+        return self.at[inside] if (inside | self.is_nearest).all() else None
 
 
 def find_reach(rounded: Rounded, name: str) -> float:
     """Returns the distance from a tie of the exact value, in LSB, beyond which this arithmetic gives the nearest integer,
     or 0.5 if there is none."""
-    exact = rounded.exact
-    if exact is None or name.partition(", ")[0] in FAR or np.dtype(exact.dtype).itemsize > 1:
+    exact, mode = rounded.exact, name.partition(", ")[0]
+    if exact is None or mode in FAR or np.dtype(exact.dtype).itemsize > 1:
         return 0.5
-    scales = np.abs(exact.scales)
-    twice = float(rounded_twice(np.concatenate([scales, scales * BELOW])).max()) if name.startswith(TWICE) else 0.0
-    return min(0.5, TIES + max(1.0, float(scales.max())) * ADD_MULTIPLIERS + 2 * twice)
+    node, scales = rounded.unit.nodes[0], np.abs(exact.scales)
+    if mode in RULES or name == ZERO_INSIDE:
+        return EXACT
+    largest = max(1.0, float(scales.max()))
+    if name == LITERT_ADD:
+        return min(0.5, EXACT + largest * ADD_MULTIPLIERS)
+    operands = [rounded.graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in rounded.graph.tensors]
+    wide = node.op not in ("lookup", "concat") and is_wide(*operands)
+    if node.op == "add":
+        return min(0.5, EXACT + largest * PAIR * 2.0 ** -min(bits(mode, False), 30))
+    relative = 2.0 ** -bits(mode, wide) + (SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
+    twice = 0.0
+    if name.startswith(TWICE) and not wide:
+        twice = float(rounded_twice(np.concatenate([scales * BELOW, scales / BELOW])).max())
+    return min(0.5, EXACT + LARGEST * relative + twice)
 
 
 def needs_evidence(unit: Unit, graph: Graph, name: str) -> bool:

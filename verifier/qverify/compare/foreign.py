@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded, choose_name, describe
+from qverify.compare.arithmetics import Rounded
+from qverify.compare.catalogue import choose_name, describe
 from qverify.compare.channels import describe_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places

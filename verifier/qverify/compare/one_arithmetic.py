@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from qverify.arithmetic.functions64 import log2_choices, log2_of
-from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
+from qverify.compare.catalogue import FLOOR, LEGAL, OPS, SUMS, choose_name, describe
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
-SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OPS = (*SUMS, "average_pool", "lookup", "concat")
 EVIDENCE_BITS = 10 + log2_of(len(LEGAL))  # a fault fits some arithmetic by chance once in a thousand times
 # Whether an arithmetic gives every recorded element of a unit; None if it cannot be asked
 GivesAll = Callable[[Unit, str], bool | None]

@@ -73,11 +73,15 @@ class NodeSums:
         """Whether the whole accumulator has been computed."""
         return "whole" in self.__dict__
 
+    def flat(self) -> Array:
+        """Returns the whole accumulator, flat. The node must have one."""
+        assert self.whole is not None
+        return self.whole.reshape(-1)
+
     def take(self, at: Array) -> Array:
         """Returns the sums at these flat positions, int64. Of a few, only these are computed."""
         if self.is_computed or len(at) > FEW:
-            assert self.whole is not None
-            return self.whole.reshape(-1)[at].astype(np.int64, copy=False)
+            return self.flat()[at].astype(np.int64, copy=False)
         sums = integer_sums.SUMS[self._node.op](_WholeOperands(self._node, self._graph, dict(self._given)), at)
         return as_integers(sums.value, _type_of_sums(self._node, self._graph)).astype(np.int64, copy=False)
 

@@ -15,19 +15,22 @@ from qverify.compare.arithmetics_of_ops import (
     Compute,
     Exact,
     Known,
+    list_additions,
     list_changes,
     list_concats,
     list_linear,
-    list_pairs,
     list_pools,
+    list_products,
 )
 from qverify.compare.catalogue import DOWN, FLOOR, FLOOR_MEANS, MEANS, MISTAKES, RULES, ZERO_INSIDE
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
-from qverify.compare.error_bounds.documented_kernels import is_change_of_quantization
+from qverify.compare.error_bounds.documented_kernels import is_change_of_quantization, rounded_twice
+from qverify.compare.scaled_sums import At
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 
-RUN = 1 << 16  # elements that are computed at once, so that they stay in a second-level cache
+SLIGHTLY = 1 + 1e-6  # factor by which scales may be larger or smaller that were multiplied in float32
+SINGLE_STEP = 2.0**-12  # LSB of 8 bits by which float32 may miss a value
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,14 @@ class Rounded:
         return self._known[1]
 
     @cached_property
+    def first_rounding(self) -> float:
+        """The largest part of a step of the output to which gemmlowp rounds first, halved."""
+        assert self.exact is not None
+        scales = np.abs(self.exact.scales) / SLIGHTLY
+        largest = float(scales.max(initial=0.0, where=scales < 0.5))  # larger ones are rounded once
+        return float(rounded_twice(min(largest * SLIGHTLY**2, 0.499))) if largest else 0.0
+
+    @cached_property
     def _known(self) -> Known:
         first, *others = self.unit.nodes
         if any(n.op != "lookup" for n in others) or self.graph.spec(self.output).numpy_dtype.kind not in "iu":
@@ -66,8 +77,10 @@ class Rounded:
         try:
             if first.op in CHANNEL_AXIS:
                 return list_linear(first, self.graph, self.given, self.sums)
-            if first.op in ("add", "mul"):
-                return list_pairs(first, self.graph, self.given)
+            if first.op == "add":
+                return list_additions(first, self.graph, self.given)
+            if first.op == "mul":
+                return list_products(first, self.graph, self.given)
             if first.op == "average_pool":
                 return list_pools(first, self.graph, self.given)
             if first.op == "concat":
@@ -93,7 +106,7 @@ class Rounded:
 def _list_rules(exact: Exact) -> Iterator[tuple[str, Compute]]:
     """Yields the rules by which the exact value is rounded."""
 
-    def by_rule(at: Array, rule: Callable[[Reals], Reals], inside: int = 0) -> Array:
+    def by_rule(at: At, rule: Callable[[Reals], Reals], inside: int = 0) -> Array:
         return np.clip(rule(exact.steps(at) + inside) + (exact.zero - inside), *exact.limits).astype(exact.dtype)
 
     for name, rule in (RULES | MISTAKES).items():
@@ -118,21 +131,21 @@ class Run:
 
 def visit_runs(rounded: Rounded, visit: Callable[[int, Run], None]) -> int:
     """Calls visit() with the number of each run of elements and the run, several at the same time and in any order.
-    Returns the number of runs. The unit must have an exact value, and an output of 8 bits."""
+    Returns the number of runs. The unit must scale sums, and have an output of 8 bits."""
     exact = rounded.exact
-    assert exact is not None
-    runs = list(exact.cut(rounded.graph.spec(rounded.output).elements, RUN))
-    exact.prepare()
+    assert exact is not None and exact.sums is not None
+    sums, runs = exact.sums, list(exact.sums.cut(len(exact.sums.whole())))
+    low, high = (np.float32(end - exact.zero) for end in exact.limits)
 
     def block(number: int, run: slice) -> None:
-        steps = exact.approximate(run)
+        steps = sums.approximate(run)
         whole = np.rint(steps)
-        steps -= whole
+        np.subtract(steps, whole, out=steps)
         np.abs(steps, out=steps)
-        np.subtract(0.5 - exact.doubt, steps, out=steps)
-        low, high = exact.limits
-        np.clip(whole, low - exact.zero, high - exact.zero, out=whole)
-        whole += exact.zero
+        np.subtract(np.float32(0.5 - SINGLE_STEP), steps, out=steps)
+        np.clip(whole, low, high, out=whole)
+        if exact.zero:
+            whole += np.float32(exact.zero)
         visit(number, Run(run, rounded.look_up(whole.astype(exact.dtype)), steps))
 
     run_blocks([partial(block, number, run) for number, run in enumerate(runs)])

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from functools import cache, partial
+from math import prod
 
 import numpy as np
 
-from qverify.arithmetic.linear import apply_to_rows, is_wide
+from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.arithmetic.requantize import half_up, requantize, shifted
+from qverify.arithmetic.requantize import half_up, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
 from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
+from qverify.compare.scaled_sums import CODES, At, ScaledSums, remember
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import add, mul
+from qverify.ops import add
 from qverify.tensors.spec import TensorSpec
 
-Compute = Callable[[Array], Array]  # from flat positions to the integers there
-SINGLE_STEP = 2.0**-12  # LSB of 8 bits by which float32 may miss a value, beside the errors of operands
-
-T = TypeVar("T")
+Compute = Callable[[At], Array]  # from flat positions, or sums, to the integers there
 
 
 @dataclass(frozen=True)
@@ -37,94 +35,61 @@ class Exact:
         limits: those of the integers.
         dtype: type of the integers.
         scales: those by which integers are multiplied.
-        row: number of neighbouring elements that have one scale; runs that are longer consist of whole rows.
-        quick: function that returns it in float32 for a run of elements, where it is not far beyond 8 bits; None if
-            there is none.
-        doubt: largest error of `quick`.
-        prepare: function that computes once what `quick` reads.
+        sums: the sums of which it is a multiple, or None.
+        codes: function that returns an integer for each element, flat, on which alone its value depends; None if there
+            is none below 2^16.
     """
 
-    steps: Callable[[Array], Reals]
+    steps: Callable[[At], Reals]
     zero: int
     limits: tuple[int, int]
     dtype: str
     scales: Reals
-    row: int = 1
-    quick: Callable[[slice], Array] | None = None
-    doubt: float = SINGLE_STEP
-    prepare: Callable[[], object] = lambda: None
-
-    def approximate(self, run: slice) -> Array:
-        """Returns the value for a run of elements within `doubt`, as an array that may be overwritten."""
-        return self.quick(run) if self.quick else self.steps(np.arange(run.start, run.stop)).astype(np.float64)
-
-    def cut(self, elements: int, most: int) -> Iterator[slice]:
-        """Yields runs of at most `most` elements, or of one row if that is shorter than a row may be cut."""
-        step = most // self.row * self.row
-        if step:
-            yield from (slice(at, min(at + step, elements)) for at in range(0, elements, step))
-            return
-        for row in range(0, elements, self.row):
-            end = min(row + self.row, elements)
-            yield from (slice(at, min(at + most, end)) for at in range(row, end, most))
+    sums: ScaledSums | None = None
+    codes: Callable[[], Array] | None = None
 
 
 Known = tuple[dict[str, Compute], Exact | None]
 
 
-def remember(function: Callable[[Array], T]) -> Callable[[Array], T]:
-    """Returns a function that does not compute again what it is asked for the same array object as before."""
-    last: list[tuple[Array, T]] = []
-
-    def call(at: Array) -> T:
-        kept = last[0] if last else None
-        if kept is None or kept[0] is not at:
-            kept = at, function(at)
-            last[:] = [kept]
-        return kept[1]
-
-    return call
-
-
 class _Modes:
     """The integer modes for sums that are multiplied by one scale each. Modes and scales that have the same multipliers
-    are computed once for the same positions.
+    are computed once for the same positions. wide: whether the sums are int64."""
 
-    Args:
-        read: function that returns the sums, int64, and the number of the scale of each, at flat positions.
-        y: the output.
-        limits: limits of the integers.
-        wide: whether the sums are int64.
-    """
-
-    def __init__(
-        self, read: Callable[[Array], tuple[Array, Array]], y: TensorSpec, limits: tuple[int, int], wide: bool
-    ):
-        self._read, self._y, self._limits, self._wide = remember(read), y, limits, wide
+    def __init__(self, sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], wide: bool):
+        self._sums, self._y, self._limits, self._wide = sums, y, limits, wide
         self._made = remember(lambda at: dict[tuple[str, bytes], Array]())
         self._parameters: dict[tuple[str, str], tuple[Array, bytes]] = {}
 
-    def compute(self, at: Array, mode: str, suffix: str, scale: Reals) -> Array:
+    def compute(self, at: At, mode: str, suffix: str, scale: Reals) -> Array:
+        """Returns the integers that a mode gives."""
         rq, key = self._find_parameters(mode, suffix, scale)
         made = self._made(at)
         if (mode, key) not in made:
-            acc, number = self._read(at)
-            multiplier, shift = rq if rq.shape[1] == 1 else rq[:, number]
-            made[mode, key] = self._store(shifted(acc, multiplier, shift, mode, self._wide))
+            sums = self._sums.read(at)
+            multiplier, shift = rq if rq.shape[1] == 1 else rq[:, sums.number]
+            made[mode, key] = self.store(shifted(sums.acc, multiplier, shift, mode, self._wide))
         return made[mode, key]
 
-    def compute_in_two_steps(self, at: Array, suffix: str, scale: Reals) -> Array:
-        (acc, number), rq = self._read(at), self._find_parameters("gemmlowp", suffix, scale)[0]
-        multiplier, exponent = rq if rq.shape[1] == 1 else rq[:, number]
-        lifted = np.clip(acc << np.maximum(exponent, 0), -(2**31), 2**31 - 1)
+    def compute_in_two_steps(self, at: At, suffix: str, scale: Reals) -> Array:
+        """Returns the integers of gemmlowp with halves up at its second rounding."""
+        sums, rq = self._sums.read(at), self._find_parameters("gemmlowp", suffix, scale)[0]
+        multiplier, exponent = rq if rq.shape[1] == 1 else rq[:, sums.number]
+        lifted = np.clip(sums.acc << np.maximum(exponent, 0), -(2**31), 2**31 - 1)
         high, right = (lifted * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
-        return self._store(np.where(right > 0, half_up(high, right), high))
+        return self.store(np.where(right > 0, half_up(high, right), high))
 
     def list(self, scale: Reals, suffix: str = "") -> dict[str, Compute]:
         """Returns the modes with these scales by name, which ends in the suffix."""
         return {mode + suffix: partial(self.compute, mode=mode, suffix=suffix, scale=scale) for mode in MODES}
 
-    def _store(self, value: Array) -> Array:
+    def convert(self, at: At) -> Array:
+        """Returns the integers of a change of the quantization by a multiplier of 8 fraction bits."""
+        sums = self._sums.read(at)
+        return self.store(sums.acc * np.rint(256 * self._sums.scales).astype(np.int64)[sums.number] + 128 >> 8)
+
+    def store(self, value: Array) -> Array:
+        """Returns integers before the zero point as the output stores them."""
         return np.clip(value + self._y.zero_point[0], *self._limits).astype(self._y.dtype)
 
     def _find_parameters(self, mode: str, suffix: str, scale: Reals) -> tuple[Array, bytes]:
@@ -135,45 +100,26 @@ class _Modes:
         return self._parameters[kind, suffix]
 
 
-def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], sums: NodeSums) -> Known:
+def _exact(sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], codes: Callable[[], Array] | None = None) -> Exact:
+    return Exact(sums.steps, y.zero_point[0], limits, y.dtype, sums.scales, sums, codes)
+
+
+def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeSums) -> Known:
     """Returns the arithmetics of an op that scales one sum, and its exact value."""
     y, limits = graph.spec(node.outputs[0]), (node.words[-2], node.words[-1])
     real = np.atleast_1d(StatedOperands(node, graph, dict(given)).rq)
     if not has_sums(node, graph) or len(y.zero_point) != 1:
         return {}, None
     axis = CHANNEL_AXIS[node.op]
-    inner = int(np.prod(y.shape[axis:][1:])) if axis >= 0 and len(y.shape) > axis else 1
+    inner = prod(y.shape[axis:][1:]) if axis >= 0 else 1
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in graph.tensors), y.dtype)
-
-    def channel(at: Array) -> Array:
-        return at // inner % len(real) if len(real) > 1 else np.zeros_like(at)
-
-    modes = _Modes(lambda at: (sums.take(at), channel(at)), y, limits, wide)
-    found: dict[str, Compute] = {}
+    sums = ScaledSums(acc.take, acc.flat, real, inner)
+    modes, found = _Modes(sums, y, limits, wide), dict[str, Compute]()
     for suffix, scale in _list_scales(node, graph, real).items():
         if not wide:
             found[TWICE_HALF_UP + suffix] = partial(modes.compute_in_two_steps, suffix=suffix, scale=scale)
         found |= modes.list(scale, suffix)
-    steps = remember(lambda at: np.asarray(sums.take(at) * real[channel(at)], np.float64))
-    row = 1 if len(real) == 1 else inner if inner > 1 else len(real)
-    single = real.astype(np.float32)
-
-    def quick(run: slice) -> Array:
-        assert sums.whole is not None
-        value = sums.whole.reshape(-1)[run].astype(np.float32)
-        if len(real) == 1:
-            value *= single[0]
-        elif inner == 1 and len(value) < len(real):
-            value *= single[run.start % len(real) :][: len(value)]
-        elif inner == 1:
-            apply_to_rows(np.multiply, value.reshape(-1, len(real)), single)
-        else:
-            rows = np.arange(run.start // inner, -(-run.stop // inner)) % len(real)
-            apply_to_rows(np.multiply, value.reshape(len(rows), -1), single[rows][:, None])
-        return value
-
-    exact = Exact(steps, y.zero_point[0], limits, y.dtype, real, row, quick, prepare=partial(getattr, sums, "whole"))
-    return found, exact
+    return found, _exact(sums, y, limits)
 
 
 def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
@@ -192,61 +138,80 @@ def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
     return {"": real, **fitting}
 
 
-def list_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
-    """Returns the arithmetics of an addition or a product of two tensors, and the exact value."""
-    operands = StatedOperands(node, graph, dict(given))
-    names, y = [n or "" for n in node.inputs[:2]], graph.spec(node.outputs[0])
-    stored = [graph.constants[n] if n in graph.constants else given[n] for n in names]
-    first, second = (v.reshape(-1) for v in np.broadcast_arrays(*stored))
-    real, rq = np.atleast_1d(operands.rq), node.inputs[2] or ""
-    plain = replace(node, words=(0, *node.words[1:])) if node.op == "add" else node
-    formula, wide = add.formula if node.op == "add" else mul.formula, is_wide(*(graph.spec(n).dtype for n in names))
-    take = remember(lambda at: (first[at], second[at]))
-    changed: dict[str, Graph] = {}
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Two operands of one shape, flat, and their zero points."""
 
-    def in_form(at: Array, mode: str, make: Callable[[str], Array], name: str) -> Array:
+    stored: tuple[Array, Array]
+    zeros: tuple[int, int]
+
+    def take(self, at: Array) -> tuple[Array, Array]:
+        """Returns both, as they are stored."""
+        return self.stored[0][at], self.stored[1][at]
+
+    def centred(self, at: Array | slice) -> tuple[Array, Array]:
+        """Returns both, int64, without their zero points."""
+        first, second = (v[at].astype(np.int64) - z for v, z in zip(self.stored, self.zeros, strict=True))
+        return first, second
+
+    def multiply(self) -> Array:
+        """Returns all products; those of operands of 8 bits are int32."""
+        dtype = np.int32 if all(v.dtype.itemsize == 1 for v in self.stored) else np.int64
+        first, second = (np.subtract(v, z, dtype=dtype) for v, z in zip(self.stored, self.zeros, strict=True))
+        return np.multiply(first, second, out=first)
+
+    def join_codes(self) -> Array:
+        """Returns both stored bytes of each element as one number."""
+        first, second = (v.view(np.uint8) for v in self.stored)
+        return np.multiply(first, np.uint16(256), dtype=np.uint16) + second
+
+
+def _read_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> _Pairs:
+    """Returns the operands. Raises ValueError for one that has several zero points."""
+    names = [n or "" for n in node.inputs[:2]]
+    stored = np.broadcast_arrays(*(graph.constants[n] if n in graph.constants else given[n] for n in names))
+    zeros = [graph.spec(n).zero_point for n in names]
+    if any(len(z) != 1 for z in zeros):
+        raise ValueError("operands with several zero points")
+    return _Pairs((stored[0].reshape(-1), stored[1].reshape(-1)), (zeros[0][0], zeros[1][0]))
+
+
+def list_products(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of a product of two tensors, and the exact value."""
+    pairs, y = _read_pairs(node, graph, given), graph.spec(node.outputs[0])
+    real = np.atleast_1d(StatedOperands(node, graph, dict(given)).rq)[:1]
+    limits, wide = (
+        (node.words[-2], node.words[-1]),
+        is_wide(*(graph.spec(n or "").dtype for n in node.inputs[:2]), y.dtype),
+    )
+    sums = ScaledSums(lambda at: np.multiply(*pairs.centred(at)), cache(pairs.multiply), real)
+    return _Modes(sums, y, limits, wide).list(real), _exact(sums, y, limits)
+
+
+def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
+    """Returns the arithmetics of an addition of two tensors, and the exact value."""
+    pairs, y = _read_pairs(node, graph, given), graph.spec(node.outputs[0])
+    real, rq = np.atleast_1d(StatedOperands(node, graph, dict(given)).rq), node.inputs[2] or ""
+    plain, take, changed = replace(node, words=(0, *node.words[1:])), remember(pairs.take), dict[str, Graph]()
+
+    def in_form(at: At, mode: str, make: Callable[[str], Array], name: str) -> Array:
         if name not in changed:
             changed[name] = replace(graph, constants={**graph.constants, rq: make(mode)}, rounding=mode)
-        return formula(plain, changed[name], *take(at))
+        return add.formula(plain, changed[name], *take(at))
 
     def make(mode: str) -> Array:
-        if node.op == "add":
-            return add_parameters(mode, float(real[0]), float(real[1]))
-        return parameters(mode, real[:1], wide)
+        return add_parameters(mode, float(real[0]), float(real[1]))
 
     found: dict[str, Compute] = {mode: partial(in_form, mode=mode, make=make, name=mode) for mode in MODES}
-    if node.op == "add":
-        found[LITERT_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode: _scale_operands(real), name=LITERT_ADD)
-    specs = [graph.spec(n) for n in names]
-    if any(len(s.zero_point) > 1 for s in specs):
-        raise ValueError("operands with several zero points")
-    zeros = [s.zero_point[0] if s.zero_point else 0 for s in specs]
+    found[LITERT_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode: _scale_operands(real), name=LITERT_ADD)
 
-    def steps(at: Array) -> Reals:
-        a, b = (v.astype(np.float64) - zero for v, zero in zip(take(at), zeros, strict=True))
-        return np.asarray(a * real[0] + b * real[1] if node.op == "add" else a * b * real[0])
-
-    single = real.astype(np.float32)
-
-    def quick(run: slice) -> Array:
-        a, b = (
-            np.subtract(v[run], np.float32(zero), dtype=np.float32)
-            for v, zero in zip((first, second), zeros, strict=True)
-        )
-        a *= single[0]
-        if node.op == "add":
-            b *= single[1]
-            a += b
-        else:
-            a *= b
-        return a
+    def steps(at: At) -> Reals:
+        first, second = pairs.centred(at)
+        return np.asarray(first * real[0] + second * real[1])
 
     low, high = node.words[-2:]
-    narrow = all(s.numpy_dtype.itemsize == 1 for s in specs)
-    doubt = SINGLE_STEP + (float(np.abs(real[:2]).sum()) * 2.0**-13 if node.op == "add" else 0.0)
-    return found, Exact(
-        remember(steps), y.zero_point[0], (low, high), y.dtype, real, 1, quick if narrow else None, doubt
-    )
+    codes = pairs.join_codes if all(v.dtype.itemsize == 1 for v in pairs.stored) else None
+    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, codes)
 
 
 def _scale_operands(real: Reals) -> Array:
@@ -268,64 +233,49 @@ def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     divisor = np.broadcast_to(taps if node.words[8] else count, (*y.shape[:2], *plane_shape(y.shape))).reshape(-1)
     flat = accumulate_taps(node, graph, given).reshape(-1)
     wide, limits = is_wide(x.dtype, y.dtype), (node.words[-2], node.words[-1])
-    modes = _Modes(lambda at: (flat[at], divisor[at] - 1), y, limits, wide)
-    steps = remember(lambda at: np.asarray(flat[at] * real[divisor[at] - 1], np.float64))
-    return modes.list(real), Exact(steps, y.zero_point[0], limits, y.dtype, real)
+    sums = ScaledSums(lambda at: flat[at], lambda: flat, real, numbers=divisor - 1)
+    return _Modes(sums, y, limits, wide).list(real), _exact(sums, y, limits)
 
 
 def list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     """Returns the arithmetics of a change of the quantization, and the exact value."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    ratio, zero, limits = float(x.scale[0]) / float(y.scale[0]), y.zero_point[0], np.iinfo(y.dtype)
-    ends: tuple[int, int] = int(limits.min), int(limits.max)
+    ratio, limits = np.atleast_1d(float(x.scale[0]) / float(y.scale[0])), _limits_of(y)
     stored = given[node.inputs[0] or ""].reshape(-1)
-    centred = remember(lambda at: stored[at].astype(np.int64) - x.zero_point[0])
 
-    def in_mode(at: Array, mode: str) -> Array:
-        return requantize(centred(at), parameters(mode, ratio), zero, *ends, y.dtype, mode, False, 0)
+    def centred(at: Array | slice) -> Array:
+        return stored[at].astype(np.int64) - x.zero_point[0]
 
-    def convert(at: Array) -> Array:
-        scaled = centred(at) * int(np.rint(256 * ratio)) + 128 >> 8
-        return np.clip(scaled + zero, *ends).astype(y.dtype)
-
-    found: dict[str, Compute] = {mode: partial(in_mode, mode=mode) for mode in MODES}
-    steps = remember(lambda at: np.asarray(centred(at) * ratio, np.float64))
-    return {**found, CONVERT: convert}, Exact(steps, zero, ends, y.dtype, np.atleast_1d(ratio))
+    sums = ScaledSums(centred, lambda: centred(slice(None)), ratio)
+    modes = _Modes(sums, y, limits, False)
+    codes = lambda: stored.view(f"u{stored.dtype.itemsize}")  # noqa: E731
+    return {**modes.list(ratio), CONVERT: modes.convert}, _exact(sums, y, limits, codes)
 
 
 def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     """Returns the arithmetics of a concatenation that changes the quantization of its operands, and the exact value."""
-    y, ends = graph.spec(node.outputs[0]), np.iinfo(graph.spec(node.outputs[0]).dtype)
-    specs = [graph.spec(n or "") for n in node.inputs]
+    y, specs = graph.spec(node.outputs[0]), [graph.spec(n or "") for n in node.inputs]
     if any(len(s.scale) != 1 for s in (*specs, y)):
         return {}, None
     real = np.array([s.scale[0] for s in specs]) / y.scale[0]
     stored = [graph.constants[s.name] if s.name in graph.constants else given[s.name] for s in specs]
-    flat = np.concatenate(stored, node.words[0]).reshape(-1)  # int8 and uint8 make int16
-    numbers = [np.full(v.shape, k, np.uint8 if len(stored) <= 256 else np.int64) for k, v in enumerate(stored)]
-    operand = np.concatenate(numbers, node.words[0]).reshape(-1)
-    zeros = np.array([s.zero_point[0] for s in specs])
-    limits = int(ends.min), int(ends.max)
-    read = remember(lambda at: (flat[at].astype(np.int64) - zeros[operand[at]], operand[at]))
-    modes = _Modes(read, y, limits, False)
+    flat = np.concatenate(stored, node.words[0]).reshape(-1)
+    many = len(stored) > CODES
+    numbers = [np.full(v.shape, k, np.int64 if many else np.uint8) for k, v in enumerate(stored)]
+    operand, zeros = np.concatenate(numbers, node.words[0]).reshape(-1), np.array([s.zero_point[0] for s in specs])
 
-    def convert(at: Array) -> Array:
-        centred, number = read(at)
-        scaled = centred * np.rint(256 * real).astype(np.int64)[number] + 128 >> 8
-        return np.clip(scaled + y.zero_point[0], *limits).astype(y.dtype)
+    def centred(at: Array | slice) -> Array:
+        return flat[at].astype(np.int64) - zeros[operand[at]]
 
-    def steps(at: Array) -> Reals:
-        centred, number = read(at)
-        return np.asarray(centred * real[number], np.float64)
+    def codes() -> Array:
+        return np.multiply(operand, np.uint16(CODES), dtype=np.uint16) + flat.view(np.uint8)
 
-    single, subtracted = real.astype(np.float32), zeros.astype(np.float32)
+    sums = ScaledSums(centred, lambda: centred(slice(None)), real, numbers=operand)
+    modes = _Modes(sums, y, limits := _limits_of(y), False)
+    exact = _exact(sums, y, limits, None if many or flat.dtype.itemsize > 1 else codes)
+    return {**modes.list(real), CONVERT: modes.convert}, exact
 
-    def quick(run: slice) -> Array:
-        value = flat[run].astype(np.float32)
-        value -= subtracted[operand[run]]
-        value *= single[operand[run]]
-        return value
 
-    narrow = all(s.numpy_dtype.itemsize == 1 for s in specs)
-    exact = Exact(remember(steps), y.zero_point[0], limits, y.dtype, real, 1, quick if narrow else None)
-    return {**modes.list(real), CONVERT: convert}, exact
+def _limits_of(y: TensorSpec) -> tuple[int, int]:
+    limits = np.iinfo(y.dtype)
+    return int(limits.min), int(limits.max)

@@ -20,6 +20,7 @@ from qverify.compare.arithmetics import Rounded, Run, visit_runs
 from qverify.compare.catalogue import FAR, LEGAL, LITERT_ADD, RULES, SINGLE, TWICE_HALF_UP, ZERO_INSIDE, is_coarse
 from qverify.compare.error_bounds.bounded_values import Reals
 from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, StatedOperands, rounded_twice
+from qverify.compare.scaled_sums import At, Sums
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.recording import Array
@@ -36,6 +37,7 @@ TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of 
 
 NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
+SHORT = 2.0**-5  # LSB up to which only elements near ties are computed
 LARGEST = 384  # LSB of 8 bits, beyond which every value is clipped
 PAIR = 510  # largest magnitude of two 8-bit operands together
 EXACT = 2.0**-20  # LSB by which float64 may miss a tie
@@ -50,17 +52,17 @@ def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Coll
     sample = _choose_sample(made.reshape(-1) != flat, *SAMPLE)
     tried = [name for name in rounded.formulas if among is None or name in among]
     excluded = _exclude_all_near(rounded, flat, sample)
-    left = [n for n in tried if n not in excluded and _gives(rounded, n, flat, sample)]
+    left = [n for n in tried if n not in excluded and _gives(rounded, n, sample, flat[sample])]
     if not left:
         return []
     rest = _Remaining(rounded, flat, left)
     return [name for name in left if rest.is_given_by(name)]
 
 
-def _gives(rounded: Rounded, name: str, flat: Array, at: Array) -> bool:
+def _gives(rounded: Rounded, name: str, at: At, wanted: Array) -> bool:
     """Returns whether the arithmetic gives these elements; not if it cannot represent the scales."""
     try:
-        return np.array_equal(rounded.formulas[name](at), flat[at])
+        return np.array_equal(rounded.formulas[name](at), wanted)
     except ValueError:
         return False
 
@@ -105,7 +107,7 @@ def compute_all(rounded: Rounded, name: str) -> Array:
     """Returns what this arithmetic makes of all elements, flat."""
     size, spec = rounded.graph.spec(rounded.output).elements, rounded.graph.spec(rounded.output)
     reach = find_reach(rounded, name)
-    if reach >= 0.5:
+    if reach >= 0.5 or rounded.exact is None or rounded.exact.sums is None:
         return np.concatenate([rounded.formulas[name](at) for at in _cut(np.arange(size))])
     whole, near = np.empty(size, spec.numpy_dtype), dict[int, Array]()
 
@@ -138,76 +140,118 @@ def _spread(where: Array, most: int) -> Array:
     return where[:: max(1, len(where) // max(1, most))][:most]
 
 
+Part = tuple[At, Array]  # elements, and what is recorded of them
+
+
 class _Remaining:
-    """Compares the elements that the sample left out."""
+    """Compares the elements that the sample left out.
+
+    Of elements whose value depends on a code of a few, one of each code stands for all. Of sums that are scaled, only
+    those near a tie count, beyond which all that reach little give the nearest integer, and of these the smallest and
+    the largest of each recorded integer."""
 
     def __init__(self, rounded: Rounded, flat: Array, names: Collection[str]):
-        self._rounded, self._flat = rounded, flat
-        reaches = [reach for n in names if (reach := find_reach(rounded, n)) < 0.5]
-        self._most = max(reaches, default=0.0)  # nothing is asked that reaches farther, but to 0.5
-        self._parts: dict[float, list[Array] | None] = {}
+        self._rounded, self._flat, self._exact = rounded, flat, rounded.exact
+        self._narrow = rounded.graph.spec(rounded.output).numpy_dtype.itemsize == 1
+        self._short = max((r for n in names if (r := find_reach(rounded, n)) <= SHORT), default=0.0)
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
-        parts = self._choose_positions(name)
-        return parts is not None and all(_gives(self._rounded, name, self._flat, at) for at in parts)
+        parts = self._choose_parts(name)
+        return parts is not None and all(_gives(self._rounded, name, at, wanted) for at, wanted in parts)
 
-    def _choose_positions(self, name: str) -> list[Array] | None:
-        """Returns the positions that show whether an arithmetic gives every element, in parts, or None if it does not."""
+    def _choose_parts(self, name: str) -> list[Part] | None:
+        """Returns the elements that show whether an arithmetic gives every one, or None if it does not."""
         reach = find_reach(self._rounded, name)
-        if reach not in self._parts:
-            if self._rounded.unit.nodes[0].op == "lookup":
-                at = self._choose_one_for_each_input()
-            elif reach >= 0.5:
-                at = np.arange(self._flat.size)
-            else:
-                at = None if self._near_ties is None else self._near_ties.within(reach)
-            self._parts[reach] = None if at is None else list(_cut(at))
-        return self._parts[reach]
-
-    def _choose_one_for_each_input(self) -> Array | None:
-        """Returns a position of each value that the unit's input has, or None if elements of one value differ."""
-        values = self._rounded.given[self._rounded.unit.inputs[0]].reshape(-1)
-        codes = values.view(f"u{values.dtype.itemsize}")
-        at = np.full(1 << 8 * values.dtype.itemsize, -1)
-        at[codes] = np.arange(len(codes))
-        made = np.zeros(len(at), self._flat.dtype)
-        made[codes] = self._flat
-        return at[at >= 0] if np.array_equal(made[codes], self._flat) else None
+        if self._exact is not None and self._exact.codes is not None:
+            return None if self._coded is None else self._coded.within(reach)
+        if self._exact is None or self._exact.sums is None or not self._narrow:
+            return self._every
+        return self._near_ties if reach <= SHORT else self._extremes
 
     @cached_property
-    def _near_ties(self) -> _Near | None:
-        """The elements that may be near a tie of the exact value, or None if one elsewhere is not the nearest integer."""
-        parts, wrong = dict[int, tuple[Array, Reals, Mask]](), list[int]()
+    def _every(self) -> list[Part]:
+        return self._cut(np.arange(self._flat.size))
+
+    def _cut(self, at: Array) -> list[Part]:
+        return [(some, self._flat[some]) for some in _cut(at)]
+
+    @cached_property
+    def _coded(self) -> _Coded | None:
+        """One element of each code, or None if elements of one code differ."""
+        assert self._exact is not None and self._exact.codes is not None
+        codes = self._exact.codes()
+        made, at = np.zeros(1 << 16, self._flat.dtype), np.full(1 << 16, -1)
+        made[codes] = self._flat
+        if not np.array_equal(made[codes], self._flat):
+            return None
+        at[codes] = np.arange(len(codes))
+        return _Coded.of(self._rounded, self._flat, at[at >= 0])
+
+    @cached_property
+    def _extremes(self) -> list[Part]:
+        """The elements that stand for all."""
+        return self._reduce(None) or self._every
+
+    def _reduce(self, at: Array | None) -> list[Part] | None:
+        """Returns the smallest and largest sums of these elements, or of all; None if they are not fewer, or do not stand for the
+        others, because lookups follow."""
+        assert self._exact is not None and self._exact.sums is not None
+        found = None if self._rounded.unit.nodes[1:] else self._exact.sums.find_extremes(self._flat, at)
+        if found is None:
+            return None
+        sums, wanted = found
+        starts = range(0, len(wanted), AT_ONCE)
+        cut = [slice(start, start + AT_ONCE) for start in starts]
+        return [(Sums(sums.acc[some], sums.number[some]), wanted[some]) for some in cut]
+
+    @cached_property
+    def _near_ties(self) -> list[Part] | None:
+        """The elements near a tie of the exact value, or None if one elsewhere is not the nearest integer."""
+        near, wrong = dict[int, Array](), list[int]()
 
         def visit(number: int, found: Run) -> None:
-            is_near, is_nearest = found.from_tie <= self._most, found.integers == self._flat[found.run]
-            if wrong or not (is_near | is_nearest).all():
+            is_near = found.from_tie <= self._short
+            if wrong or not (is_near | (found.integers == self._flat[found.run])).all():
                 wrong.append(number)
-                return
-            at = np.flatnonzero(is_near)
-            parts[number] = at + found.run.start, found.from_tie[at], is_nearest[at]
+            else:
+                near[number] = np.flatnonzero(is_near) + found.run.start
 
         count = visit_runs(self._rounded, visit)
         if wrong:
             return None
-        at, from_tie, is_nearest = (np.concatenate([parts[number][k] for number in range(count)]) for k in range(3))
-        return _Near(at, from_tie, is_nearest.astype(bool))
+        at = np.concatenate([near[number] for number in range(count)])
+        return self._reduce(at) or self._cut(at)
 
 
 @dataclass(frozen=True, slots=True)
-class _Near:
-    """Elements near a tie: their positions, their distance from it, and whether the recorded one is the nearest
-    integer."""
+class _Coded:
+    """Elements that stand for all of their code: flat positions, what is recorded, the distance of the exact value from a
+    tie, and whether the recorded one is the nearest integer. The last two are None for outputs of 16 bits."""
 
     at: Array
-    from_tie: Reals
-    is_nearest: Mask
+    recorded: Array
+    from_tie: Reals | None
+    is_nearest: Mask | None
 
-    def within(self, reach: float) -> Array | None:
-        """Returns the positions within this distance, or None if an element farther away is not the nearest integer."""
+    @staticmethod
+    def of(rounded: Rounded, flat: Array, at: Array) -> _Coded:
+        """Returns the elements at these positions."""
+        exact = rounded.exact
+        if exact is None or np.dtype(exact.dtype).itemsize > 1:
+            return _Coded(at, flat[at], None, None)
+        steps = exact.steps(at)
+        from_tie = 0.5 - np.abs(steps - np.rint(steps))
+        return _Coded(at, flat[at], from_tie, rounded.formulas["half even"](at) == flat[at])
+
+    def within(self, reach: float) -> list[Part] | None:
+        """Returns the elements within this distance of a tie, or None if one farther away is not the nearest integer."""
+        if self.from_tie is None or self.is_nearest is None or reach >= 0.5:
+            return [(self.at, self.recorded)]
         inside = self.from_tie <= reach
-        return self.at[inside] if (inside | self.is_nearest).all() else None
+        if not (inside | self.is_nearest).all():
+            return None
+        return [(self.at[inside], self.recorded[inside])]
 
 
 def find_reach(rounded: Rounded, name: str) -> float:
@@ -216,20 +260,17 @@ def find_reach(rounded: Rounded, name: str) -> float:
     exact, mode = rounded.exact, name.partition(", ")[0]
     if exact is None or mode in FAR or np.dtype(exact.dtype).itemsize > 1:
         return 0.5
-    node, scales = rounded.unit.nodes[0], np.abs(exact.scales)
     if mode in RULES or name == ZERO_INSIDE:
         return EXACT
-    largest = max(1.0, float(scales.max()))
-    if name == LITERT_ADD:
-        return min(0.5, EXACT + largest * ADD_MULTIPLIERS)
+    node = rounded.unit.nodes[0]
+    if node.op == "add":
+        largest = max(1.0, float(np.abs(exact.scales).max()))
+        each = ADD_MULTIPLIERS if name == LITERT_ADD else PAIR * 2.0 ** -min(bits(mode, False), 30)
+        return min(0.5, EXACT + largest * each)
     operands = [rounded.graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in rounded.graph.tensors]
     wide = node.op not in ("lookup", "concat") and is_wide(*operands)
-    if node.op == "add":
-        return min(0.5, EXACT + largest * PAIR * 2.0 ** -min(bits(mode, False), 30))
     relative = 2.0 ** -bits(mode, wide) + (SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
-    twice = 0.0
-    if name.startswith(TWICE) and not wide:
-        twice = float(rounded_twice(np.concatenate([scales * BELOW, scales / BELOW])).max())
+    twice = rounded.first_rounding if name.startswith(TWICE) and not wide else 0.0
     return min(0.5, EXACT + LARGEST * relative + twice)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.arithmetic.requantize import half_up, shifted
+from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
 from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP
@@ -63,6 +63,7 @@ class _Modes:
 
     def compute(self, at: At, mode: str, suffix: str, scale: Reals) -> Array:
         """Returns the integers that a mode gives."""
+        mode = "gemmlowp" if mode == "cmsis" else mode  # of sums, they are one
         rq, key = self._find_parameters(mode, suffix, scale)
         made = self._made(at)
         if (mode, key) not in made:
@@ -75,8 +76,7 @@ class _Modes:
         """Returns the integers of gemmlowp with halves up at its second rounding."""
         sums, rq = self._sums.read(at), self._find_parameters("gemmlowp", suffix, scale)[0]
         multiplier, exponent = rq if rq.shape[1] == 1 else rq[:, sums.number]
-        lifted = np.clip(sums.acc << np.maximum(exponent, 0), -(2**31), 2**31 - 1)
-        high, right = (lifted * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
+        high, right = (lift(sums.acc, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         return self.store(np.where(right > 0, half_up(high, right), high))
 
     def list(self, scale: Reals, suffix: str = "") -> dict[str, Compute]:

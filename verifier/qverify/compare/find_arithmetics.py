@@ -51,8 +51,8 @@ def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Coll
     flat = recorded.reshape(-1)
     sample = _choose_sample(made.reshape(-1) != flat, *SAMPLE)
     tried = [name for name in rounded.formulas if among is None or name in among]
-    excluded = _exclude_all_near(rounded, flat, sample)
-    left = [n for n in tried if n not in excluded and _gives(rounded, n, sample, flat[sample])]
+    least = _find_least_reach(rounded, flat, sample)
+    left = [n for n in tried if find_reach(rounded, n) >= least and _gives(rounded, n, sample, flat[sample])]
     if not left:
         return []
     rest = _Remaining(rounded, flat, left)
@@ -67,11 +67,15 @@ def _gives(rounded: Rounded, name: str, at: At, wanted: Array) -> bool:
         return False
 
 
-def _exclude_all_near(rounded: Rounded, flat: Array, at: Array) -> set[str]:
-    """Returns the names of all arithmetics that give the nearest integer but near ties, if one of these elements is not
-    such an integer; else an empty set."""
-    near = {n: reach for n in rounded.formulas if (reach := find_reach(rounded, n)) < 0.5}
-    return {*near} if near and not _may_be_nearest(rounded, flat, at, max(near.values())).all() else set()
+def _find_least_reach(rounded: Rounded, flat: Array, at: Array) -> float:
+    """Returns the distance from a tie that an arithmetic must reach to give these elements, as far as those show it that
+    are not the nearest integer."""
+    exact = rounded.exact
+    if exact is None:
+        return 0.0
+    steps = exact.steps(at)
+    wrong = rounded.formulas["half even"](at) != flat[at]
+    return float((0.5 - np.abs(steps - np.rint(steps))).max(initial=0.0, where=wrong)) - EXACT
 
 
 def _may_be_nearest(rounded: Rounded, flat: Array, at: Array, reach: float) -> Array:
@@ -153,7 +157,8 @@ class _Remaining:
     def __init__(self, rounded: Rounded, flat: Array, names: Collection[str]):
         self._rounded, self._flat, self._exact = rounded, flat, rounded.exact
         self._narrow = rounded.graph.spec(rounded.output).numpy_dtype.itemsize == 1
-        self._short = max((r for n in names if (r := find_reach(rounded, n)) <= SHORT), default=0.0)
+        self._reaches = {r for n in names if (r := find_reach(rounded, n)) < 0.5}
+        self._near = dict[float, list[Part] | None]()
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
@@ -167,7 +172,9 @@ class _Remaining:
             return None if self._coded is None else self._coded.within(reach)
         if self._exact is None or self._exact.sums is None or not self._narrow:
             return self._every
-        return self._near_ties if reach <= SHORT else self._extremes
+        if reach >= 0.5:
+            return self._extremes
+        return self._near_ties(max(r for r in self._reaches if (r <= SHORT) == (reach <= SHORT)))
 
     @cached_property
     def _every(self) -> list[Part]:
@@ -205,13 +212,17 @@ class _Remaining:
         cut = [slice(start, start + AT_ONCE) for start in starts]
         return [(Sums(sums.acc[some], sums.number[some]), wanted[some]) for some in cut]
 
-    @cached_property
-    def _near_ties(self) -> list[Part] | None:
-        """The elements near a tie of the exact value, or None if one elsewhere is not the nearest integer."""
+    def _near_ties(self, reach: float) -> list[Part] | None:
+        """Returns the elements within this distance of a tie, or None if one elsewhere is not the nearest integer."""
+        if reach not in self._near:
+            self._near[reach] = self._find_near_ties(reach)
+        return self._near[reach]
+
+    def _find_near_ties(self, reach: float) -> list[Part] | None:
         near, wrong = dict[int, Array](), list[int]()
 
         def visit(number: int, found: Run) -> None:
-            is_near = found.from_tie <= self._short
+            is_near = found.from_tie <= reach
             if wrong or not (is_near | (found.integers == self._flat[found.run])).all():
                 wrong.append(number)
             else:

@@ -60,6 +60,10 @@ def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bo
 
 def half_up(value: Array, shift: Array) -> Array:
     """Returns (value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
+    if shift.size and shift.min() >= 1 and shift.max() <= 62:
+        value = value + (np.int64(1) << (shift - 1))
+        value >>= shift
+        return value
     safe = np.clip(shift, 1, 62)
     return np.where(shift > 62, 0, (value + (np.int64(1) << (safe - 1))) >> safe)
 
@@ -87,11 +91,10 @@ def rounding_divide_by_pot(value: Array, shift: Array) -> Array:
 
 
 def _power_of_two(acc: Array, shift: Array, rounding: str) -> Array:
-    lifted = acc << np.clip(-shift, 0, 30)
     if rounding == "pow2-floor":
         down = acc >> np.clip(shift, 0, 63)
     elif rounding == "pow2-half-away":
         down = half_away(acc, shift)
     else:
         down = half_up(acc, shift)
-    return np.where(shift >= 1, down, lifted)
+    return down if (shift >= 1).all() else np.where(shift >= 1, down, acc << np.clip(-shift, 0, 30))

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from qverify.arithmetic.workers import run_blocks
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
 from qverify.compare.arithmetics_of_ops import (
     Compute,
@@ -30,7 +29,6 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 
 SLIGHTLY = 1 + 1e-6  # factor by which scales may be larger or smaller that were multiplied in float32
-SINGLE_STEP = 2.0**-12  # LSB of 8 bits by which float32 may miss a value
 
 
 @dataclass(frozen=True)
@@ -112,41 +110,3 @@ def _list_rules(exact: Exact) -> Iterator[tuple[str, Compute]]:
     for name, rule in (RULES | MISTAKES).items():
         yield name, partial(by_rule, rule=rule)
     yield ZERO_INSIDE, partial(by_rule, rule=np.rint, inside=exact.zero)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The nearest integers of a run of elements.
-
-    Attributes:
-        run: the elements.
-        integers: the nearest integers, after the unit's lookups; any of those near a tie.
-        from_tie: distance of the exact value from a tie, which may be too small by rounding errors.
-    """
-
-    run: slice
-    integers: Array
-    from_tie: Reals
-
-
-def visit_runs(rounded: Rounded, visit: Callable[[int, Run], None]) -> int:
-    """Calls visit() with the number of each run of elements and the run, several at the same time and in any order.
-    Returns the number of runs. The unit must scale sums, and have an output of 8 bits."""
-    exact = rounded.exact
-    assert exact is not None and exact.sums is not None
-    sums, runs = exact.sums, list(exact.sums.cut(len(exact.sums.whole())))
-    low, high = (np.float32(end - exact.zero) for end in exact.limits)
-
-    def block(number: int, run: slice) -> None:
-        steps = sums.approximate(run)
-        whole = np.rint(steps)
-        np.subtract(steps, whole, out=steps)
-        np.abs(steps, out=steps)
-        np.subtract(np.float32(0.5 - SINGLE_STEP), steps, out=steps)
-        np.clip(whole, low, high, out=whole)
-        if exact.zero:
-            whole += np.float32(exact.zero)
-        visit(number, Run(run, rounded.look_up(whole.astype(exact.dtype)), steps))
-
-    run_blocks([partial(block, number, run) for number, run in enumerate(runs)])
-    return len(runs)

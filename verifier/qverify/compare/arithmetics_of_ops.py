@@ -17,12 +17,21 @@ from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps
 from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
-from qverify.compare.scaled_sums import CODES, At, ScaledSums, remember
+from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import add
 from qverify.tensors.spec import TensorSpec
 
 Compute = Callable[[At], Array]  # from flat positions, or sums, to the integers there
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A number below 2^16 for each element, on which alone its value depends. join: function that returns those of a
+    run. decode: function that returns what is computed from for such numbers."""
+
+    join: Callable[[slice], Array]
+    decode: Callable[[Array], At]
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,7 @@ class Exact:
         dtype: type of the integers.
         scales: those by which integers are multiplied.
         sums: the sums of which it is a multiple, or None.
-        codes: function that returns an integer for each element, flat, on which alone its value depends; None if there
-            is none below 2^16.
+        codes: the codes on which alone the elements depend, or None if there are none.
     """
 
     steps: Callable[[At], Reals]
@@ -46,7 +54,7 @@ class Exact:
     dtype: str
     scales: Reals
     sums: ScaledSums | None = None
-    codes: Callable[[], Array] | None = None
+    codes: Codes | None = None
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -54,17 +62,33 @@ Known = tuple[dict[str, Compute], Exact | None]
 
 class _Modes:
     """The integer modes for sums that are multiplied by one scale each. Modes and scales that have the same multipliers
-    are computed once for the same positions. wide: whether the sums are int64."""
+    are computed once for the same positions.
 
-    def __init__(self, sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], wide: bool):
+    Args:
+        sums: the sums.
+        y: the output.
+        limits: limits of the integers.
+        wide: whether the sums are int64.
+        scales: the scales by the suffix of a mode's name, those of the sums if None.
+    """
+
+    def __init__(
+        self,
+        sums: ScaledSums,
+        y: TensorSpec,
+        limits: tuple[int, int],
+        wide: bool,
+        scales: dict[str, Reals] | None = None,
+    ):
         self._sums, self._y, self._limits, self._wide = sums, y, limits, wide
+        self.scales = scales or {"": sums.scales}
         self._made = remember(lambda at: dict[tuple[str, bytes], Array]())
         self._parameters: dict[tuple[str, str], tuple[Array, bytes]] = {}
 
-    def compute(self, at: At, mode: str, suffix: str, scale: Reals) -> Array:
+    def compute(self, at: At, mode: str, suffix: str) -> Array:
         """Returns the integers that a mode gives."""
         mode = "gemmlowp" if mode == "cmsis" else mode  # of sums, they are one
-        rq, key = self._find_parameters(mode, suffix, scale)
+        rq, key = self._find_parameters(mode, suffix)
         made = self._made(at)
         if (mode, key) not in made:
             sums = self._sums.read(at)
@@ -72,16 +96,16 @@ class _Modes:
             made[mode, key] = self.store(shifted(sums.acc, multiplier, shift, mode, self._wide))
         return made[mode, key]
 
-    def compute_in_two_steps(self, at: At, suffix: str, scale: Reals) -> Array:
+    def compute_in_two_steps(self, at: At, suffix: str) -> Array:
         """Returns the integers of gemmlowp with halves up at its second rounding."""
-        sums, rq = self._sums.read(at), self._find_parameters("gemmlowp", suffix, scale)[0]
+        sums, rq = self._sums.read(at), self._find_parameters("gemmlowp", suffix)[0]
         multiplier, exponent = rq if rq.shape[1] == 1 else rq[:, sums.number]
         high, right = (lift(sums.acc, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         return self.store(np.where(right > 0, half_up(high, right), high))
 
-    def list(self, scale: Reals, suffix: str = "") -> dict[str, Compute]:
-        """Returns the modes with these scales by name, which ends in the suffix."""
-        return {mode + suffix: partial(self.compute, mode=mode, suffix=suffix, scale=scale) for mode in MODES}
+    def list(self, suffix: str = "") -> dict[str, Compute]:
+        """Returns the modes with the scales of this suffix by name, which ends in it."""
+        return {mode + suffix: partial(self.compute, mode=mode, suffix=suffix) for mode in MODES}
 
     def convert(self, at: At) -> Array:
         """Returns the integers of a change of the quantization by a multiplier of 8 fraction bits."""
@@ -90,17 +114,24 @@ class _Modes:
 
     def store(self, value: Array) -> Array:
         """Returns integers before the zero point as the output stores them."""
-        return np.clip(value + self._y.zero_point[0], *self._limits).astype(self._y.dtype)
+        value = value + self._y.zero_point[0]
+        np.maximum(value, self._limits[0], out=value)
+        return np.minimum(value, self._limits[1], out=value).astype(self._y.dtype)
 
-    def _find_parameters(self, mode: str, suffix: str, scale: Reals) -> tuple[Array, bytes]:
+    def _find_parameters(self, mode: str, suffix: str) -> tuple[Array, bytes]:
         kind = "pow2" if mode.startswith("pow2") else mode
         if (kind, suffix) not in self._parameters:
-            rq = parameters(mode, scale, self._wide).astype(np.int64)
-            self._parameters[kind, suffix] = rq, rq.tobytes()
+            try:  # at once for all suffixes, which takes little longer than for one
+                every = parameters(mode, np.concatenate([*self.scales.values()]), self._wide)
+                parts = dict(zip(self.scales, np.split(every, len(self.scales), 1), strict=True))
+            except ValueError:  # scales that the mode cannot represent
+                parts = {suffix: parameters(mode, self.scales[suffix], self._wide)}
+            for name, part in parts.items():
+                self._parameters[kind, name] = part.astype(np.int64), part.tobytes()
         return self._parameters[kind, suffix]
 
 
-def _exact(sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], codes: Callable[[], Array] | None = None) -> Exact:
+def _exact(sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], codes: Codes | None = None) -> Exact:
     return Exact(sums.steps, y.zero_point[0], limits, y.dtype, sums.scales, sums, codes)
 
 
@@ -114,11 +145,11 @@ def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeS
     inner = prod(y.shape[axis:][1:]) if axis >= 0 else 1
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in graph.tensors), y.dtype)
     sums = ScaledSums(acc.take, acc.flat, real, inner)
-    modes, found = _Modes(sums, y, limits, wide), dict[str, Compute]()
-    for suffix, scale in _list_scales(node, graph, real).items():
+    modes, found = _Modes(sums, y, limits, wide, _list_scales(node, graph, real)), dict[str, Compute]()
+    for suffix in modes.scales:
         if not wide:
-            found[TWICE_HALF_UP + suffix] = partial(modes.compute_in_two_steps, suffix=suffix, scale=scale)
-        found |= modes.list(scale, suffix)
+            found[TWICE_HALF_UP + suffix] = partial(modes.compute_in_two_steps, suffix=suffix)
+        found |= modes.list(suffix)
     return found, _exact(sums, y, limits)
 
 
@@ -145,14 +176,15 @@ class _Pairs:
     stored: tuple[Array, Array]
     zeros: tuple[int, int]
 
-    def take(self, at: Array) -> tuple[Array, Array]:
+    def take(self, at: At) -> Pair:
         """Returns both, as they are stored."""
-        return self.stored[0][at], self.stored[1][at]
+        assert not isinstance(at, Sums)
+        return at if isinstance(at, Pair) else Pair(self.stored[0][at], self.stored[1][at])
 
-    def centred(self, at: Array | slice) -> tuple[Array, Array]:
+    def centred(self, at: At) -> tuple[Array, Array]:
         """Returns both, int64, without their zero points."""
-        first, second = (v[at].astype(np.int64) - z for v, z in zip(self.stored, self.zeros, strict=True))
-        return first, second
+        pair = self.take(at)
+        return pair.first.astype(np.int64) - self.zeros[0], pair.second.astype(np.int64) - self.zeros[1]
 
     def multiply(self) -> Array:
         """Returns all products; those of operands of 8 bits are int32."""
@@ -160,10 +192,18 @@ class _Pairs:
         first, second = (np.subtract(v, z, dtype=dtype) for v, z in zip(self.stored, self.zeros, strict=True))
         return np.multiply(first, second, out=first)
 
-    def join_codes(self) -> Array:
-        """Returns both stored bytes of each element as one number."""
+    @property
+    def codes(self) -> Codes | None:
+        """Both stored bytes as one number; None for wider operands."""
+        if any(v.dtype.itemsize > 1 for v in self.stored):
+            return None
         first, second = (v.view(np.uint8) for v in self.stored)
-        return np.multiply(first, np.uint16(256), dtype=np.uint16) + second
+
+        def decode(codes: Array) -> At:
+            both = zip((codes >> 8, codes), self.stored, strict=True)
+            return Pair(*(part.astype(np.uint8).view(v.dtype) for part, v in both))
+
+        return Codes(lambda run: first[run].astype(np.int64) * CODES + second[run], decode)
 
 
 def _read_pairs(node: Node, graph: Graph, given: Mapping[str, Array]) -> _Pairs:
@@ -185,7 +225,7 @@ def list_products(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known
         is_wide(*(graph.spec(n or "").dtype for n in node.inputs[:2]), y.dtype),
     )
     sums = ScaledSums(lambda at: np.multiply(*pairs.centred(at)), cache(pairs.multiply), real)
-    return _Modes(sums, y, limits, wide).list(real), _exact(sums, y, limits)
+    return _Modes(sums, y, limits, wide).list(), _exact(sums, y, limits)
 
 
 def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
@@ -197,7 +237,8 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
     def in_form(at: At, mode: str, make: Callable[[str], Array], name: str) -> Array:
         if name not in changed:
             changed[name] = replace(graph, constants={**graph.constants, rq: make(mode)}, rounding=mode)
-        return add.formula(plain, changed[name], *take(at))
+        pair = take(at)
+        return add.formula(plain, changed[name], pair.first, pair.second)
 
     def make(mode: str) -> Array:
         return add_parameters(mode, float(real[0]), float(real[1]))
@@ -210,8 +251,7 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         return np.asarray(first * real[0] + second * real[1])
 
     low, high = node.words[-2:]
-    codes = pairs.join_codes if all(v.dtype.itemsize == 1 for v in pairs.stored) else None
-    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, codes)
+    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
 
 
 def _scale_operands(real: Reals) -> Array:
@@ -234,7 +274,7 @@ def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     flat = accumulate_taps(node, graph, given).reshape(-1)
     wide, limits = is_wide(x.dtype, y.dtype), (node.words[-2], node.words[-1])
     sums = ScaledSums(lambda at: flat[at], lambda: flat, real, numbers=divisor - 1)
-    return _Modes(sums, y, limits, wide).list(real), _exact(sums, y, limits)
+    return _Modes(sums, y, limits, wide).list(), _exact(sums, y, limits)
 
 
 def list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
@@ -248,8 +288,14 @@ def list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
 
     sums = ScaledSums(centred, lambda: centred(slice(None)), ratio)
     modes = _Modes(sums, y, limits, False)
-    codes = lambda: stored.view(f"u{stored.dtype.itemsize}")  # noqa: E731
-    return {**modes.list(ratio), CONVERT: modes.convert}, _exact(sums, y, limits, codes)
+    inputs = stored.view(f"u{stored.dtype.itemsize}")
+
+    def decode(codes: Array) -> At:
+        centred = codes.astype(inputs.dtype).view(stored.dtype).astype(np.int64) - x.zero_point[0]
+        return Sums(centred, np.zeros_like(codes))
+
+    codes = Codes(lambda run: inputs[run].astype(np.int64), decode)
+    return {**modes.list(), CONVERT: modes.convert}, _exact(sums, y, limits, codes)
 
 
 def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
@@ -267,13 +313,15 @@ def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     def centred(at: Array | slice) -> Array:
         return flat[at].astype(np.int64) - zeros[operand[at]]
 
-    def codes() -> Array:
-        return np.multiply(operand, np.uint16(CODES), dtype=np.uint16) + flat.view(np.uint8)
+    def decode(codes: Array) -> At:
+        number = codes // CODES
+        return Sums((codes % CODES).astype(np.uint8).view(flat.dtype).astype(np.int64) - zeros[number], number)
 
+    joined = Codes(lambda run: operand[run].astype(np.int64) * CODES + flat.view(np.uint8)[run], decode)
     sums = ScaledSums(centred, lambda: centred(slice(None)), real, numbers=operand)
     modes = _Modes(sums, y, limits := _limits_of(y), False)
-    exact = _exact(sums, y, limits, None if many or flat.dtype.itemsize > 1 else codes)
-    return {**modes.list(real), CONVERT: modes.convert}, exact
+    exact = _exact(sums, y, limits, None if many or flat.dtype.itemsize > 1 else joined)
+    return {**modes.list(), CONVERT: modes.convert}, exact
 
 
 def _limits_of(y: TensorSpec) -> tuple[int, int]:

@@ -1,13 +1,11 @@
 """Finds the arithmetics of the catalogue that give every element of a recorded tensor.
 
-A few elements, of which only the sums are computed, exclude most. The others differ from the nearest integer near ties
-of the exact value only, so that all other elements are compared once for all of them; of a change of the quantization,
-one element of each input value stands for all."""
+A few elements, of which only the sums are computed, exclude most. For the others, a few more elements stand for all."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,18 +14,19 @@ import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import bits
-from qverify.compare.arithmetics import Rounded, Run, visit_runs
+from qverify.compare.arithmetics import Rounded
+from qverify.compare.arithmetics_of_ops import Exact
 from qverify.compare.catalogue import FAR, LEGAL, LITERT_ADD, RULES, SINGLE, TWICE_HALF_UP, ZERO_INSIDE, is_coarse
 from qverify.compare.error_bounds.bounded_values import Reals
 from qverify.compare.error_bounds.documented_kernels import ADD_MULTIPLIERS, StatedOperands, rounded_twice
-from qverify.compare.scaled_sums import At, Sums
+from qverify.compare.scaled_sums import At, Sums, find_codes
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.recording import Array
 
 Mask = npt.NDArray[np.bool_]
 SAMPLE = 24, 8  # elements by which arithmetics are excluded first: that differ, and that do not
-CANDIDATES = 4096  # elements among which those are looked for before all are
+PARTS, EACH = 16, 1024  # parts of a tensor, and the first elements of each, among which those are looked for first
 MOST_DIFFERING, LEAST_SHARE = (
     2048,
     0.05,
@@ -37,7 +36,6 @@ TWICE = ("gemmlowp", "cmsis", TWICE_HALF_UP)  # round twice, first to a part of 
 
 NEAR_TIE = 2.0**-5  # LSB from a tie, up to which it is evidence enough that an element lies there
 BELOW = 1 - 1e-6  # scales that were multiplied in float32 may be a little smaller
-SHORT = 2.0**-5  # LSB up to which only elements near ties are computed
 LARGEST = 384  # LSB of 8 bits, beyond which every value is clipped
 PAIR = 510  # largest magnitude of two 8-bit operands together
 EXACT = 2.0**-20  # LSB by which float64 may miss a tie
@@ -55,7 +53,7 @@ def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Coll
     left = [n for n in tried if find_reach(rounded, n) >= least and _gives(rounded, n, sample, flat[sample])]
     if not left:
         return []
-    rest = _Remaining(rounded, flat, left)
+    rest = _Remaining(rounded, flat)
     return [name for name in left if rest.is_given_by(name)]
 
 
@@ -103,26 +101,14 @@ def find_nearest(rounded: Rounded, made: Array, recorded: Array) -> tuple[str, A
     name = max(given, key=lambda n: given[n], default="")
     if not name or given[name] < max(2, LEAST_SHARE * len(at)):
         return None
-    whole = compute_all(rounded, name).reshape(recorded.shape)
+    whole = _compute_all(rounded, name).reshape(recorded.shape)
     return (name, whole) if np.count_nonzero(whole != recorded) < np.count_nonzero(made != recorded) else None
 
 
-def compute_all(rounded: Rounded, name: str) -> Array:
+def _compute_all(rounded: Rounded, name: str) -> Array:
     """Returns what this arithmetic makes of all elements, flat."""
-    size, spec = rounded.graph.spec(rounded.output).elements, rounded.graph.spec(rounded.output)
-    reach = find_reach(rounded, name)
-    if reach >= 0.5 or rounded.exact is None or rounded.exact.sums is None:
-        return np.concatenate([rounded.formulas[name](at) for at in _cut(np.arange(size))])
-    whole, near = np.empty(size, spec.numpy_dtype), dict[int, Array]()
-
-    def visit(number: int, found: Run) -> None:
-        whole[found.run] = found.integers
-        near[number] = np.flatnonzero(found.from_tie <= reach) + found.run.start
-
-    visit_runs(rounded, visit)
-    for at in (part for some in near.values() for part in _cut(some)):
-        whole[at] = rounded.formulas[name](at)
-    return whole
+    every = np.arange(rounded.graph.spec(rounded.output).elements)
+    return np.concatenate([rounded.formulas[name](at) for at in _cut(every)])
 
 
 def _cut(at: Array) -> Iterator[Array]:
@@ -130,12 +116,15 @@ def _cut(at: Array) -> Iterator[Array]:
 
 
 def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
-    """Returns flat positions: some that differ and some that do not, evenly spread."""
-    some = np.arange(0, len(differing), max(1, len(differing) // CANDIDATES))
+    """Returns flat positions: some that differ and some that do not, spread."""
+    part = max(1, len(differing) // PARTS)
+    some = np.concatenate(
+        [np.arange(at, min(at + EACH, at + part)) for at in range(0, len(differing) - part + 1, part)]
+    )
     parts = []
-    for kind, most in ((differing, most_differing), (np.logical_not(differing), most_others)):
-        where = some[kind[some]]
-        parts.append(_spread(where if len(where) >= most else np.flatnonzero(kind), most))
+    for kind, most in ((True, most_differing), (False, most_others)):
+        where = some[differing[some] == kind]
+        parts.append(_spread(where if len(where) >= most else np.flatnonzero(differing == kind), most))
     return np.concatenate(parts)
 
 
@@ -148,121 +137,69 @@ Part = tuple[At, Array]  # elements, and what is recorded of them
 
 
 class _Remaining:
-    """Compares the elements that the sample left out.
+    """Compares the elements that the sample left out. Of those whose value depends on a code, one of each code stands for
+    all; of sums that are scaled, the smallest and the largest of each scale and recorded integer."""
 
-    Of elements whose value depends on a code of a few, one of each code stands for all. Of sums that are scaled, only
-    those near a tie count, beyond which all that reach little give the nearest integer, and of these the smallest and
-    the largest of each recorded integer."""
-
-    def __init__(self, rounded: Rounded, flat: Array, names: Collection[str]):
+    def __init__(self, rounded: Rounded, flat: Array):
         self._rounded, self._flat, self._exact = rounded, flat, rounded.exact
-        self._narrow = rounded.graph.spec(rounded.output).numpy_dtype.itemsize == 1
-        self._reaches = {r for n in names if (r := find_reach(rounded, n)) < 0.5}
-        self._near = dict[float, list[Part] | None]()
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
-        parts = self._choose_parts(name)
+        if self._is_narrow and self._exact is not None and self._exact.codes is not None:
+            parts = None if self._coded is None else self._coded.within(find_reach(self._rounded, name))
+        else:
+            parts = self._standing_for_all
         return parts is not None and all(_gives(self._rounded, name, at, wanted) for at, wanted in parts)
 
-    def _choose_parts(self, name: str) -> list[Part] | None:
-        """Returns the elements that show whether an arithmetic gives every one, or None if it does not."""
-        reach = find_reach(self._rounded, name)
-        if self._exact is not None and self._exact.codes is not None:
-            return None if self._coded is None else self._coded.within(reach)
-        if self._exact is None or self._exact.sums is None or not self._narrow:
-            return self._every
-        if reach >= 0.5:
-            return self._extremes
-        return self._near_ties(max(r for r in self._reaches if (r <= SHORT) == (reach <= SHORT)))
+    @property
+    def _is_narrow(self) -> bool:
+        return self._flat.dtype.itemsize == 1
 
     @cached_property
-    def _every(self) -> list[Part]:
-        return self._cut(np.arange(self._flat.size))
-
-    def _cut(self, at: Array) -> list[Part]:
-        return [(some, self._flat[some]) for some in _cut(at)]
+    def _standing_for_all(self) -> list[Part]:
+        sums = None if self._exact is None or self._rounded.unit.nodes[1:] else self._exact.sums  # no lookups follow
+        found = sums.find_extremes(self._flat) if sums is not None and self._is_narrow else None
+        if found is None:
+            return [(at, self._flat[at]) for at in _cut(np.arange(self._flat.size))]
+        extremes, wanted = found
+        cut = [slice(start, start + AT_ONCE) for start in range(0, len(wanted), AT_ONCE)]
+        return [(Sums(extremes.acc[some], extremes.number[some]), wanted[some]) for some in cut]
 
     @cached_property
     def _coded(self) -> _Coded | None:
-        """One element of each code, or None if elements of one code differ."""
+        """What is recorded of each code, or None if elements of one code differ."""
         assert self._exact is not None and self._exact.codes is not None
-        codes = self._exact.codes()
-        made, at = np.zeros(1 << 16, self._flat.dtype), np.full(1 << 16, -1)
-        made[codes] = self._flat
-        if not np.array_equal(made[codes], self._flat):
-            return None
-        at[codes] = np.arange(len(codes))
-        return _Coded.of(self._rounded, self._flat, at[at >= 0])
-
-    @cached_property
-    def _extremes(self) -> list[Part]:
-        """The elements that stand for all."""
-        return self._reduce(None) or self._every
-
-    def _reduce(self, at: Array | None) -> list[Part] | None:
-        """Returns the smallest and largest sums of these elements, or of all; None if they are not fewer, or do not stand for the
-        others, because lookups follow."""
-        assert self._exact is not None and self._exact.sums is not None
-        found = None if self._rounded.unit.nodes[1:] else self._exact.sums.find_extremes(self._flat, at)
-        if found is None:
-            return None
-        sums, wanted = found
-        starts = range(0, len(wanted), AT_ONCE)
-        cut = [slice(start, start + AT_ONCE) for start in starts]
-        return [(Sums(sums.acc[some], sums.number[some]), wanted[some]) for some in cut]
-
-    def _near_ties(self, reach: float) -> list[Part] | None:
-        """Returns the elements within this distance of a tie, or None if one elsewhere is not the nearest integer."""
-        if reach not in self._near:
-            self._near[reach] = self._find_near_ties(reach)
-        return self._near[reach]
-
-    def _find_near_ties(self, reach: float) -> list[Part] | None:
-        near, wrong = dict[int, Array](), list[int]()
-
-        def visit(number: int, found: Run) -> None:
-            is_near = found.from_tie <= reach
-            if wrong or not (is_near | (found.integers == self._flat[found.run])).all():
-                wrong.append(number)
-            else:
-                near[number] = np.flatnonzero(is_near) + found.run.start
-
-        count = visit_runs(self._rounded, visit)
-        if wrong:
-            return None
-        at = np.concatenate([near[number] for number in range(count)])
-        return self._reduce(at) or self._cut(at)
+        found = find_codes(len(self._flat), self._exact.codes.join, self._flat)
+        return None if found is None else _Coded.of(self._rounded, self._exact, *found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """Elements that stand for all of their code: flat positions, what is recorded, the distance of the exact value from a
-    tie, and whether the recorded one is the nearest integer. The last two are None for outputs of 16 bits."""
+    """The codes that occur. decode: as in Codes. recorded: what is recorded of each. from_tie: distance of its exact value
+    from a tie. is_nearest: whether the recorded one is the nearest integer."""
 
-    at: Array
+    decode: Callable[[Array], At]
+    codes: Array
     recorded: Array
-    from_tie: Reals | None
-    is_nearest: Mask | None
+    from_tie: Reals
+    is_nearest: Mask
 
     @staticmethod
-    def of(rounded: Rounded, flat: Array, at: Array) -> _Coded:
-        """Returns the elements at these positions."""
-        exact = rounded.exact
-        if exact is None or np.dtype(exact.dtype).itemsize > 1:
-            return _Coded(at, flat[at], None, None)
+    def of(rounded: Rounded, exact: Exact, codes: Array, recorded: Array) -> _Coded:
+        """Returns these codes."""
+        assert exact.codes is not None
+        at = exact.codes.decode(codes)
         steps = exact.steps(at)
         from_tie = 0.5 - np.abs(steps - np.rint(steps))
-        return _Coded(at, flat[at], from_tie, rounded.formulas["half even"](at) == flat[at])
+        return _Coded(exact.codes.decode, codes, recorded, from_tie, rounded.formulas["half even"](at) == recorded)
 
     def within(self, reach: float) -> list[Part] | None:
-        """Returns the elements within this distance of a tie, or None if one farther away is not the nearest integer."""
-        if self.from_tie is None or self.is_nearest is None or reach >= 0.5:
-            return [(self.at, self.recorded)]
-        inside = self.from_tie <= reach
+        """Returns the codes within this distance of a tie, in parts, or None if one farther away is not the nearest
+        integer."""
+        inside = np.ones(len(self.codes), bool) if reach >= 0.5 else self.from_tie <= reach
         if not (inside | self.is_nearest).all():
             return None
-        return [(self.at[inside], self.recorded[inside])]
+        return [(self.decode(self.codes[at]), self.recorded[at]) for at in _cut(np.flatnonzero(inside))]
 
 
 def find_reach(rounded: Rounded, name: str) -> float:

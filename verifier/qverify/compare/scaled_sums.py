@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from qverify.arithmetic.linear import apply_to_rows
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 
 RUN = 1 << 16  # elements that are computed at once, so that they stay in a second-level cache
@@ -26,7 +25,15 @@ class Sums:
     number: Array
 
 
-At = Array | Sums  # flat positions in the output, or sums themselves
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Stored integers of two operands."""
+
+    first: Array
+    second: Array
+
+
+At = Array | Sums | Pair  # flat positions in the output, or what is computed there from
 
 
 def remember(function: Callable[[At], T]) -> Callable[[At], T]:
@@ -64,11 +71,11 @@ class ScaledSums:
         numbers: Array | None = None,
     ):
         self._take, self.whole, self.scales, self._inner, self._numbers = take, whole, scales, inner, numbers
-        self._single = scales.astype(np.float32)
         self.read = remember(self._read)
         self.steps = remember(self._multiply)
 
     def _read(self, at: At) -> Sums:
+        assert not isinstance(at, Pair)
         return at if isinstance(at, Sums) else Sums(self._take(at), self._find_numbers(at))
 
     def _multiply(self, at: At) -> Reals:
@@ -92,18 +99,6 @@ class ScaledSums:
             end = min(start + row, elements)
             yield from (slice(at, min(at + RUN, end)) for at in range(start, end, RUN))
 
-    def approximate(self, run: slice) -> Array:
-        """Returns the sums of a run in float32, scaled, which may be overwritten."""
-        value = self.whole()[run].astype(np.float32)
-        if len(self.scales) == 1:
-            value *= self._single[0]
-        elif self._numbers is not None:
-            value *= self._single[self._numbers[run]]
-        else:
-            rows = self._find_row_numbers(run)
-            apply_to_rows(np.multiply, value.reshape(_shape(rows)), self._single[rows])
-        return value
-
     def _find_row_numbers(self, run: slice) -> Array:
         """Returns the numbers of the scales of a run, as a column for its rows or, where neighbours have different
         scales, as a row."""
@@ -112,39 +107,53 @@ class ScaledSums:
             return np.arange(run.start // self._inner, -(-run.stop // self._inner))[:, None] % count
         return np.arange(run.start % count, run.start % count + min(run.stop - run.start, count))
 
-    def find_extremes(self, recorded: Array, at: Array | None = None) -> tuple[Sums, Array] | None:
+    def find_extremes(self, recorded: Array) -> tuple[Sums, Array] | None:
         """Returns, for each scale and recorded integer, the smallest and the largest sum, and the integers of these sums.
-        Returns None if they would be more than the elements. recorded: flat, 8 bits. at: the elements that count, all if None."""
+        Returns None if there are many scales for so few elements. recorded: flat, 8 bits."""
         groups = len(self.scales) * CODES
-        if groups > (len(recorded) if at is None else len(at)):
+        if groups > len(recorded) * 4 + RUN:
             return None
         acc, codes = self.whole(), recorded.view(np.uint8)
-        low, high = (np.full(groups, f(np.iinfo(acc.dtype)), acc.dtype) for f in (lambda i: i.max, lambda i: i.min))
-        parts = self._group_runs(codes) if at is None else self._group_positions(codes, at)
-        for some, group in parts:
-            np.minimum.at(low, group, acc[some])
-            np.maximum.at(high, group, acc[some])
+        limits = np.iinfo(acc.dtype)
+        low, high = (np.full(groups, end, acc.dtype) for end in (limits.max, limits.min))
+        for run in self.cut(len(codes)):
+            group = self._group(run, codes[run])
+            np.minimum.at(low, group, acc[run])
+            np.maximum.at(high, group, acc[run])
         group = np.flatnonzero(low <= high)
         sums = np.concatenate([low[group], high[group]]).astype(np.int64)
         group = np.concatenate([group, group])
         return Sums(sums, group // CODES), (group % CODES).astype(np.uint8).view(recorded.dtype)
 
-    def _group_runs(self, codes: Array) -> Iterator[tuple[slice, Array]]:
-        for run in self.cut(len(codes)):
-            if self._numbers is not None:
-                yield run, self._numbers[run].astype(np.int64) * CODES + codes[run]
-            elif len(self.scales) == 1:
-                yield run, codes[run].astype(np.int64)
-            else:
-                rows = self._find_row_numbers(run)
-                yield run, (rows * CODES + codes[run].reshape(_shape(rows))).reshape(-1)
-
-    def _group_positions(self, codes: Array, at: Array) -> Iterator[tuple[Array, Array]]:
-        for start in range(0, len(at), RUN):
-            some = at[start : start + RUN]
-            yield some, self._find_numbers(some).astype(np.int64) * CODES + codes[some]
+    def _group(self, run: slice, codes: Array) -> Array:
+        if self._numbers is not None:
+            return self._numbers[run].astype(np.int64) * CODES + codes
+        if len(self.scales) == 1:
+            return codes.astype(np.int64)
+        rows = self._find_row_numbers(run)
+        shape = (len(rows), -1) if rows.ndim > 1 else (-1, len(rows))
+        return np.asarray(rows * CODES + codes.reshape(shape)).reshape(-1)
 
 
-def _shape(rows: Array) -> tuple[int, int]:
-    """Returns the shape of a run with these numbers of scales, as _find_row_numbers() returns them."""
-    return (len(rows), -1) if rows.ndim > 1 else (-1, len(rows))
+NOTHING = np.iinfo(np.int16).min
+
+
+def find_codes(elements: int, join: Callable[[slice], Array], recorded: Array) -> tuple[Array, Array] | None:
+    """Returns the codes that occur and what is recorded of each; None if elements of one code differ.
+
+    Args:
+        elements: number of elements.
+        join: function that returns the codes of a run of elements, int64 below 2^16.
+        recorded: flat, 8 bits.
+    """
+    table = np.full(1 << 16, NOTHING, np.int16)
+    for run in (slice(start, min(start + RUN, elements)) for start in range(0, elements, RUN)):
+        codes, some = join(run), recorded[run].astype(np.int16)
+        before = table[codes]
+        if not ((before == some) | (before == NOTHING)).all():
+            return None
+        table[codes] = some
+        if not np.array_equal(table[codes], some):
+            return None
+    found = np.flatnonzero(table != NOTHING)
+    return found, table[found].astype(recorded.dtype)

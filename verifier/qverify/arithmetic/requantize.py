@@ -60,6 +60,7 @@ def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bo
 
 def half_up(value: Array, shift: Array) -> Array:
     """Returns (value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
+    shift = np.asarray(shift)
     if shift.size and shift.min() >= 1 and shift.max() <= 62:
         value = value + (np.int64(1) << (shift - 1))
         value >>= shift

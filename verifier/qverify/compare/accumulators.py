@@ -90,11 +90,9 @@ class _WholeOperands(integer_sums.SumOperands):
     """Operands whose sums are not scaled, and are exact in float64."""
 
     def centred(self, at: int) -> Array:
-        name = self.node.inputs[at] or ""
-        spec = self.graph.spec(name)
-        value = self.graph.constants[name] if name in self.graph.constants else self.given[name]
+        spec = self.graph.spec(self.node.inputs[at] or "")
         zero = along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
-        return exact_matmul.centred(value, zero, exact_matmul.narrow_type(spec.dtype))
+        return exact_matmul.centred(self.stored(at), zero, exact_matmul.narrow_type(spec.dtype))
 
     @property
     def rq(self) -> Reals:

@@ -129,6 +129,7 @@ def _evaluate_sums(o: StatedOperands, at: Array, kernels: str, acc: NodeSums) ->
     if terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
     step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    step = min(step, IN_CACHE) if o.node.op in ("add", "mul") else step
     for part in (at[start : start + step] for start in range(0, len(at), step)):
         sums = integer_sums.SUMS[o.node.op](o, part)
         yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
@@ -252,9 +253,11 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
     limits = int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)
-    codes = given[unit.inputs[0]].reshape(-1)[at].astype(np.int64)
+    stored = given[unit.inputs[0]].reshape(-1)[at]
+    lowest = int(np.iinfo(x.dtype).min)
+    codes = np.arange(lowest, int(np.iinfo(x.dtype).max) + 1)  # all that the input may have
     if (real := graph.real_tables.get(node.outputs[0])) is not None:
-        value = real()[codes - int(np.iinfo(x.dtype).min)]
+        value = real()[codes - lowest]
         error = TABLE * (np.abs(value) + 1) + ZERO_INSIDE
     elif is_change_of_quantization(node, graph):
         value = np.asarray((codes - x.zero_point[0]) * (x.scale[0] / y.scale[0]), np.float64)
@@ -265,7 +268,8 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
         error = error + rounded_twice(x.scale[0] / y.scale[0])
     if kernels == "litert-xnnpack":
         error = error + CONVERT * np.abs(codes - x.zero_point[0]).astype(np.float64)
-    return at, round_interval(value, error, y.zero_point[0], limits)
+    every, index = round_interval(value, error, y.zero_point[0], limits), stored.astype(np.int64) - lowest
+    return at, Whole(every.low[index], every.high[index], error[index])
 
 
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:

@@ -65,11 +65,14 @@ class SumOperands:
 
     def centred(self, at: int) -> Reals:
         """Returns input number `at` with its zero point subtracted."""
-        name = self.node.inputs[at] or ""
-        spec = self.graph.spec(name)
-        value = self.graph.constants[name] if name in self.graph.constants else self.given[name]
+        spec = self.graph.spec(self.node.inputs[at] or "")
         zero = along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
-        return value.astype(np.float64) - zero
+        return self.stored(at).astype(np.float64) - zero
+
+    def stored(self, at: int) -> Array:
+        """Returns input number `at` as it is stored."""
+        name = self.node.inputs[at] or ""
+        return self.graph.constants[name] if name in self.graph.constants else self.given[name]
 
     @property
     def rq(self) -> Reals:
@@ -175,8 +178,13 @@ def matmul(o: SumOperands, at: Array) -> IntegerSums:
 
 
 def _broadcast(o: SumOperands, at: Array) -> tuple[Reals, Reals]:
-    a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
-    return a.reshape(-1)[at], b.reshape(-1)[at]
+    """Returns the centred elements of both operands at these positions."""
+    if any(len(o.graph.spec(n or "").zero_point) > 1 for n in o.node.inputs[:2]):
+        a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
+        return a.reshape(-1)[at], b.reshape(-1)[at]
+    first, second = (v.reshape(-1)[at].astype(np.float64) for v in np.broadcast_arrays(o.stored(0), o.stored(1)))
+    zeros = [sum(o.graph.spec(n or "").zero_point) for n in o.node.inputs[:2]]
+    return first - zeros[0], second - zeros[1]
 
 
 def add(o: SumOperands, at: Array) -> IntegerSums:

@@ -244,8 +244,7 @@ SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
 
 
 def terms_of(o: SumOperands) -> int:
-    """Returns the approximate number of terms of one sum, by which the number of elements is chosen that are computed
-    at once."""
+    """Returns the number of terms of one sum, approximately where windows overlap padding; 1 for an op without sums."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
         weights = o.graph.spec(o.node.inputs[1])

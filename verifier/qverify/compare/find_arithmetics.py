@@ -5,7 +5,7 @@ A few elements, of which only the sums are computed, exclude most. For the other
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,15 +42,14 @@ EXACT = 2.0**-20  # LSB by which float64 may miss a tie
 SINGLE_SCALES = 1e-6  # relative error of scales that were computed in float32
 
 
-def find_arithmetics(rounded: Rounded, made: Array, recorded: Array, among: Collection[str] | None = None) -> list[str]:
+def find_arithmetics(rounded: Rounded, made: Array, recorded: Array) -> list[str]:
     """Returns the names of the arithmetics that give every recorded element, legal or not. made: what the other
-    side computes from the same inputs, by which the first elements to try are chosen. among: the names to try, all of
-    them if None."""
+    side computes from the same inputs, by which the first elements to try are chosen."""
     flat = recorded.reshape(-1)
     sample = _choose_sample(made.reshape(-1) != flat, *SAMPLE)
-    tried = [name for name in rounded.formulas if among is None or name in among]
     least = _find_least_reach(rounded, flat, sample)
-    left = [n for n in tried if find_reach(rounded, n) >= least and _gives(rounded, n, sample, flat[sample])]
+    tried = [n for n in rounded.formulas if find_reach(rounded, n) >= least]
+    left = [n for n in tried if _gives(rounded, n, sample, flat[sample])]
     if not left:
         return []
     rest = _Remaining(rounded, flat)
@@ -118,9 +117,8 @@ def _cut(at: Array) -> Iterator[Array]:
 def _choose_sample(differing: Array, most_differing: int, most_others: int) -> Array:
     """Returns flat positions: some that differ and some that do not, spread."""
     part = max(1, len(differing) // PARTS)
-    some = np.concatenate(
-        [np.arange(at, min(at + EACH, at + part)) for at in range(0, len(differing) - part + 1, part)]
-    )
+    starts = np.arange(0, len(differing) - part + 1, part)
+    some = (starts[:, None] + np.arange(min(EACH, part))).reshape(-1)
     parts = []
     for kind, most in ((True, most_differing), (False, most_others)):
         where = some[differing[some] == kind]

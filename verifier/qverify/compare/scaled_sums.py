@@ -13,6 +13,7 @@ from qverify.compare.error_bounds.bounded_values import Array, Reals
 
 RUN = 1 << 16  # elements that are computed at once, so that they stay in a second-level cache
 CODES = 256  # values of a recorded integer of 8 bits
+FEW_GROUPS = 1 << 16  # for which memory is always given
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ class ScaledSums:
         """Returns, for each scale and recorded integer, the smallest and the largest sum, and the integers of these sums.
         Returns None if there are many scales for so few elements. recorded: flat, 8 bits."""
         groups = len(self.scales) * CODES
-        if groups > len(recorded) * 4 + RUN:
+        if groups > len(recorded) * 4 + FEW_GROUPS:
             return None
         acc, codes = self.whole(), recorded.view(np.uint8)
         limits = np.iinfo(acc.dtype)

@@ -97,8 +97,13 @@ def test_an_accumulator_of_16_bit_operands_does_not_wrap() -> None:
     assert whole is not None and whole.tolist() == [[40000 * 30000 * 30000]]
 
 
-def rounded_of(op: str, scale: float = 0.01) -> tuple[Rounded, Array]:
+def rounded_of(op: str, scale: float = 0.01, small: bool = False) -> tuple[Rounded, Array]:
+    """Returns the node. small: whether operands are so small that nothing is clipped at large scales."""
     graph, given = sum_graph(op, scale)
+    if small:
+        given = {"x": RNG.integers(0, 9, given["x"].shape).astype(np.int8)}
+        graph.constants["w"] = RNG.integers(-3, 4, graph.constants["w"].shape).astype(np.int8)
+        graph.constants["b"] = graph.constants["b"] // 30
     unit = units(graph)[0]
     return Rounded(unit, "y", graph, given), simulate_node(graph, graph.nodes[0], given)["y"]
 
@@ -141,7 +146,7 @@ def test_noise_is_excluded_before_all_sums_are_computed() -> None:
 
 
 def test_the_nearest_arithmetic_is_that_of_most_elements() -> None:
-    rounded, made = rounded_of("conv", 0.4)
+    rounded, made = rounded_of("conv", 0.2, small=True)
     recorded = rounded.formulas["gemmlowp with halves up at its second rounding"](np.arange(made.size))
     wrong = np.count_nonzero(recorded != made.reshape(-1))
     recorded[3] += 5 if recorded[3] < 100 else -5
@@ -207,7 +212,7 @@ def test_intervals_of_values_that_are_no_numbers_are_the_widest() -> None:
 
 
 def test_a_verdict_that_is_kept_keeps_no_accumulator() -> None:
-    rounded, made = rounded_of("conv", 0.002)
+    rounded, made = rounded_of("conv", 0.2, small=True)
     recorded = rounded.formulas["gemmlowp"](np.arange(made.size)).reshape(made.shape)
     assert (recorded != made).any()
     foreign = ForeignUnit(rounded.unit, "y", rounded.graph, rounded.given, made, recorded, "", True)

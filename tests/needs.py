@@ -36,7 +36,7 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "line": re.compile(r" pty$"),
     "labgrid": re.compile(r"systems/test_labgrid\.py$"),  # one coordinator, one exporter, one sshd
     "emulated board": re.compile(r"qemu-ssh$"),
-    "ARM reference": re.compile(r"test_arm_reference\.py$"),
+    "ARM reference": re.compile(r"test_arm_(reference|results)\.py$"),
     "ARM board with Python": re.compile(r"systems/test_qemu_python\.py$"),  # 1.5 GB of memory each
     "farm workers": re.compile(r"farm/test_dask_engine\.py$"),  # one scheduler, one worker
     "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once

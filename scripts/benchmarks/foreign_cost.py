@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from qverify.compare.arithmetics import Rounded
+from qverify.compare.catalogue import OPS
 from qverify.compare.find_arithmetics import find_arithmetics
-from qverify.compare.one_arithmetic import OPS
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph

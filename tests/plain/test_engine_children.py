@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import qverify
+from qverify.sides import idle_engines
 from qverify.sides.engine_child import EngineChild, EngineEnded
+from qverify.sides.idle_engines import borrowed
 
 ARRAYS = [
     np.array([["a", "longer"], ["", "x"]]),
@@ -52,3 +54,56 @@ def test_no_code_that_may_run_in_threads_lets_numpy_parse_a_header_without_the_l
     assert parsing == {"inputs/arrays.py", "vendor_files/array_files.py"} and all(
         "with HEADER_LOCK:" in texts[name] for name in parsing
     )
+
+
+ANSWERS = """
+import json, os, sys
+for line in sys.stdin:
+    if 'die' in json.loads(line): sys.exit(3)
+    print(json.dumps({'pid': os.getpid()}), flush=True)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.py"
+    path.write_text(ANSWERS)
+    return path
+
+
+def answered(program: Path) -> int:
+    with borrowed(program) as child:
+        return int(child.request({})["pid"])
+
+
+def test_one_child_answers_one_request_after_another(program: Path) -> None:
+    assert len({answered(program) for _ in range(3)}) == 1
+
+
+def test_a_child_is_used_by_one_caller_at_a_time(program: Path) -> None:
+    with borrowed(program) as one, borrowed(program) as other, borrowed(program) as third:
+        processes = {child.request({})["pid"] for child in (one, other, third)}
+    assert len(processes) == 3 and answered(program) in processes
+    assert not one.folder.exists() and other.folder.exists()  # MOST_IDLE wait
+
+
+def test_a_child_that_may_owe_an_answer_is_not_used_again(program: Path) -> None:
+    before = answered(program)
+    with pytest.raises(KeyboardInterrupt), borrowed(program) as child:
+        raise KeyboardInterrupt
+    assert not child.folder.exists() and answered(program) != before
+    with pytest.raises(EngineEnded, match="status 3"), borrowed(program) as child:
+        child.request({"die": 1})
+    assert not child.folder.exists() and answered(program)
+
+
+def test_a_child_is_not_used_in_another_environment_nor_for_ever(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = answered(program)
+    with monkeypatch.context() as patched:
+        patched.setenv("OMP_NUM_THREADS", "1")
+        assert answered(program) != before
+    assert answered(program) == before
+    monkeypatch.setattr(idle_engines, "MOST_REQUESTS", 2)
+    assert answered(program) == before and answered(program) != before

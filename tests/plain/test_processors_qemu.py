@@ -16,8 +16,8 @@ pytestmark = [
     need_qemu("x86_64"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the wheels in this Python are not for x86-64"),
 ]
-FILES = ("test_exact_products", "test_canary", "test_reinterpreted_integers", "test_channels_last")
-ONE_BY_ONE = (
+PLACES = (  # a run takes some of them (tests/share.py)
+    *("test_exact_products.py", "test_canary.py", "test_reinterpreted_integers.py", "test_channels_last.py"),
     "test_host_islands.py::test_names_of_classes_are_compared_with_those_of_the_untouched_file",
     "test_decompositions_of_forms.py::test_written_out[integer_products_of_vectors]",
 )
@@ -46,12 +46,11 @@ def test_the_emulated_processor_has_its_kernels(processor: str) -> None:
     assert ("MatMulInteger" in kinds.split()) == SATURATES[processor]
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("processor", EMULATED)
-def test_verdicts_are_the_same_there(processor: str) -> None:
+def test_verdicts_are_the_same_there(processor: str, place: str) -> None:
     emulator, environment = words_of(processor)
-    places = [*(f"tests/plain/{name}.py" for name in FILES), *(f"tests/plain/{name}" for name in ONE_BY_ONE)]
-    ran = child(
-        emulator, environment, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", *places
-    )
+    words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", f"tests/plain/{place}"]
+    ran = child(emulator, environment, *words)
     assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout[-5000:] + ran.stderr[-1000:]
     note_exercised(f"onnxruntime on {processor} (QEMU)")

@@ -402,6 +402,16 @@ def test_nothing_is_searched_of_a_right_board_or_of_qvrt() -> None:
     assert not search.called
 
 
+def test_an_output_of_too_many_elements_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_causes, "MOST_ELEMENTS", 1151)
+    with mock.patch.object(recorded_causes, "find_recorded_cause", return_value=None) as search:
+        assert Judged(conv()).report(FAULTS["all biases"][1]).blame is not None
+        assert not search.called
+        monkeypatch.setattr(recorded_causes, "MOST_ELEMENTS", 1152)
+        Judged(conv()).report(FAULTS["all biases"][1])
+    assert search.called
+
+
 def test_a_region_has_no_cause() -> None:
     judged = Judged(conv())
     unit = units(judged.compiled.graph)[-1]

@@ -62,8 +62,7 @@ def make_python_root(
     _check_python(python_command(program, root), onnxruntime)
     if litert and not (root / PACKAGES / "ai_edge_litert").is_dir():
         say("fetching LiteRT for aarch64")
-        version = (root / "usr/bin/python3").readlink().name.removeprefix("python")
-        _install_wheels(root, version, LITERT)
+        install_wheels(root / PACKAGES, python_version(root), LITERT)
     return shlex.join(python_command(program, root))
 
 
@@ -90,7 +89,7 @@ def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: C
         say(f"fetching Python of {SUITE} for arm64")
         version = _unpack_python(part, mirror)
         say(f"fetching numpy and onnxruntime {onnxruntime} for aarch64")
-        _install_wheels(part, version, ["numpy", f"onnxruntime=={onnxruntime}"])
+        install_wheels(part / PACKAGES, version, ["numpy", f"onnxruntime=={onnxruntime}"])
         _write_own_files(part)
         _check_python(python_command(program, part), onnxruntime)
         part.replace(root)
@@ -121,11 +120,17 @@ def _unpack_python(root: Path, mirror: str | None) -> str:
     return version
 
 
-def _install_wheels(root: Path, version: str, packages: list[str]) -> None:
-    """Installs the wheels of these packages for that Python version with the running Python's pip."""
+def python_version(root: Path) -> str:
+    """Returns the version of the folder's Python, 3.N."""
+    return (root / "usr/bin/python3").readlink().name.removeprefix("python")
+
+
+def install_wheels(target: Path, version: str, packages: list[str]) -> None:
+    """Installs the wheels for ARM of these packages, without their dependencies, for that Python version into the folder
+    `target`, with the running Python's pip. Raises BoardUnreachable."""
     platforms = [f"manylinux_2_{n}_aarch64" for n in range(LIBC, 16, -1)] + ["manylinux2014_aarch64"]
     words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
-    words += ["--target", str(root / PACKAGES), "--implementation", "cp"]
+    words += ["--target", str(target), "--implementation", "cp"]
     words += ["--python-version", version, *(word for platform in platforms for word in ("--platform", platform))]
     command = [sys.executable, "-m", "pip", *words, *packages]
     try:

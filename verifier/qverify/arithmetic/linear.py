@@ -13,6 +13,7 @@ from qverify.arithmetic.requantize import requantize
 
 Array = npt.NDArray[Any]
 SHORT_BUFFER = 1024  # elements
+SUMS_ALONE = "none"  # in place of a rounding mode: sums are not requantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Requantization:
         zero_point: zero point of the output.
         low, high: limits of the output.
         dtype: type of the output. For float32, accumulators are scaled and not requantized.
-        rounding: rounding mode.
+        rounding: rounding mode; SUMS_ALONE for the sums themselves, in an integer dtype.
         wide: whether accumulators are int64.
         axis: axis of the channels.
         bias: float32 [C], which is added to scaled accumulators, or None.
@@ -51,6 +52,8 @@ class Requantization:
     def apply(self, acc: Array) -> Array:
         """Returns the output for an accumulator. May overwrite acc. acc: exact integers in float32, float64 or int64.
         Sums of 8-bit operands beyond int32 wrap."""
+        if self.rounding == SUMS_ALONE:
+            return as_integers(acc, self.dtype)
         if self.dtype == "float32":
             return self._scale(acc)
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
@@ -90,6 +93,12 @@ class Requantization:
             value += self.bias.astype(np.float64).reshape(along)
         with np.errstate(over="ignore"):
             return value.astype(np.float32)
+
+
+def as_integers(acc: Array, dtype: str) -> Array:
+    """Returns exact sums as integers of this type; those beyond int32 wrap in it."""
+    short = acc.dtype in (np.float32, np.int32)  # whole numbers in float32 are below 2^24
+    return (acc if short else acc.astype(np.int64, copy=False)).astype(dtype, copy=False)
 
 
 def apply_to_rows(function: np.ufunc, acc: Array, values: Array) -> None:

@@ -50,19 +50,21 @@ def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bo
     """Returns acc scaled in an integer mode, before zero point and clip. All arrays are int64."""
     if rounding.startswith("pow2"):
         return _power_of_two(acc, shift, rounding)
-    if rounding in ("gemmlowp", "cmsis") and not wide:
-        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-        lifted = np.clip(acc << left, -(2**31), 2**31 - 1)
-        product = lifted * multiplier
-        if rounding == "cmsis":
-            return rounding_divide_by_pot((product + 2**30) >> 31, right)
-        nudged = product + np.where(product >= 0, 2**30, 1 - 2**30)
-        return rounding_divide_by_pot(np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31)), right)
+    if rounding in ("gemmlowp", "cmsis") and not wide:  # the high halves of both are this one, for products of any sign
+        high = lift(acc, shift) * multiplier
+        high += 2**30
+        high >>= 31
+        return rounding_divide_by_pot(high, np.maximum(-shift, 0))
     return half_up(acc * multiplier, shift)
 
 
 def half_up(value: Array, shift: Array) -> Array:
     """Returns (value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
+    shift = np.asarray(shift)
+    if shift.size and shift.min() >= 1 and shift.max() <= 62:
+        value = value + (np.int64(1) << (shift - 1))
+        value >>= shift
+        return value
     safe = np.clip(shift, 1, 62)
     return np.where(shift > 62, 0, (value + (np.int64(1) << (safe - 1))) >> safe)
 
@@ -72,20 +74,28 @@ def half_away(value: Array, shift: Array) -> Array:
     return np.sign(value) * half_up(np.abs(value), shift)
 
 
+def lift(acc: Array, shift: Array) -> Array:
+    """Returns acc * 2^shift where the shift is positive, saturated to int32. acc: int32 in int64."""
+    return np.clip(acc << np.maximum(shift, 0), -(2**31), 2**31 - 1) if (shift > 0).any() else acc
+
+
 def rounding_divide_by_pot(value: Array, shift: Array) -> Array:
     """Returns gemmlowp's RoundingDivideByPOT; 0 where shift > 31."""
     safe = np.minimum(shift, 31)
-    mask = (np.int64(1) << safe) - 1
-    up = (value & mask) > ((mask >> 1) + (value < 0))
-    return np.where(shift > 31, 0, (value >> safe) + up)
+    down = value < 0  # halves of negative numbers are rounded down
+    if not (shift > 0).all():
+        down &= shift > 0
+    rounded = value + ((np.int64(1) << safe) >> 1)
+    rounded -= down
+    rounded >>= safe
+    return np.where(shift > 31, 0, rounded) if (shift > 31).any() else rounded
 
 
 def _power_of_two(acc: Array, shift: Array, rounding: str) -> Array:
-    lifted = acc << np.clip(-shift, 0, 30)
     if rounding == "pow2-floor":
         down = acc >> np.clip(shift, 0, 63)
     elif rounding == "pow2-half-away":
         down = half_away(acc, shift)
     else:
         down = half_up(acc, shift)
-    return np.where(shift >= 1, down, lifted)
+    return down if (shift >= 1).all() else np.where(shift >= 1, down, acc << np.clip(-shift, 0, 30))

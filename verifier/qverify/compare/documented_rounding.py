@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from qverify.compare.accumulators import NodeSums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
@@ -93,6 +94,7 @@ def explain(
     outputs: Mapping[str, Array] | None = None,
     half: float = HALF,
     check_made: bool = True,
+    acc: NodeSums | None = None,
 ) -> RoundingExplanation:
     """Returns how far the differences between both arrays are explained.
 
@@ -110,12 +112,13 @@ def explain(
         half: half a unit in the last decimal of floats by which the pair is judged.
         check_made: whether `made` is of qverify's own arithmetic, onnxruntime's, or these kernels, so that it must be
             near the exact value, too. That of a recurrence is never checked: its steps are those of `recorded`.
+        acc: the accumulator of the unit's first node, if the caller shares it.
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
     differing, check_made = _find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
     outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
     try:
-        for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs):
+        for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs, acc):
             checked = (
                 _check_integers(value, flat_made[at], flat_recorded[at])
                 if isinstance(value, Whole)

@@ -33,6 +33,7 @@ MOST_ELEMENTS = 1 << 24  # of one tensor
 MOST_ELEMENTS_IN_ALL = 1 << 24
 MOST_OTHERS = 64  # tensors of the same size, in whose place a tensor may be
 SAMPLE = 256
+AT_ONCE = 1 << 14  # elements that are compared at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +203,25 @@ def _is_other(crossed: Sides, own: Sides) -> bool:
     """Returns whether the values given under one name are those wanted under another, and not those wanted under their
     own. crossed: with the other's wanted values. own: with its own."""
     given = crossed.given.reshape(crossed.wanted.shape)
-    near = np.abs(given - crossed.wanted) <= crossed.step
+    if _is_share_below(given.reshape(-1), crossed.wanted.reshape(-1), crossed.step):
+        return False
     wrong = np.abs(own.given.reshape(-1) - own.wanted.reshape(-1)) > max(own.step, crossed.step)
-    if np.mean(near) < MIN_SHARE or np.count_nonzero(wrong) < max(MIN_VALUES, 0.1 * wrong.size):
+    if np.count_nonzero(wrong) < max(MIN_VALUES, 0.1 * wrong.size):
         return False
     wanted = crossed.wanted.reshape(-1)[wrong]
     values = count_values(wanted, crossed.step)
     bits = values * _bits_of_a_match(wanted, given, crossed.step) - log2_of(MOST_OTHERS)
     return values >= MIN_VALUES and bits >= MIN_BITS
+
+
+def _is_share_below(given: Real, wanted: Real, step: float) -> bool:
+    """Returns whether fewer elements agree within a step than MIN_SHARE, as soon as enough of them do not."""
+    far = 0
+    for part in (slice(start, start + AT_ONCE) for start in range(0, given.size, AT_ONCE)):
+        far += int(np.count_nonzero(np.abs(given[part] - wanted[part]) > step))
+        if (given.size - far) / given.size < MIN_SHARE:
+            return True
+    return False
 
 
 def _evidence(sides: Sides) -> str:

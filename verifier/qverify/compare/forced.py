@@ -81,6 +81,7 @@ class Forcing:
         self._same: dict[str, bool | None] = {}
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
+        self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
@@ -275,6 +276,12 @@ class Forcing:
     def gives_all(self, unit: Unit, arithmetic: str) -> bool | None:
         """Returns whether an arithmetic of the catalogue gives every element of the unit's first output that b
         recorded, or None if a tensor is missing or the catalogue has nothing on the unit."""
+        if unit.name not in self._fitting:
+            self._fitting[unit.name] = self._find_fitting(unit)
+        fitting = self._fitting[unit.name]
+        return None if fitting is None else arithmetic in fitting
+
+    def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
         if recorded is None or len(given) < len(unit.inputs):
@@ -282,7 +289,7 @@ class Forcing:
         if any(v.shape != self.graph.spec(n).shape for n, v in {**given, unit.outputs[0]: recorded}.items()):
             return None
         rounded = Rounded(unit, unit.outputs[0], self.graph, given)
-        return bool(find_arithmetics(rounded, recorded, recorded, [arithmetic])) if rounded.formulas else None
+        return find_arithmetics(rounded, recorded, recorded) if rounded.formulas else None
 
     @property
     def unreadable(self) -> list[str]:

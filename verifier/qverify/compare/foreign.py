@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded, choose_name, describe
+from qverify.compare.arithmetics import Rounded
+from qverify.compare.catalogue import choose_name, describe
 from qverify.compare.channels import describe_channels, describe_marked_channels
 from qverify.compare.documented_rounding import HALF, RoundingExplanation, explain, explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
@@ -30,7 +32,7 @@ from qverify.report.side_names import named
 from qverify.tensors.recording import Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ForeignUnit:
     """A recomputed unit.
 
@@ -56,6 +58,15 @@ class ForeignUnit:
     outputs: Mapping[str, Array] = field(default_factory=dict)
     half: float = HALF
     check_made: bool = True
+
+    @cached_property
+    def rounded(self) -> Rounded:
+        """The arithmetics of the catalogue for the unit."""
+        return Rounded(self.unit, self.output, self.graph, self.given)
+
+    def find_arithmetics(self) -> list[str]:
+        """Returns the names of those that give every recorded element."""
+        return find_arithmetics(self.rounded, self.made, self.recorded)
 
 
 def is_same_question(a: ForeignUnit, b: ForeignUnit) -> bool:
@@ -85,15 +96,16 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
         f.outputs,
         f.half,
         f.check_made,
+        f.rounded.sums,
     )
     if not found.evaluated:
         return _judge_without_evaluation(foreign, measured, found)
     far = f.recorded.dtype.itemsize == 1 and (measured.max_lsb or 0) > 1
     if not found.unexplained and not far:
-        names = [] if f.kernels else find_arithmetics(Rounded(f.unit, f.output, f.graph, f.given), f.made, f.recorded)
+        names = [] if f.kernels else f.find_arithmetics()
         verdict = replace(measured, verdict="PASSED", limit=found.limit, why=found.why)
         return replace(verdict, arithmetics=names)
-    names = find_arithmetics(Rounded(f.unit, f.output, f.graph, f.given), f.made, f.recorded)
+    names = f.find_arithmetics()
     why = _describe_finding(foreign, measured, found, names)
     by_made = found.recorded_fits and found.unexplained and (found.far_are_made or not far)
     at_fault = measured.by if by_made else measured.on
@@ -111,9 +123,7 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
 def _judge_without_evaluation(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation) -> Forced:
     """Returns the verdict on a unit that has no evaluation: FAILED beyond the plain limit, else INCONCLUSIVE, because
     nothing shows that the elements that differ may differ."""
-    names = find_arithmetics(
-        Rounded(foreign.unit, foreign.output, foreign.graph, foreign.given), foreign.made, foreign.recorded
-    )
+    names = foreign.find_arithmetics()
     if measured.verdict == "FAILED":
         return replace(measured, arithmetics=names, at_fault=measured.on)
     differ = count(measured.mismatched or 0, "element", "differs", "differ")
@@ -168,8 +178,7 @@ def _describe_channels(foreign: ForeignUnit, found: RoundingExplanation) -> str:
 def _describe_beside_rounding(foreign: ForeignUnit) -> str:
     """Returns which elements are left if the side rounds by the legal arithmetic that gives most of those that differ, or
     "" if that gives none."""
-    rounded = Rounded(foreign.unit, foreign.output, foreign.graph, foreign.given)
-    nearest = find_nearest(rounded, foreign.made, foreign.recorded)
+    nearest = find_nearest(foreign.rounded, foreign.made, foreign.recorded)
     if nearest is None:
         return ""
     name, computed = nearest
@@ -181,7 +190,8 @@ def _describe_beside_rounding(foreign: ForeignUnit) -> str:
 def describe_direction(made: Array, recorded: Array) -> str:
     """Returns whether the recorded elements that differ are larger or smaller than the computed ones, and by how much,
     or "" for values that are not finite."""
-    kind = np.float64 if made.dtype.kind == "f" else np.int64
+    wide = np.int16 if made.dtype.itemsize == recorded.dtype.itemsize == 1 else np.int64
+    kind = np.float64 if made.dtype.kind == "f" else wide
     with np.errstate(invalid="ignore", over="ignore"):
         apart = (recorded.astype(kind) - made.astype(kind)).reshape(-1)
     apart = apart[apart != 0]
@@ -192,6 +202,6 @@ def describe_direction(made: Array, recorded: Array) -> str:
         return f"{low} too low, {high} too high"
     steps = np.abs(apart)
     most = f"{steps.max():g}" if steps.min() == steps.max() else f"{steps.min():g} to {steps.max():g}"
-    unit = " LSB" if kind is np.int64 else ""
+    unit = "" if kind is np.float64 else " LSB"
     some = f"all {apart.size}" if apart.size > 1 else "1"
     return f"{some} too {'low' if low else 'high'} by {most}{unit}"

@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from qverify.compare.arithmetics import FLOOR, LEGAL, choose_name, describe
+from qverify.compare.catalogue import FLOOR, LEGAL, OPS, SUMS, choose_name, describe
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, measure_evidence
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
-SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OPS = (*SUMS, "average_pool", "lookup", "concat")
 # Whether an arithmetic gives every recorded element of a unit; None if it cannot be asked
 GivesAll = Callable[[Unit, str], bool | None]
 NeedsEvidence = Callable[[Unit, str], bool]  # as find_arithmetics.needs_evidence(), without the graph

@@ -41,5 +41,5 @@ class SameArrays:
                 fault = measured.by if verdict.at_fault == asked.by else verdict.at_fault
                 return replace(verdict, by=measured.by, at_fault=fault)
         verdict = judge_foreign(foreign, measured)
-        self._judged[foreign.output] = foreign, measured, verdict
+        self._judged[foreign.output] = replace(foreign), measured, verdict  # without what it computed
         return verdict

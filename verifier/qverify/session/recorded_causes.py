@@ -15,6 +15,7 @@ from qverify.triage.case import Find, find_nothing
 from qverify.triage.recorded_cause import find_recorded_cause
 
 CPU_S = 2.0  # seconds of computing at one output
+MOST_ELEMENTS = 1 << 22  # of an output, beyond which computing it a few times takes longer
 MOST_SEARCHES = 4  # in a run of many frames
 MOST_AT_NODE = 2  # the second one knows what the frame before may have left in a buffer
 
@@ -55,8 +56,8 @@ def name_cause(blame: Blame, pairs: Iterable[Pair], evidence: NodeEvidence, fram
     given = {name for name, found in verdicts.items() if choose_shown(found, verdicts.values())}
     tensors = board_tensors(evidence, blame.side)
     for name in unit.outputs:
-        case = None
-        if name not in given and not evidence.graph.spec(name).interior:
+        spec, case = evidence.graph.spec(name), None
+        if name not in given and not spec.interior and spec.elements <= MOST_ELEMENTS:
             case, _ = make_case(unit, name, evidence, tensors)
         if case is not None and blame.cause is None:
             blame.cause = find_recorded_cause(case, CPU_S, frame)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,8 @@ import numpy as np
 
 from qverify.onnx_model import engine
 from qverify.onnx_model.find_optimizer import FoundOptimizer, SessionSettings, find_optimizer
-from qverify.sides.engine_child import EngineChild, EngineEnded
+from qverify.sides.engine_child import EngineEnded
+from qverify.sides.idle_engines import borrowed
 from qverify.tensors.recording import Array
 
 PROGRAM = Path(engine.__file__).with_name("run_sessions.py")
@@ -21,8 +25,9 @@ class PlainOnnxruntime:
     """Runs one model file. model: its bytes, which are not changed."""
 
     def __init__(self, model: bytes):
-        self._child, self._written = EngineChild(PROGRAM), False
-        self._model = model
+        self._model, self._written = model, False
+        self._folder = Path(tempfile.mkdtemp(prefix="qverify-plain-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def run(
         self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings | None = None
@@ -40,28 +45,29 @@ class PlainOnnxruntime:
     def _request(
         self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings
     ) -> dict[str, Array] | str:
-        folder = self._child.folder
+        model = self._folder / "model.onnx"
         if not self._written:
-            (folder / "model.onnx").write_bytes(self._model)
+            model.write_bytes(self._model)
             self._written = True
         feed_arrays: dict[str, Any] = {
             str(k): np.asarray(v, str) if v.dtype.kind == "O" else v for k, v in enumerate(feed.values())
         }
-        np.savez(folder / "feed.npz", **feed_arrays)
-        request = {
-            "model": str(folder / "model.onnx"),
-            "feed": str(folder / "feed.npz"),
-            "inputs": [*feed],
-            "outputs": [*names],
-            "level": settings.level,
-            "disabled": [*settings.disabled],
-            "config": dict(settings.config),
-            "result": str(folder / "result"),
-        }
-        answer = self._child.request(request)
-        if "why" in answer:
-            return f"onnxruntime fails on the model: {answer['why']}"
-        return dict(zip(names, self._child.read_arrays(answer, "result"), strict=True))
+        with borrowed(PROGRAM) as child:
+            np.savez(child.folder / "feed.npz", **feed_arrays)
+            request = {
+                "model": str(model),
+                "feed": str(child.folder / "feed.npz"),
+                "inputs": [*feed],
+                "outputs": [*names],
+                "level": settings.level,
+                "disabled": [*settings.disabled],
+                "config": dict(settings.config),
+                "result": str(child.folder / "result"),
+            }
+            answer = child.request(request)
+            if "why" not in answer:
+                return dict(zip(names, child.read_arrays(answer, "result"), strict=True))
+        return f"onnxruntime fails on the model: {answer['why']}"
 
     def find_optimizer(self, feed: Mapping[str, Array], changed: Mapping[str, Array]) -> FoundOptimizer:
         """Returns the optimizer that makes this model's outputs differ from those without optimizations."""

@@ -144,12 +144,17 @@ def float_word(word: int) -> float:
 def round_interval(value: Reals, error: Reals, zero: Array | int, limits: tuple[int, int]) -> Whole:
     """Returns the interval of the integers to which a value within value +- error (LSB before the zero point) may be
     rounded, with any rule for ties, clipped to the limits."""
-    reach = np.where(np.isnan(error), np.inf, error)
-    low, high = (
-        np.clip(np.nan_to_num(v, nan=-np.inf) + zero, *limits)
-        for v in (np.ceil(value - reach - 0.5), np.floor(value + reach + 0.5))
-    )
-    return Whole(low.astype(np.int64), np.maximum(low, high).astype(np.int64), error)
+    lost = np.isnan(error)
+    reach = np.where(lost, np.inf, error) if lost.any() else error
+    low, high = (_clip_integers(v, zero, limits) for v in (np.ceil(value - reach - 0.5), np.floor(value + reach + 0.5)))
+    return Whole(low, np.maximum(low, high), error)
+
+
+def _clip_integers(steps: Reals, zero: Array | int, limits: tuple[int, int]) -> Wholes:
+    """Returns whole numbers before the zero point as integers within the limits; NaN becomes the lowest."""
+    clipped = np.clip(steps + zero, *limits)
+    lost = np.isnan(clipped)
+    return (np.where(lost, limits[0], clipped) if lost.any() else clipped).astype(np.int64)
 
 
 def broadcast_parameters(spec: TensorSpec) -> tuple[Reals, Wholes]:

@@ -8,7 +8,7 @@ at these positions with the largest error of any of these kernels, of which "" a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from qverify.arithmetic import functions64
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.arithmetic.requantize import half_up
-from qverify.compare.accumulators import CHANNEL_AXIS, accumulate, accumulate_sizes
+from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_sizes
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
     TINY,
@@ -47,6 +47,7 @@ RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
+IN_CACHE = 1 << 15  # elements that are evaluated at once, so that they stay in a second-level cache
 SHARE_AT_ONCE = 0.1  # of a tensor's elements, from which its whole accumulator is faster than sums one by one
 SUMMED_AT_ONCE = ("conv", "conv_transpose", "fully_connected", "matmul")
 SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
@@ -60,16 +61,19 @@ def evaluate_documented(
     at: Array,
     kernels: str,
     made: Mapping[str, Array] | None = None,
+    acc: NodeSums | None = None,
 ) -> Iterator[chain.Part]:
     """Yields the bounded values at these flat positions of one output, in parts. kernels: the kernels of the recorded
-    side, as in Recording.kernels. made: as in chain.evaluate_unit(). Raises NoBound if the unit has no evaluation, TooMany for too many positions, and
-    ValueError or IndexError for inputs that do not fit."""
+    side, as in Recording.kernels. made: as in chain.evaluate_unit(). acc: the accumulator of the first node, if somebody shares
+    it. Raises NoBound if the unit has no evaluation, TooMany for too many positions, and ValueError or IndexError for
+    inputs that do not fit."""
     with np.errstate(all="ignore"):
         first, *others = unit.nodes
         if chain.sums_integers(first, graph):
             if any(n.op != "lookup" for n in others):
                 raise NoBound(next(n.op for n in others if n.op != "lookup"))
-            for part, whole in _evaluate_sums(StatedOperands(first, graph, dict(given)), at, kernels):
+            acc = acc or NodeSums(first, graph, given)
+            for part, whole in _evaluate_sums(StatedOperands(first, graph, dict(given)), at, kernels, acc):
                 for node in others:
                     assert isinstance(whole, Whole)
                     whole = chain.look_up(
@@ -110,22 +114,24 @@ class StatedOperands(integer_sums.SumOperands):
         return x / y / (1.0 if self.node.op == "average_pool" else part)
 
 
-def _evaluate_sums(o: StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, BoundedValue]]:
-    """Yields the bounded values of an op that sums integers, in parts."""
+def _evaluate_sums(o: StatedOperands, at: Array, kernels: str, acc: NodeSums) -> Iterator[tuple[Array, BoundedValue]]:
+    """Yields the bounded values of an op that sums integers, in parts. acc: its accumulator."""
     terms, y = integer_sums.terms_of(o), o.graph.spec(o.node.outputs[0])
     if o.has_float_output:
         yield from ((part, replace(value, ours=None)) for part, value in _evaluate_float_sums(o, at, terms))
         return
     low, high = o.node.words[-2:]
     many = terms * len(at) > integer_sums.TERMS_AT_ONCE or len(at) > y.elements * SHARE_AT_ONCE
-    if o.node.op in SUMMED_AT_ONCE and many:
-        sums = _sum_at_once(o, at, kernels)
-        if sums is not None:
-            yield at, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
-            return
+    whole = _WholeSums.of(o, kernels, acc) if o.node.op in SUMMED_AT_ONCE and many else None
+    if whole is not None:
+        for part in (at[start : start + IN_CACHE] for start in range(0, len(at), IN_CACHE)):
+            sums = whole.take(part)
+            yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
+        return
     if terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
     step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    step = min(step, IN_CACHE) if o.node.op in ("add", "mul") else step
     for part in (at[start : start + step] for start in range(0, len(at), step)):
         sums = integer_sums.SUMS[o.node.op](o, part)
         yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
@@ -138,24 +144,37 @@ def _evaluate_float_sums(o: StatedOperands, at: Array, terms: int) -> Iterator[t
         yield part, integer_sums.bound_elements(o, part)
 
 
-def _sum_at_once(o: StatedOperands, at: Array, kernels: str) -> integer_sums.IntegerSums | None:
-    """Returns the sums at these positions from the node's whole accumulator, or None if it has none. The size of sums
-    that known kernels compute exactly is that of the value, since no error depends on the terms."""
-    acc = accumulate(o.node, o.graph, o.given)
-    is_exact = o.node.integer_reference and bool(kernels)
-    sizes = acc if is_exact else accumulate_sizes(o.node, o.graph, o.given)
-    if acc is None or sizes is None:
-        return None
-    inner = int(np.prod(acc.shape[CHANNEL_AXIS[o.node.op] :][1:])) if CHANNEL_AXIS[o.node.op] >= 0 else 1
-    channel = at // inner % acc.shape[CHANNEL_AXIS[o.node.op]]
-    scale = o.scale(channel if np.atleast_1d(o.rq).size > 1 else np.zeros_like(channel))
-    value = acc.reshape(-1)[at] * scale
-    if is_exact:
-        return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
-    bias = o.bias(channel) if len(o.node.inputs) > 3 else None
-    size = sizes.reshape(-1)[at] + (0.0 if bias is None else np.abs(bias))
-    terms = integer_sums.terms_of(o) // (o.node.words[10] if o.node.op == "conv_transpose" else 1)
-    return integer_sums.IntegerSums(value, size * scale, terms, 0.0 if bias is None else 0.5 * scale, scale)
+@dataclass(frozen=True, slots=True)
+class _WholeSums:
+    """The sums of all elements. sizes: those of the magnitudes of the products; None for known kernels, which compute the
+    sums exactly, so that no error depends on the terms."""
+
+    operands: StatedOperands
+    acc: Array
+    sizes: Array | None
+
+    @staticmethod
+    def of(o: StatedOperands, kernels: str, acc: NodeSums) -> _WholeSums | None:
+        """Returns the sums of a node, or None if it has none."""
+        is_exact = o.node.integer_reference and bool(kernels)
+        sizes = None if is_exact else accumulate_sizes(o.node, o.graph, o.given)
+        if acc.whole is None or (sizes is None and not is_exact):
+            return None
+        return _WholeSums(o, acc.whole, sizes)
+
+    def take(self, at: Array) -> integer_sums.IntegerSums:
+        """Returns the sums at these positions."""
+        o, axis = self.operands, CHANNEL_AXIS[self.operands.node.op]
+        inner = int(np.prod(self.acc.shape[axis:][1:])) if axis >= 0 else 1
+        channel = at // inner % self.acc.shape[axis]
+        scale = o.scale(channel if np.atleast_1d(o.rq).size > 1 else np.zeros_like(channel))
+        value = self.acc.reshape(-1)[at] * scale
+        if self.sizes is None:
+            return integer_sums.IntegerSums(value, np.abs(value), 1, 0.0, scale)
+        bias = o.bias(channel) if len(o.node.inputs) > 3 else None
+        size = self.sizes.reshape(-1)[at] + (0.0 if bias is None else np.abs(bias))
+        terms = integer_sums.terms_of(o) // (o.node.words[10] if o.node.op == "conv_transpose" else 1)
+        return integer_sums.IntegerSums(value, size * scale, terms, 0.0 if bias is None else 0.5 * scale, scale)
 
 
 def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:
@@ -236,9 +255,11 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
     limits = int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)
-    codes = given[unit.inputs[0]].reshape(-1)[at].astype(np.int64)
+    stored = given[unit.inputs[0]].reshape(-1)[at]
+    lowest = int(np.iinfo(x.dtype).min)
+    codes = np.arange(lowest, int(np.iinfo(x.dtype).max) + 1)  # all that the input may have
     if (real := graph.real_tables.get(node.outputs[0])) is not None:
-        value = real()[codes - int(np.iinfo(x.dtype).min)]
+        value = real()[codes - lowest]
         error = TABLE * (np.abs(value) + 1) + ZERO_POINT_SUM
     elif is_change_of_quantization(node, graph):
         value = np.asarray((codes - x.zero_point[0]) * (x.scale[0] / y.scale[0]), np.float64)
@@ -249,7 +270,8 @@ def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
         error = error + rounded_twice(x.scale[0] / y.scale[0])
     if kernels == "litert-xnnpack":
         error = error + CONVERT_STEP * np.abs(codes - x.zero_point[0]).astype(np.float64)
-    return at, round_interval(value, error, y.zero_point[0], limits)
+    every, index = round_interval(value, error, y.zero_point[0], limits), stored.astype(np.int64) - lowest
+    return at, Whole(every.low[index], every.high[index], error[index])
 
 
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:

@@ -65,11 +65,14 @@ class SumOperands:
 
     def centred(self, at: int) -> Reals:
         """Returns input number `at` with its zero point subtracted."""
-        name = self.node.inputs[at] or ""
-        spec = self.graph.spec(name)
-        value = self.graph.constants[name] if name in self.graph.constants else self.given[name]
+        spec = self.graph.spec(self.node.inputs[at] or "")
         zero = along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
-        return value.astype(np.float64) - zero
+        return self.stored(at).astype(np.float64) - zero
+
+    def stored(self, at: int) -> Array:
+        """Returns input number `at` as it is stored."""
+        name = self.node.inputs[at] or ""
+        return self.graph.constants[name] if name in self.graph.constants else self.given[name]
 
     @property
     def rq(self) -> Reals:
@@ -175,8 +178,13 @@ def matmul(o: SumOperands, at: Array) -> IntegerSums:
 
 
 def _broadcast(o: SumOperands, at: Array) -> tuple[Reals, Reals]:
-    a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
-    return a.reshape(-1)[at], b.reshape(-1)[at]
+    """Returns the centred elements of both operands at these positions."""
+    if any(len(o.graph.spec(n or "").zero_point) > 1 for n in o.node.inputs[:2]):
+        a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
+        return a.reshape(-1)[at], b.reshape(-1)[at]
+    first, second = (v.reshape(-1)[at].astype(np.float64) for v in np.broadcast_arrays(o.stored(0), o.stored(1)))
+    zeros = [sum(o.graph.spec(n or "").zero_point) for n in o.node.inputs[:2]]
+    return first - zeros[0], second - zeros[1]
 
 
 def add(o: SumOperands, at: Array) -> IntegerSums:
@@ -236,8 +244,7 @@ SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
 
 
 def terms_of(o: SumOperands) -> int:
-    """Returns the approximate number of terms of one sum, by which the number of elements is chosen that are computed
-    at once."""
+    """Returns the number of terms of one sum, approximately where windows overlap padding; 1 for an op without sums."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
         weights = o.graph.spec(o.node.inputs[1])

@@ -184,10 +184,11 @@ def _sum(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Va
     settled = {n: _read_steps(v, rule) for n, v in zip(node.inputs[:2], inputs[:2], strict=False) if n in names}
     floats = y.numpy_dtype.kind == "f"
     kind = integer_sums.SumOperands if floats else StatedOperands
-    count = y.elements * _count_terms(node, graph)
+    operands = kind(node, _without_constants(graph, names), {n: v.value for n, v in settled.items()})
+    count = y.elements * integer_sums.terms_of(operands)
     if count > MAX_PRODUCTS:
         raise NoBound(f"a {node.op} of {count} products")
-    sums = _sum_all(kind(node, _without_constants(graph, names), {n: v.value for n, v in settled.items()}))
+    sums = _sum_all(operands)
     moved: Reals | float = 0.0
     if any(v.error.any() for v in settled.values()):
         wider = {n: _widen(v, graph.spec(n)) for n, v in settled.items()}
@@ -216,13 +217,6 @@ def _widen(value: Real, spec: TensorSpec) -> Reals:
     return np.asarray(np.abs(value.value - zero) + value.error + zero)
 
 
-def _count_terms(node: Node, graph: Graph) -> int:
-    if node.op in ("conv", "conv_transpose", "fully_connected"):
-        w = graph.spec(node.inputs[1] or "")
-        return max(1, w.elements // max(1, w.shape[1 if node.op == "conv_transpose" else 0]))
-    return int(graph.spec(node.inputs[0] or "").shape[-1]) if node.op == "matmul" else 1
-
-
 def _sum_all(operands: integer_sums.SumOperands) -> integer_sums.IntegerSums:
     """Returns the sums of all elements of the output, flat."""
     if (multiply := _products_of(operands)) is not None:
@@ -232,9 +226,9 @@ def _sum_all(operands: integer_sums.SumOperands) -> integer_sums.IntegerSums:
         axis = 1 if operands.node.op in ("conv", "conv_transpose") else len(shape) - 1
         channel = np.broadcast_to(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - axis - 1)), shape).reshape(-1)
         bias = None if operands.node.op == "matmul" else operands.bias(channel)
-        return operands.scaled(value, size, _count_terms(operands.node, operands.graph), channel, bias)
+        return operands.scaled(value, size, integer_sums.terms_of(operands), channel, bias)
     elements = int(np.prod(operands.shape))
-    step = max(1, integer_sums.TERMS_AT_ONCE // _count_terms(operands.node, operands.graph))
+    step = max(1, integer_sums.TERMS_AT_ONCE // integer_sums.terms_of(operands))
     of = integer_sums.SUMS[operands.node.op]
     parts = [of(operands, np.arange(at, min(at + step, elements))) for at in range(0, elements, step)]
     value, size = (np.concatenate([getattr(p, n) for p in parts]) for n in ("value", "size"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from qverify_agents.errors import LinkError
 
 from qverify.arithmetic.workers import one_blas_thread
-from qverify.compare.arithmetics import describe
+from qverify.compare.catalogue import describe
 from qverify.compare.forced import Located
 from qverify.compare.limits import BITS
 from qverify.compare.one_arithmetic import choose_shown

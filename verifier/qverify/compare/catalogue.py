@@ -1,0 +1,73 @@
+"""The names of the arithmetics in which runtimes are known to round the sums of a node.
+
+A legal arithmetic is a rounding mode of NUMERICS.md section 1, or rounds the exact value to the nearest integer with
+one rule for halves. The others are known mistakes, which are named and never accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from qverify.compare.error_bounds.bounded_values import Reals
+from qverify.model_bin.graph import ROUNDINGS
+
+MODES = tuple(r for r in ROUNDINGS if r not in ("ref-exact", "mul31"))  # mul31 is tflite-single
+FLOOR = "pow2-floor"
+FLOOR_MEANS = f"{FLOOR}, means divided"  # by their number of elements, which need not be a power of two
+SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
+OPS = (*SUMS, "average_pool", "lookup", "concat")  # the ops that the catalogue knows
+MEANS = ("average_pool", "global_average_pool", "reduce_mean")
+DOWN = "rounded down (floor)"
+RULES: dict[str, Callable[[Reals], Reals]] = {
+    "half even": np.rint,
+    "half up": lambda v: np.floor(v + 0.5),
+    "half away from zero": lambda v: np.copysign(np.floor(np.abs(v) + 0.5), v),
+    "half down": lambda v: np.ceil(v - 0.5),
+}
+MISTAKES: dict[str, Callable[[Reals], Reals]] = {
+    DOWN: np.floor,
+    "cut off (toward zero)": np.trunc,
+    "rounded up (ceiling)": np.ceil,
+}
+ZERO_INSIDE = "half even, the zero point added before"
+CONVERT = "multiplier of 8 fraction bits"
+LITERT_ADD = "each operand scaled by itself, gemmlowp"
+SINGLE = (", scales multiplied in float32", ", scales in float32")  # how a runtime computed its multipliers
+TWICE_HALF_UP = "gemmlowp with halves up at its second rounding"  # ruy, and the instructions of NEON
+LEGAL = (
+    *MODES,
+    FLOOR_MEANS,
+    *(m + s for s in SINGLE for m in MODES),
+    TWICE_HALF_UP,
+    *(TWICE_HALF_UP + s for s in SINGLE),
+    *RULES,
+    ZERO_INSIDE,
+    CONVERT,
+    LITERT_ADD,
+)
+# Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
+COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
+FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
+
+
+def is_coarse(name: str) -> bool:
+    """Returns whether an arithmetic differs from the nearest integer far from ties, so that a fault may look like it."""
+    return name.partition(", ")[0] in COARSE
+
+
+def describe(name: str) -> str:
+    """Returns the arithmetic in words, with the option that gives it to model.bin if there is one."""
+    mode, _, how = name.partition(", ")
+    if mode == TWICE_HALF_UP:
+        return f"rounding {name}"
+    if mode not in MODES:
+        return f"the exact value, {name}"
+    return f"rounding {mode} (qverify compile --rounding {mode}{'; ' + how if how else ''})"
+
+
+def choose_name(names: Collection[str]) -> str:
+    """Returns the name to show of several arithmetics that give the same bytes: a mode of powers of two, which fits no
+    other scales, then the order of the catalogue."""
+    order = [*(m for m in MODES if m.startswith("pow2")), *LEGAL, *MISTAKES]
+    return min(names, key=order.index) if names else ""

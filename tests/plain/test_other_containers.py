@@ -198,6 +198,17 @@ def test_a_replay_of_a_runner_reads_its_containers(host: dict[str, Array], form:
     for key in ("verdict", "cause", "why", "relaxed"):
         assert [p[key] for p in first["pairs"]] == [p[key] for p in again["pairs"]], key
     assert main(["replay", "cap", "--json", "again.json"]) == status
+    manifest = Path("cap/capture.json")
+    held = json.loads(manifest.read_text())
+    for forms in (
+        [1],
+        {RELU1: 5},
+        {RELU1: {"dtype": "object", "shape": [512]}},
+        {RELU1: {"dtype": "int8", "shape": [-1]}},
+    ):
+        held["frames"][0]["sides"][-1]["forms"] = forms
+        manifest.write_text(json.dumps(held))
+        assert main(["replay", "cap", "--runtime", "runner", "--json", "again.json"]) == 2, forms  # refused in one line
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5, 0.25])

@@ -370,6 +370,21 @@ def test_a_fault_beside_another_rounding_leaves_few_elements() -> None:
     assert "bias left out" in report.blame.cause.causes[0]
 
 
+def test_a_fault_of_no_more_than_a_rounding_may_leave_few_elements() -> None:
+    """All differences are 1 LSB, so that no element is far off; one of them is the board's own rounding."""
+    m = conv()
+    name = next(n for n in m.constants if n.endswith("_i32"))
+    m.constants[name] = m.constants[name] // 6
+
+    def change(board: Board) -> None:
+        constant("_i32", np.zeros_like)(board)
+        shown(lambda y: put(y.copy(), (0, 5, 6, 7), y[0, 5, 6, 7] - 1))(board)
+
+    blame = Judged(m).report(change).blame
+    assert blame is not None and "up to 1 LSB" in blame.why and blame.cause is not None, blame
+    assert blame.cause.causes[0] == "bias left out" and blame.cause.left == 1 and not blame.cause.unpredicted
+
+
 def test_an_output_of_the_frame_before_is_named_in_the_second_frame() -> None:
     judged = Judged(conv())
     kept: list[Array] = []

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from qverify.capture.reader import MAX_MODEL_BYTES, Capture, open_capture
+from qverify.capture.reader import Capture, open_capture
+from qverify.capture.rows import MAX_MODEL_BYTES
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 from qverify.model_bin.graph import Graph

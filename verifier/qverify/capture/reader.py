@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from qverify.capture.parts import Part, PartReader
+from qverify.capture.rows import MAX_MODEL_BYTES, check_frame, make_form, make_spec, whole_number
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError
 from qverify.files import parse_strict_json, read_regular
@@ -23,10 +23,8 @@ from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors, Untapped
 from qverify.tensors.spec import TensorSpec
 
-MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 1 << 30, 1 << 31
+MAX_MANIFEST_BYTES = 1 << 30
 MAX_OPTIMIZERS = 8  # names that a capture may state
-MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
-SIDES = ("reference", "simulator", "board")
 PRECISION = "precision"
 IGNORED_SETTINGS = (PRECISION, "runtime")  # settings of a side that would change how it is judged
 MAP, MAP_ENDING = (
@@ -34,8 +32,6 @@ MAP, MAP_ENDING = (
     ".map.json",
 )  # kind and ending of the map of tensors, ONNX to .tflite, beside the quantized ONNX
 STATES = ("complete", "partial", "did not run", "not read")
-FORMS = ("float16", "float32", "float64", "bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
-DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 
 
 @dataclass(slots=True)
@@ -119,7 +115,7 @@ class Capture:
     def _forms(self, row: Mapping[str, Any]) -> dict[str, TensorSpec]:
         if not self.reads_forms or row["side"] != "board":
             return {}
-        return {str(n): _make_form(str(n), form) for n, form in row.get("forms", {}).items()}
+        return {str(n): make_form(str(n), form) for n, form in row.get("forms", {}).items()}
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
         """Returns the inputs of a frame in the graph's order. Raises BadFileError if one is damaged."""
@@ -291,8 +287,8 @@ def open_capture(folder: str) -> Capture:
 
 
 def _make_capture(folder: str, manifest: dict[str, Any]) -> Capture:
-    parts = [Part(_whole_number(o), _whole_number(s), _whole_number(r), str(d)) for o, s, r, d in manifest["parts"]]
-    specs = {str(n): _spec(str(n), row) for n, row in manifest["specs"].items()}
+    parts = [Part(whole_number(o), whole_number(s), whole_number(r), str(d)) for o, s, r, d in manifest["parts"]]
+    specs = {str(n): make_spec(str(n), row) for n, row in manifest["specs"].items()}
     models = {}
     for row in manifest["models"]:
         file = str(row["file"])
@@ -301,7 +297,7 @@ def _make_capture(folder: str, manifest: dict[str, Any]) -> Capture:
         if file in models:
             raise ValueError(f"model file {file!r} twice")
         models[file] = {k: str(row[k]) for k in ("path", "kind", "sha256")}
-    frames = [_check_frame(row, specs) for row in manifest["frames"]]
+    frames = [check_frame(row, specs) for row in manifest["frames"]]
     if len({row["frame"] for row in frames}) != len(frames):
         raise ValueError("two frames of one number")
     why = "" if manifest["state"] == "complete" else printable(str(manifest["why"])) or "it states no reason"
@@ -309,83 +305,3 @@ def _make_capture(folder: str, manifest: dict[str, Any]) -> Capture:
     return Capture(
         folder, why, dict(manifest["command"]), models, specs, frames, reader, str(manifest.get("report_sha256", ""))
     )
-
-
-def _check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    _whole_number(row["frame"])
-    if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
-        raise ValueError("source or why of a frame")
-    if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
-        raise ValueError(f"side {unknown[0]!r}")
-    labels = [side["label"] for side in row["sides"]]
-    if labels != [side["side"] for side in row["sides"]] or len(set(labels)) != len(labels):
-        raise ValueError(f"sides labelled {labels}")
-    for side in row["sides"]:
-        for pair in side["tensors"].values():
-            part, digest = pair
-            if not isinstance(part, int | None) or not isinstance(digest, str | None) or isinstance(part, bool):
-                raise ValueError(f"tensor {pair!r}")
-        for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
-            if not isinstance(side[key], kind):
-                raise ValueError(f"{key} of a side")
-        _check_consistent(side, specs)
-    if not all(isinstance(row.get(key, {}), dict) for key in ("repeat", "other_inputs")):
-        raise ValueError("repeat or other_inputs of a frame")
-    if not isinstance(row.get("experiments", []), list):
-        raise ValueError("experiments of a frame")
-    for item in row["inputs"]:
-        if not {"name", "part", "sha256", "source", "seed"} <= item.keys():
-            raise ValueError("an input")
-    names = [str(item["name"]) for item in row["inputs"]]
-    if len(set(names)) != len(names):
-        raise ValueError(f"two inputs of one name among {names}")
-    return row
-
-
-def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
-    """Raises ValueError for a side that contradicts itself, or that would exclude one of its tensors from the
-    comparison."""
-    for name in (*side["tensors"], *side["missing"]):
-        if name in specs and specs[name].interior:
-            raise ValueError(f"{name!r} is a tensor of the {side['side']} and flagged interior")
-    if both := side["tensors"].keys() & side["missing"].keys():
-        raise ValueError(f"{min(both)!r} is a tensor of the {side['side']} and missing there")
-
-
-def _whole_number(value: Any) -> int:
-    """Returns the value. Raises ValueError unless it is an integer of at least 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is not a count")
-    return value
-
-
-def _make_form(name: str, row: Mapping[str, Any]) -> TensorSpec:
-    shape = tuple(_whole_number(d) for d in row["shape"])
-    if row["dtype"] not in FORMS or prod(shape) > MAX_MODEL_BYTES:
-        raise ValueError(f"the form of {name!r}")
-    return TensorSpec(name, row["dtype"], shape)
-
-
-def _spec(name: str, row: dict[str, Any]) -> TensorSpec:
-    shape, aligned = (tuple(_whole_number(d) for d in row[k]) for k in ("shape", "aligned_shape"))
-    scale, zero = tuple(float(v) for v in row["scale"]), tuple(int(v) for v in row["zero_point"])
-    fits = len(shape) == len(aligned) and all(
-        n <= m <= 2 * n + MAX_PADDING for n, m in zip(shape, aligned, strict=True)
-    )
-    if row["dtype"] not in DTYPES or not fits or len(scale) != len(zero) or prod(aligned) > MAX_MODEL_BYTES:
-        raise ValueError(f"the layout of {name!r}")
-    spec = TensorSpec(
-        name,
-        row["dtype"],
-        shape,
-        aligned,
-        scale,
-        zero,
-        int(row["channel_axis"]),
-        str(row["layout"]),
-        bool(row["interior"]),
-        bool(row["integer_reference"]),
-    )
-    if len(scale) > 1 and not (0 <= spec.channel_axis < len(shape) and shape[spec.channel_axis] == len(scale)):
-        raise ValueError(f"the scales of {name!r}")
-    return spec

@@ -1,5 +1,6 @@
 """Plain faults whose amount is not known before, one family per file: a scale, a slope, an epsilon or a table's entry of
-any other value. The amount is solved from the recorded elements, and no experiment confirms it.
+any other value. The amount is solved from the recorded elements, and no experiment confirms it. Further pages have faults of
+single kernels that the hypotheses do not contain.
 
 A page has NAME, a docstring that states the fault, OPS (None: any op) and variants(case), as the pages of hypotheses."""
 
@@ -34,6 +35,7 @@ PLAIN = (
     "signedness",
     "window-words",
     "window",
+    "window-dilation",
     "channel-order",
     "matrix-operands",
     "dropped-or-repeated",

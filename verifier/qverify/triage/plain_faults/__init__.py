@@ -41,6 +41,7 @@ PLAIN = (
     "dropped-or-repeated",
     "stale-buffer",
     "parameter-index",
+    "parameter-axis",
     "operand-rows",
     "other-function",
     "accumulator",

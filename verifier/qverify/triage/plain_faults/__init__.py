@@ -21,6 +21,7 @@ PLAIN = (
     "operand-order",
     "lost-weights",
     "scale-factor",
+    "raw-sums",
     "clamp",
     "kernel-order",
     "layout",

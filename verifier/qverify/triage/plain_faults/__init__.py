@@ -63,6 +63,7 @@ PLAIN = (
     "gather-index",
     "pad-border",
     "input-planes",
+    "narrow-operands",
 )
 
 

@@ -20,6 +20,7 @@ PLAIN = (
     "pad-value",
     "operand-order",
     "lost-weights",
+    "negative-constant",
     "scale-factor",
     "raw-sums",
     "clamp",

@@ -46,6 +46,7 @@ PLAIN = (
     "parameter-axis",
     "operand-rows",
     "other-function",
+    "function-in-pieces",
     "accumulator",
     "layer-norm-variance",
     "dropped-input",

@@ -47,6 +47,7 @@ PLAIN = (
     "operand-rows",
     "other-function",
     "function-in-pieces",
+    "batch-norm-parameters",
     "accumulator",
     "layer-norm-variance",
     "dropped-input",

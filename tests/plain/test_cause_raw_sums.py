@@ -10,7 +10,7 @@ from qverify.triage.plain_faults import raw_sums
 
 from tests.ops.qdq import Qdq
 from tests.plain.faulty_runners import Array, Board, Change
-from tests.plain.mechanisms import check_named, check_silent, compute, noise, shown
+from tests.plain.mechanisms import check_named, check_silent, compute, constant, noise, shown
 
 SIDE = 24
 
@@ -89,3 +89,11 @@ def test_a_narrow_sum_of_products_is_named(low: int, high: int, said: str) -> No
         )(board)
 
     check_named(conv(), change, f"the sum of products with the input's zero point still in {said}")
+
+
+def test_lost_weights_of_a_channel_are_no_narrow_sum() -> None:
+    def lost(values: Array) -> Array:
+        values[2] = 0
+        return values
+
+    check_silent(raw_sums, conv(), {"weights": constant("_i8", lost)})

@@ -17,7 +17,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "raw-sums"
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 OPS = (*MEANS, "conv", "conv_transpose", "fully_connected", "matmul")
-WIDTHS = (16, 20, 24, 18, 15, 12, 8)
+WIDTHS = (16, 20, 24, 18, 15, 12)
 MOST_STEPS = 4096  # summands that are added one by one
 Narrow = Callable[[Array, int, int], Array]  # of a sum: limits it to low..high
 
@@ -31,7 +31,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return  # the sums of the hypothesis `accumulator` are the same
     what = "the sum of the stored integers" if is_mean else "the sum of products with the input's zero point still in"
     for width in WIDTHS:
-        for sign, low, high in (("", -(1 << width - 1), (1 << width - 1) - 1), (" unsigned", 0, (1 << width) - 1)):
+        ranges = {"": (-(1 << width - 1), (1 << width - 1) - 1)}
+        if is_mean and case.graph.spec(case.last.inputs[0] or "").numpy_dtype.kind == "u":
+            ranges[" unsigned"] = (0, (1 << width) - 1)
+        for sign, (low, high) in ranges.items():
             for verb, way in _ways(case, low, high).items():
                 yield FaultVariant(
                     f"{what} {verb.format(f'{width}{sign} bits')}",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.compiler.stated_quantization import Stated
 from qverify.errors import NotOnHostError
+from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -34,6 +35,7 @@ class Builder:
         self.tensors: dict[str, TensorSpec] = {}
         self.constants: dict[str, Array] = {}
         self.real_tables: dict[str, Callable[[], Array]] = {}  # as in Graph
+        self.folded_norms: dict[str, FoldedNorm] = {}  # likewise
 
     def tensor(self, spec: TensorSpec) -> str:
         """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
@@ -137,7 +139,10 @@ class Builder:
         tensors = {n: s for n, s in self.tensors.items() if n in used}
         constants = {n: v for n, v in self.constants.items() if n in used}
         ends, real = (tuple(inputs), tuple(outputs)), {n: t for n, t in self.real_tables.items() if n in tensors}
-        return Graph(self.nodes, tensors, constants, *ends, self.rounding, meta=meta, real_tables=real)
+        norms = {n: norm for n, norm in self.folded_norms.items() if n in tensors}
+        return Graph(
+            self.nodes, tensors, constants, *ends, self.rounding, meta=meta, real_tables=real, folded_norms=norms
+        )
 
 
 def float_word(value: float) -> int:

@@ -134,7 +134,7 @@ class CompiledModel:
             self.integer_source = self.integer_source.sharing(
                 {address(old[n]): new[n] for n in old.keys() & new.keys()}
             )
-        graph.real_tables = self.graph.real_tables
+        graph.real_tables, graph.folded_norms = self.graph.real_tables, self.graph.folded_norms
         self.graph = graph
 
 

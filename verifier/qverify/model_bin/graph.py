@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.model_bin.islands import HostIsland, in_order
 from qverify.tensors.spec import TensorSpec
 
@@ -69,6 +70,7 @@ class Graph:
         real_tables: functions that return the values of a lookup's function before they are rounded, by the lookup's
             output: float64, in LSB of the output without its zero point, for each value of the input, from the lowest.
             They are known where the ONNX was compiled, and are no part of model.bin.
+        folded_norms: the parameters of each BatchNormalization, by the output of its batch_norm, likewise.
     """
 
     nodes: list[Node]
@@ -81,6 +83,7 @@ class Graph:
     meta: dict[str, Any] = field(default_factory=dict)
     islands: tuple[HostIsland, ...] = ()
     real_tables: Mapping[str, Callable[[], npt.NDArray[np.float64]]] = field(default_factory=dict)
+    folded_norms: Mapping[str, FoldedNorm] = field(default_factory=dict)
 
     def spec(self, name: str) -> TensorSpec:
         """Returns the spec of a tensor."""

@@ -9,6 +9,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
+from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {
@@ -25,4 +26,6 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     b = (beta - (mean * k).astype(np.float32)).astype(np.float32)
     name = node.output[0]
     constants = [stream.builder.new_constant(f"{name}/k", k), stream.builder.new_constant(f"{name}/b", b)]
-    stream.builder.node("batch_norm", [stream.source(node.input[0]), *constants], stream.declare(node), (), (), False)
+    outputs = stream.declare(node)
+    stream.builder.node("batch_norm", [stream.source(node.input[0]), *constants], outputs, (), (), False)
+    stream.builder.folded_norms[outputs[0]] = FoldedNorm(scale, beta, mean, variance, float(epsilon))

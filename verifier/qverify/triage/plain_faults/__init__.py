@@ -1,5 +1,6 @@
 """Plain faults whose amount is not known before, one family per file: a scale, a slope, an epsilon or a table's entry of
-any other value. The amount is solved from the recorded elements, and no experiment confirms it.
+any other value. The amount is solved from the recorded elements, and no experiment confirms it. Further pages have faults of
+single kernels that the hypotheses do not contain.
 
 A page has NAME, a docstring that states the fault, OPS (None: any op) and variants(case), as the pages of hypotheses."""
 
@@ -19,7 +20,9 @@ PLAIN = (
     "pad-value",
     "operand-order",
     "lost-weights",
+    "negative-constant",
     "scale-factor",
+    "raw-sums",
     "clamp",
     "kernel-order",
     "layout",
@@ -34,13 +37,17 @@ PLAIN = (
     "signedness",
     "window-words",
     "window",
+    "window-dilation",
     "channel-order",
     "matrix-operands",
     "dropped-or-repeated",
     "stale-buffer",
     "parameter-index",
+    "parameter-axis",
     "operand-rows",
     "other-function",
+    "function-in-pieces",
+    "batch-norm-parameters",
     "accumulator",
     "layer-norm-variance",
     "dropped-input",
@@ -59,6 +66,7 @@ PLAIN = (
     "gather-index",
     "pad-border",
     "input-planes",
+    "narrow-operands",
 )
 
 

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from qverify.arithmetic.functions64 import log2_choices
-from qverify.compare.arithmetics import LEGAL, MISTAKES, Rounded, choose_name
+from qverify.compare.arithmetics import Rounded
+from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
 from qverify.compare.error_bounds.region import MOVING
-from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
-from qverify.compare.one_arithmetic import EVIDENCE_BITS
+from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count

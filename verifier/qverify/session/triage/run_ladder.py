@@ -9,7 +9,6 @@ from itertools import pairwise
 from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
-from qverify.compare.untapped import CAUSE, OPTIMIZATION
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -19,7 +18,6 @@ from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.report.facts import Finding
 from qverify.report.triage_document import Rung, Stage, TriageDocument
-from qverify.report.untapped import QUESTION
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
@@ -47,6 +45,7 @@ from qverify.session.triage.float_stages import (
     output_steps,
 )
 from qverify.session.triage.main_job import MainVerdicts
+from qverify.session.triage.next_steps import advice_key, is_lossy, reason
 from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
 from qverify.session.triage.triage_request import TriageRequest
@@ -56,10 +55,6 @@ from qverify.triage.advice import advice
 from qverify.triage.clipping import find_clipping
 from qverify.triage.loudness import quiet_outputs
 
-LOSSY_STAGES = (
-    "reference",
-    "fake-quantized",
-)  # kinds of stages whose rung from the stage before shows quantization loss
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
 
 
@@ -315,8 +310,8 @@ class Ladder:
         for rung in report.rungs:
             if rung.verdict != "PASSED":
                 culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
-                rung.next_step = advice(_advice_key(stages, rung), rung.kind, culprits, _reason(rung))
-                if rung.kind in ("few", "few_clipped", "weights") and _advice_key(stages, rung) == "quantized":
+                rung.next_step = advice(advice_key(stages, rung), rung.kind, culprits, reason(rung))
+                if rung.kind in ("few", "few_clipped", "weights") and advice_key(stages, rung) == "quantized":
                     rung.next_step += self._quantize_command(culprits)
         report.verdict, report.input_drawings = worst([r.verdict for r in report.rungs]), self.drawn_inputs.worst()
         bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
@@ -359,11 +354,11 @@ class Ladder:
         for rung in rungs:
             if self.losses is not None and rung.a == last and stages[rung.b].kind != "float":
                 self.losses.fail_clipped(rung, RANDOM in self.report.unknown)
-            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _advice_key(stages, rung) == "quantized":
+            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and advice_key(stages, rung) == "quantized":
                 rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:
             return
-        lossy = [r for r in rungs if _is_lossy(r, stages)]
+        lossy = [r for r in rungs if is_lossy(r, stages)]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
             self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
             self.report.timings["loss"] = self.losses.duration_s
@@ -386,28 +381,3 @@ class Ladder:
         if not kinds & {"board", "dump"}:
             unknown.append("no -b BOARD: what the device computes is not known")
         self.report.unknown += unknown
-
-
-def _is_lossy(rung: Rung, stages: Mapping[str, Stage]) -> bool:
-    """Returns whether the rung fails by a loss of quantization that must still be located."""
-    return rung.verdict == "FAILED" and stages[rung.b].kind in LOSSY_STAGES and rung.kind != "clipped_output"
-
-
-def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:
-    """Returns the key by which triage/advice.py finds its advice: the kind of stage that the rung judges."""
-    if rung.a == "inputs":
-        return "inputs"
-    kind = stages[rung.b].kind
-    if kind == "simulator" and stages[rung.a].kind == "float":
-        return "quantized"
-    return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer"}.get(kind, kind)
-
-
-def _reason(rung: Rung) -> str:
-    """Returns the details that the next step contains."""
-    if rung.kind == "region" and rung.blame is not None:
-        return rung.blame.place
-    if rung.kind in (CAUSE, OPTIMIZATION):
-        begins = (QUESTION, "with level=")
-        return next((line for line in rung.evidence if line.startswith(begins)), rung.why)
-    return "; ".join(rung.arithmetics) if rung.kind == "other_rounding" else rung.why

@@ -22,7 +22,7 @@ from qverify.compare.region_verdict import RecomputedRegion, _describe_choice
 from qverify.compare.regions import Region, describe_region, find_steps, list_inner
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.units import units
+from qverify.model_bin.units import Unit, units
 from qverify.renderers import pair_facts, summary_lines
 from qverify.renderers.formats import junit, markdown
 from qverify.renderers.html_page import page
@@ -330,6 +330,31 @@ def test_a_table_is_that_of_its_function_where_this_is_known() -> None:
         looked_up(allow_any)
     assert looked_up(allow_any, change_only=True) == ([-20, -16, 108], [0.5, 0.5, 0.5])
     assert looked_up(keep, change_only=True) == ([-20, -16, 108], [0, 0, 0])
+
+
+def test_a_table_is_read_wherever_its_index_may_be() -> None:
+    """A lookup inside that may be rounded by 0.5 in its table and by 1 after it: 1.5 to either side, within the type."""
+    shift = np.clip(np.arange(-128, 128) * 2 + 1, -128, 127)
+    sine = 100 * np.sin(np.arange(256) / 3)
+    x = np.array([-128, -64, -20, 0, 40, 62, 127], np.int8)
+    specs = {
+        "x": TensorSpec("x", "int8", x.shape, scale=(1.0,), zero_point=(0,)),
+        "t": TensorSpec("t", "int8", x.shape, scale=(0.5,), zero_point=(1,)),
+        "y": TensorSpec("y", "int8", x.shape, scale=(1.0,), zero_point=(-20,)),
+        "first": TensorSpec("first", "int8", (256,)),
+        "second": TensorSpec("second", "int8", (256,)),
+    }
+    constants = {"first": shift.astype(np.int8), "second": np.rint(sine).astype(np.int8)}
+    nodes = [Node("t", "lookup", ("x", "first"), ("t",)), Node("y", "lookup", ("t", "second"), ("y",))]
+    graph = Graph(nodes, specs, constants, ("x",), ("y",))
+    graph.real_tables = {"y": lambda: sine}
+    unit = Unit("y", "lookup+lookup", tuple(nodes), ("x",), ("y",), True)
+    made = evaluate_region(unit, "y", graph, {"x": x}, allow_any)
+    assert isinstance(made, Steps)
+    ends = [(max(t + 128 - 2, 0), min(t + 128 + 2, 255)) for t in shift[x.astype(int) + 128].tolist()]
+    parts = [sine[a : b + 1] - 20 for a, b in ends]
+    assert np.allclose(made.real.value - made.real.error, [p.min() for p in parts], rtol=0, atol=1e-9)
+    assert np.allclose(made.real.value + made.real.error, [p.max() for p in parts], rtol=0, atol=1e-9)
 
 
 # --- what is shown ---

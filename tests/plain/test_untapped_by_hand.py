@@ -64,6 +64,20 @@ def test_a_pair_that_failed_keeps_its_own_cause() -> None:
 
 
 def test_an_open_pair_becomes_failed_and_keeps_its_reason_as_a_note() -> None:
+    reference, board = record("reference", RIGHT), record("board", RIGHT, unchanged(WRONG))
+    for side in (reference, board):
+        side.specs["h"], side.capabilities = TensorSpec("h", "float32", (8,)), frozenset({"finals", "per_node"})
+    reference.tensors = {"y": RIGHT, "h": RIGHT}
+    board.missing = {"h": "no file of it"}
+    options = Options(dump_all=True)
+    judged = Judge(Values(reference), Values(board), None, options).run("reference", "board")
+    before = judged.pair.why
+    assert judged.pair.verdict == "INCONCLUSIVE" and before and before not in judged.pair.notes
+    judge_untapped(judged, None, options)
+    assert (judged.pair.verdict, judged.pair.cause) == ("FAILED", "untapped") and before in judged.pair.notes
+
+
+def test_an_open_pair_stays_open_where_the_unchanged_model_is_not_known() -> None:
     board = record("board", RIGHT, unchanged(WRONG))
     board.specs["z"] = TensorSpec("z", "float32", (8,))
     board.finals, board.missing = ("y", "z"), {"z": "no file of it"}

@@ -35,8 +35,6 @@ def _add_verdict(pair: Pair, outcome: UntappedOutputs) -> None:
     pair.untapped = outcome
     if outcome.changed:
         pair.relaxed.append(describe_untapped(outcome))
-    if outcome.verdict == "PASSED" or pair.verdict == "FAILED":
-        return
     if pair.verdict == "INCONCLUSIVE" and outcome.verdict == "FAILED":
         pair.notes.append(pair.why)
     if worst([outcome.verdict, pair.verdict]) != pair.verdict:

@@ -185,6 +185,24 @@ def test_tensors_that_are_loaded_on_access_stay_so() -> None:
     assert made.tensors["t"].tolist() == made.tensors["u"].tolist() == CODES.tolist()
 
 
+@pytest.mark.parametrize(
+    ("stated", "wanted"),
+    [
+        (plain("int8"), quantized()),
+        (plain("int16"), plain("int64")),
+        (plain("float64"), plain("float32")),
+        (plain("float16"), plain("float16")),
+    ],
+)
+def test_what_can_be_no_container_is_not_loaded(stated: TensorSpec, wanted: TensorSpec) -> None:
+    def load() -> Array:
+        raise AssertionError("loaded")
+
+    board = record(CODES, stated)
+    board.tensors = Tensors({"t": load})
+    assert unwrap(board, {"t": wanted}, []) is board
+
+
 def test_two_dumps_are_read_where_they_differ_in_type_or_shape() -> None:
     model = {"t": quantized()}
     for other in (CODES.reshape(-1), CODES.astype(np.int32)):

@@ -288,3 +288,16 @@ def test_nothing_is_stated_without_a_container_and_the_first_of_several_stands_f
     before = plainly.pair.verdict, plainly.pair.cause, plainly.pair.why
     state_containers(plainly)
     assert (plainly.pair.verdict, plainly.pair.cause, plainly.pair.why) == before
+
+
+def test_a_right_tensor_in_another_container_stands_before_a_wrong_one() -> None:
+    host, board = (Recording(s, s, finals=("t", "u")) for s in ("reference", "board"))
+    host.specs, host.tensors = {n: quantized() for n in "tu"}, dict.fromkeys("tu", CODES)
+    board.specs = {n: plain("int8", (6,)) for n in "tu"}
+    board.tensors = {"t": (CODES ^ 64).reshape(-1), "u": CODES.reshape(-1)}
+    judged = Judge(Values(host), Values(unwrap(board, host.specs, [host])), None, Options()).run("reference", "board")
+    state_containers(judged)
+    assert [row.verdict for row in judged.rows.values()] == ["FAILED", "INCONCLUSIVE"]
+    assert judged.pair.notes[-1].startswith(
+        "u: given as int8[6], wanted int8[2, 3]: the elements are right (and 1 more"
+    )

@@ -21,6 +21,7 @@ from qverify.compare.catalogue import (
 from qverify.compare.documented_rounding import explain
 from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Steps, keep, keep_some, round_as_model, round_down
+from qverify.compare.error_bounds.integer_sums import SumOperands
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.model_bin.graph import Graph, Node
@@ -262,3 +263,13 @@ def test_settled_values_are_read_as_they_are() -> None:
     assert replace(_steps(None), real=real).settled(keep) is real
     kept = replace(_steps(), real=real).settled(keep)
     assert (kept.value[0], kept.error[0]) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_operands_are_centred_along_their_own_axis(axis: int) -> None:
+    w = np.arange(9, dtype=np.int8).reshape(3, 3)
+    spec = TensorSpec("w", "int8", (3, 3), scale=(1.0, 1.0, 1.0), zero_point=(1, -2, 5), channel_axis=axis)
+    node = Node("y", "fully_connected", ("x", "w", "rq"), ("y",), (-128, 127))
+    graph = Graph([node], {"w": spec}, {"w": w}, ("x",), ("y",))
+    zero = np.array([1, -2, 5]).reshape((3, 1) if axis == 0 else (1, 3))
+    assert SumOperands(node, graph, {}).centred(1).tolist() == (w - zero).tolist()

@@ -202,7 +202,7 @@ def test_a_large_change_is_one_of_more_than_an_integer_or_a_part_of_the_largest_
 
 
 def test_what_the_samples_keep_ends_with_the_evidence() -> None:
-    """Of a long tensor every third element is kept; none after the changes tell enough."""
+    """Every third element of a long tensor is kept; none after the changes tell enough."""
     tensors = _TensorHistory()
     tensors.add("a", np.zeros(3 * MOST_SAMPLED - 1, "int8"))
     assert [s.size for s in tensors.samples] == [MOST_SAMPLED]

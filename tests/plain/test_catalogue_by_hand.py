@@ -21,6 +21,7 @@ from qverify.compare.catalogue import (
 from qverify.compare.documented_rounding import explain
 from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Steps, keep, keep_some, round_as_model, round_down
+from qverify.compare.error_bounds.integer_sums import SumOperands
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.compare.find_arithmetics import find_arithmetics
 from qverify.model_bin.graph import Graph, Node
@@ -150,6 +151,43 @@ def test_a_change_of_quantization() -> None:
     assert "half even" in find_arithmetics(found, table, table)
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_concatenation_in_integers(many: bool) -> None:
+    """Each element is scaled by its own operand. Of more than 256 operands there are no codes of one byte."""
+    rng, count = np.random.default_rng(8), 300 if many else 3
+    values = [rng.integers(-128, 128, (2, 4)).astype(np.int8) for _ in range(count)]
+    scales, zeros = [0.02 * (1 + at % 5) for at in range(count)], [at % 7 - 3 for at in range(count)]
+    names = [f"x{at}" for at in range(count)]
+    specs = {
+        n: TensorSpec(n, "int8", (2, 4), scale=(s,), zero_point=(z,))
+        for n, s, z in zip(names, scales, zeros, strict=True)
+    }
+    specs["y"] = TensorSpec("y", "int8", (2, 4 * count), scale=(0.07,), zero_point=(5,))
+    given = dict(zip(names[1:], values[1:], strict=True))  # the first one is a constant
+    graph = Graph([Node("y", "concat", (*names,), ("y",), (1,))], specs, {"x0": values[0]}, (*names[1:],), ("y",))
+    found = Rounded(units(graph)[0], "y", graph, given)
+    exact = [
+        [
+            (q - zero) * (scale / 0.07)
+            for v, scale, zero in zip(values, scales, zeros, strict=True)
+            for q in v[row].tolist()
+        ]
+        for row in range(2)
+    ]
+    at = np.arange(8 * count)
+    assert found.exact is not None and np.allclose(found.exact.steps(at), np.concatenate(exact), rtol=1e-12, atol=0)
+    assert (found.exact.zero, found.exact.limits, found.exact.codes is None) == (5, (-128, 127), many)
+    nearest = np.array([[min(max(round(v) + 5, -128), 127) for v in row] for row in exact], np.int8)
+    assert np.array_equal(found.formulas["half even"](at), nearest.reshape(-1))
+    assert "half even" in find_arithmetics(found, nearest, nearest)
+    for place in (0, nearest.size - 1):
+        spoilt = nearest.copy()
+        spoilt.flat[place] ^= 1
+        assert "half even" not in find_arithmetics(found, nearest, spoilt)
+    several = {**specs, "x1": replace(specs["x1"], scale=(0.1, 0.2), zero_point=(0, 0), channel_axis=0)}
+    assert Rounded(units(graph)[0], "y", replace(graph, tensors=several), given).exact is None
+
+
 def test_words_for_arithmetics() -> None:
     assert describe(TWICE_HALF_UP) == f"rounding {TWICE_HALF_UP}"
     assert describe("half up") == "the exact value, half up"
@@ -225,3 +263,13 @@ def test_settled_values_are_read_as_they_are() -> None:
     assert replace(_steps(None), real=real).settled(keep) is real
     kept = replace(_steps(), real=real).settled(keep)
     assert (kept.value[0], kept.error[0]) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_operands_are_centred_along_their_own_axis(axis: int) -> None:
+    w = np.arange(9, dtype=np.int8).reshape(3, 3)
+    spec = TensorSpec("w", "int8", (3, 3), scale=(1.0, 1.0, 1.0), zero_point=(1, -2, 5), channel_axis=axis)
+    node = Node("y", "fully_connected", ("x", "w", "rq"), ("y",), (-128, 127))
+    graph = Graph([node], {"w": spec}, {"w": w}, ("x",), ("y",))
+    zero = np.array([1, -2, 5]).reshape((3, 1) if axis == 0 else (1, 3))
+    assert SumOperands(node, graph, {}).centred(1).tolist() == (w - zero).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.frozen import OutputHistory
+from qverify.compare.frozen import MOST_SAMPLED, MOST_SAMPLES, OutputHistory, _TensorHistory
 from qverify.report.facts import Finding
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
@@ -113,3 +113,110 @@ def test_values_that_are_no_numbers_are_no_large_changes() -> None:
         runs.add({"reference": host, "board": record("board", [0] * 40, "float32")})
     assert runs.find_frozen("FAILED")[0].text.endswith("does not depend on its input")
     assert len(runs.find_frozen("PASSED")) == 1  # from infinity to 1
+
+
+RAMPS = [[*range(n, n + 8)] for n in (0, 8, 16)]
+
+
+def test_only_complete_runs_of_a_board_count() -> None:
+    runs = history([[1] * 8] * 2, RAMPS[:2])
+    broken, host = record("board", [5] * 8), record("reference", RAMPS[2])
+    broken.state = "partial"
+    runs.add({"reference": host, "board": broken})
+    runs.add({"reference": host})
+    assert "in all 2 frames" in runs.find_frozen("FAILED")[0].text
+    assert history([[1] * 8], RAMPS[:1]).frozen() == [] == OutputHistory().frozen()
+
+
+def with_z(recording: Recording, value: list[int]) -> Recording:
+    """Adds a second tensor before y."""
+    recording.specs = {"z": TensorSpec("z", "int8", (8,)), **recording.specs}
+    recording.tensors = {**recording.tensors, "z": np.array(value, "int8")}
+    return recording
+
+
+def test_a_tensor_that_is_not_in_every_run_is_not_frozen() -> None:
+    """The board gives z in two of three runs; then the reference lacks it in one, and the simulator has it."""
+    for simulator, lacking, found in (
+        (False, "", ["z", "y"]),
+        (False, "board", ["y"]),
+        (False, "reference", ["y"]),
+        (True, "reference", ["z", "y"]),
+    ):
+        runs = OutputHistory()
+        for at, ramp in enumerate(RAMPS):
+            sides = {"board": record("board", [1] * 8), "reference": record("reference", ramp)}
+            for side in sides.values():
+                if at != 1 or side.side != lacking:
+                    with_z(side, [1] * 8 if side.side == "board" else ramp)
+            if simulator:
+                sides["simulator"] = with_z(record("simulator", ramp), ramp)
+            runs.add(sides)
+        assert runs.frozen() == found, (simulator, lacking)
+        texts = {f.tensor: f.text for f in runs.find_frozen("FAILED")}
+        assert ("the simulator's differ" in texts[found[0]]) is simulator
+        assert ("(and so have 1 more tensor: y)" in texts[found[0]]) is (len(found) > 1)
+
+
+def test_a_missing_tensor_is_not_frozen() -> None:
+    runs = OutputHistory()
+    for ramp in RAMPS:
+        board = record("board", [1] * 8)
+        board.missing = {"y": "no file of it"}
+        runs.add({"reference": record("reference", ramp), "board": board})
+    assert runs.frozen() == []
+
+
+def test_many_frozen_tensors_are_shortened() -> None:
+    names = [f"t{n}" for n in range(6)]
+    runs = OutputHistory()
+    for ramp in RAMPS[:2]:
+        sides = {}
+        for side, value in (("reference", ramp), ("board", [1] * 8)):
+            held = {n: np.array(value, "int8") for n in names}
+            specs = {n: TensorSpec(n, "int8", (8,)) for n in names}
+            sides[side] = Recording(side, side, specs=specs, finals=tuple(names), tensors=held)
+        runs.add(sides)
+    assert runs.find_frozen("FAILED")[0].text.endswith("(and so have 5 more tensors: t1, t2, t3, t4 ...)")
+
+
+def test_digests_that_a_side_sent_are_taken_as_they_are() -> None:
+    """The board's values are not read; the digest alone shows that it changes."""
+    runs = OutputHistory()
+    for at, ramp in enumerate(RAMPS):
+        board = record("board", [1] * 8)
+        board.digests = {"y": f"{at:016x}"}
+        runs.add({"reference": record("reference", ramp), "board": board})
+    assert runs.frozen() == []
+
+
+def test_a_large_change_is_one_of_more_than_an_integer_or_a_part_of_the_largest_float() -> None:
+    """16 bits: 16 elements that change between two values."""
+    for dtype, least in (("int16", 2), ("float32", 1 + 2.0**-7 * 1.25)):
+        for by, large in ((least, True), (least - 1, False)):
+            start = np.full(16, 0 if dtype == "int16" else 128.0).astype(dtype)
+            moved = start + np.asarray(by, dtype)
+            assert bool(history([[0] * 16] * 2, [start.tolist(), moved.tolist()], dtype).find_frozen("PASSED")) is large
+    flags = [[False] * 16, [True] * 16]
+    assert history([[0] * 16] * 2, flags, "bool").find_frozen("PASSED")  # type: ignore[arg-type]
+
+
+def test_what_the_samples_keep_ends_with_the_evidence() -> None:
+    """Every third element of a long tensor is kept; none after the changes tell enough."""
+    tensors = _TensorHistory()
+    tensors.add("a", np.zeros(3 * MOST_SAMPLED - 1, "int8"))
+    assert [s.size for s in tensors.samples] == [MOST_SAMPLED]
+    tensors.add("a", np.ones(8, "int8"))
+    assert (tensors.runs, len(tensors.samples), tensors.bits) == (2, 1, 0.0)
+    tensors.add("b", np.full(3 * MOST_SAMPLED - 1, 5, "int8"))
+    assert tensors.samples == [] and tensors.bits == tensors.large == MOST_SAMPLED
+    tensors.add("c", np.full(3 * MOST_SAMPLED - 1, 9, "int8"))
+    assert tensors.samples == [] and tensors.large == MOST_SAMPLED and tensors.runs == 4
+    unknown = _TensorHistory()
+    unknown.add("a", np.zeros(8, "int8"))
+    unknown.add("b", None)
+    assert unknown.samples == [] and unknown.bits == 0.0
+    slight = _TensorHistory()
+    for at in range(MOST_SAMPLES + 3):
+        slight.add(str(at), np.full(1, at % 2, "int8"))
+    assert len(slight.samples) == MOST_SAMPLES and slight.large == 0.0 and slight.bits == MOST_SAMPLES - 1

@@ -13,14 +13,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from qverify.compare.error_bounds.bounded_values import Real
-from qverify.compare.error_bounds.inner_tensors import Steps, allow_any, keep, round_as_model
+from qverify.compare.error_bounds.bounded_values import NoBound, Real
+from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any, keep, round_as_model
+from qverify.compare.error_bounds.region import evaluate_region
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.compare.options import Options
 from qverify.compare.region_verdict import RecomputedRegion, _describe_choice
 from qverify.compare.regions import Region, describe_region, find_steps, list_inner
 from qverify.compare.verdict import judge_all
-from qverify.model_bin.units import units
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import Unit, units
 from qverify.renderers import pair_facts, summary_lines
 from qverify.renderers.formats import junit, markdown
 from qverify.renderers.html_page import page
@@ -217,7 +219,6 @@ def test_within_the_carried_bound_the_row_states_it() -> None:
 
 def test_without_a_bound_nothing_is_said(monkeypatch: pytest.MonkeyPatch, block: Qdq) -> None:
     from qverify.compare import region_verdict
-    from qverify.compare.error_bounds.bounded_values import NoBound
 
     def refuse(*_: object) -> None:
         raise NoBound("a recurrence")
@@ -300,6 +301,60 @@ def test_ranges_of_a_table_are_those_of_every_entry_between():
     low, high = TableRanges(table).between(first, last)
     assert low.tolist() == [table[a : b + 1].min() for a, b in zip(first, last, strict=True)]
     assert high.tolist() == [table[a : b + 1].max() for a, b in zip(first, last, strict=True)]
+
+
+def looked_up(rule: Rule, change_only: bool = False, known: bool = False) -> tuple[list[float], list[float]]:
+    """Returns the values and errors, in steps, of a lookup behind a recorded tensor. Its table is that of a sine, or one
+    that only changes the quantization."""
+    every = np.arange(256) / 2 if change_only else 100 * np.sin(np.arange(256) / 3)
+    specs = {
+        "x": TensorSpec("x", "uint8", (3,), scale=(0.5,), zero_point=(0,)),
+        "y": TensorSpec("y", "int8", (3,), scale=(1.0,), zero_point=(-20,)),
+        "table": TensorSpec("table", "int8", (256,)),
+    }
+    constants = {"table": np.clip(np.rint(every) - 20, -128, 127).astype(np.int8)}
+    graph = Graph([Node("y", "lookup", ("x", "table"), ("y",))], specs, constants, ("x",), ("y",))
+    graph.real_tables = {"y": lambda: every} if known else {}
+    made = evaluate_region(units(graph)[0], "y", graph, {"x": np.array([0, 7, 255], np.uint8)}, rule)
+    assert isinstance(made, Steps) and made.limits == (-128, 127)
+    return made.real.value.tolist(), made.real.error.tolist()
+
+
+def test_a_table_is_that_of_its_function_where_this_is_known() -> None:
+    """Else its entries count, and may be rounded otherwise; of a function that is not known nothing is said."""
+    sine = [100 * np.sin(at / 3) for at in (0, 7, 255)]
+    for rule in (allow_any, keep):
+        assert looked_up(rule, known=True) == (pytest.approx([v - 20 for v in sine]), [0, 0, 0])
+    assert looked_up(keep) == ([round(v) - 20 for v in sine], [0, 0, 0])
+    with pytest.raises(NoBound, match=r"^the table of a function$"):
+        looked_up(allow_any)
+    assert looked_up(allow_any, change_only=True) == ([-20, -16, 108], [0.5, 0.5, 0.5])
+    assert looked_up(keep, change_only=True) == ([-20, -16, 108], [0, 0, 0])
+
+
+def test_a_table_is_read_wherever_its_index_may_be() -> None:
+    """A lookup inside that may be rounded by 0.5 in its table and by 1 after it: 1.5 to either side, within the type."""
+    shift = np.clip(np.arange(-128, 128) * 2 + 1, -128, 127)
+    sine = 100 * np.sin(np.arange(256) / 3)
+    x = np.array([-128, -64, -20, 0, 40, 62, 127], np.int8)
+    specs = {
+        "x": TensorSpec("x", "int8", x.shape, scale=(1.0,), zero_point=(0,)),
+        "t": TensorSpec("t", "int8", x.shape, scale=(0.5,), zero_point=(1,)),
+        "y": TensorSpec("y", "int8", x.shape, scale=(1.0,), zero_point=(-20,)),
+        "first": TensorSpec("first", "int8", (256,)),
+        "second": TensorSpec("second", "int8", (256,)),
+    }
+    constants = {"first": shift.astype(np.int8), "second": np.rint(sine).astype(np.int8)}
+    nodes = [Node("t", "lookup", ("x", "first"), ("t",)), Node("y", "lookup", ("t", "second"), ("y",))]
+    graph = Graph(nodes, specs, constants, ("x",), ("y",))
+    graph.real_tables = {"y": lambda: sine}
+    unit = Unit("y", "lookup+lookup", tuple(nodes), ("x",), ("y",), True)
+    made = evaluate_region(unit, "y", graph, {"x": x}, allow_any)
+    assert isinstance(made, Steps)
+    ends = [(max(t + 128 - 2, 0), min(t + 128 + 2, 255)) for t in shift[x.astype(int) + 128].tolist()]
+    parts = [sine[a : b + 1] - 20 for a, b in ends]
+    assert np.allclose(made.real.value - made.real.error, [p.min() for p in parts], rtol=0, atol=1e-9)
+    assert np.allclose(made.real.value + made.real.error, [p.max() for p in parts], rtol=0, atol=1e-9)
 
 
 # --- what is shown ---

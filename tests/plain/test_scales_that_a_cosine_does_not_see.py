@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from qverify.compare import scale
 from qverify.compare.options import Options
 from qverify.compare.vendor_criteria import find_gates
 from qverify.compare.verdict import judge_all
-from qverify.report.document import ReportDocument
+from qverify.report.document import Pair, ReportDocument, TensorRow
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import OutputComparison, RungGate, default_gate, real_spec
@@ -91,3 +92,55 @@ def test_compare_by_axera_fails_a_dump_of_another_scale(tmp_path: Path, capsys: 
     assert "found: y is 50 times as large in B as in A: a scale" in out and "50 times as large (norms)" in out
     row = json.loads((tmp_path / "r").read_text())["pairs"][0]["tensors"][0]
     assert row["norm_ratio"] == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.0, "all values are zero, which those of the other side are not"),
+        (math.inf, "the values of the other side are all zero"),
+        (math.nan, "the norms have no ratio"),
+        (1.0, "the values are 1 times as large (norms), which a cosine does not see"),
+        (8.0, "the values are 8 times as large (norms), which a cosine does not see"),
+        (0.125, "the values are 8 times too small (norms), which a cosine does not see"),
+    ],
+)
+def test_the_words_for_a_ratio(ratio: float, words: str) -> None:
+    assert scale.describe(ratio) == words
+
+
+def test_the_ends_of_a_factor_hold() -> None:
+    assert scale.holds(2, 2) and scale.holds(0.5, 2) and not scale.holds(2.001, 2) and not scale.holds(0.499, 2)
+
+
+def pairs(ratio: Any, cosine: Any, final: bool = True) -> list[Pair]:
+    row = TensorRow("y", "y", "conv", [], "float32", [4], "PASSED", None, False, 4, final, False)
+    row.metrics = {"norm_ratio": ratio, "cosine": cosine}
+    return [
+        Pair("reference", b, "PASSED", frame=frame, tensors=[row]) for b in ("simulator", "board") for frame in (3, 4)
+    ]
+
+
+def test_a_scale_is_said_once_for_each_second_side() -> None:
+    found = scale.find_scales(pairs(8.0, 0.95))
+    assert [(f.kind, f.tensor, f.frame) for f in found] == [("scale", "y", 3)] * 2
+    assert "y is 8 times as large on the board as in the reference: a scale (cosine 0.9500)" in found[1].text
+    assert scale.find_scales(pairs(0.125, 0.9))[0].text.startswith("y is 1/8 times as large ")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "cosine", "final"),
+    [
+        (8.0, 0.95, False),
+        (8.0, 0.89, True),
+        (2.0, 0.95, True),
+        (0.5, 0.95, True),
+        (0.0, 0.95, True),
+        (math.inf, 0.95, True),
+        (math.nan, 0.95, True),
+        (None, 0.95, True),
+        (8.0, None, True),
+    ],
+)
+def test_what_is_no_scale(ratio: Any, cosine: Any, final: bool) -> None:
+    assert scale.find_scales(pairs(ratio, cosine, final)) == []

@@ -123,13 +123,12 @@ def accumulate_sizes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Ar
         return None
     magnitudes = {n: _take_magnitudes(graph.constants.get(n, given.get(n)), graph.spec(n)) for n in operands}
     biases = [n for n in node.inputs[2:-1] if n is not None]
-    constants = {**magnitudes, **{n: np.zeros_like(graph.constants[n]) for n in biases}}
     changed = replace(
         graph,
         tensors=graph.tensors | {n: replace(graph.spec(n), dtype="uint8", zero_point=(0,)) for n in operands},
-        constants=graph.constants | {n: v for n, v in constants.items() if n in graph.constants},
+        constants=graph.constants | magnitudes | {n: np.zeros_like(graph.constants[n]) for n in biases},
     )
-    return accumulate(node, changed, {**given, **{n: v for n, v in magnitudes.items() if n not in graph.constants}})
+    return accumulate(node, changed, {})
 
 
 def _take_magnitudes(stored: Array | None, spec: TensorSpec) -> Array:

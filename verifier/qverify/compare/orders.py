@@ -57,14 +57,14 @@ class Order:
         if not self.block:
             return self.view
         merged = self.view.reshape(*shape[: self.axis], -1, *shape[self.axis + 1 :])
-        return merged[(slice(None),) * self.axis + (slice(0, shape[self.axis]),)]
+        return merged[(slice(None),) * self.axis + (slice(shape[self.axis]),)]
 
 
 def list_orders(values: Array, shape: Shape) -> Iterator[Order]:
     """Yields the orders in which side b may have stored a tensor of this shape, the simplest first, without the order
     in which it should be. values: side b's values, of any shape."""
     flat = np.ascontiguousarray(values).reshape(-1)
-    if flat.size == prod(shape) and 2 <= sum(d > 1 for d in shape) <= MOST_AXES:
+    if flat.size == prod(shape) and sum(d > 1 for d in shape) <= MOST_AXES:
         yield from _list_transposed(flat, shape)
     yield from _list_blocks(flat, shape)
     if flat.size == prod(shape):

@@ -35,8 +35,10 @@ def describe(ratio: float) -> str:
     """Returns how large the values of the second side are, in words."""
     if ratio == 0:
         return "all values are zero, which those of the other side are not"
-    if math.isinf(ratio) or math.isnan(ratio):
-        return "the values of the other side are all zero" if ratio > 0 else "the norms have no ratio"
+    if math.isnan(ratio):
+        return "the norms have no ratio"
+    if math.isinf(ratio):
+        return "the values of the other side are all zero"
     times = f"{ratio:.3g} times as large" if ratio >= 1 else f"{1 / ratio:.3g} times too small"
     return f"the values are {times} (norms), which a cosine does not see"
 

@@ -14,7 +14,7 @@ from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
-from qverify.report.document import UntappedOutputs, Verdict, worst
+from qverify.report.document import Pair, UntappedOutputs, Verdict, worst
 from qverify.report.untapped import describe_untapped
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording, Untapped
@@ -25,16 +25,16 @@ CAUSE, OPTIMIZATION = "untapped", "optimization"  # Pair.cause; the latter also 
 def judge_untapped(judged: Judged, graph: Graph | None, options: Options) -> None:
     """Adds the verdict on the outputs of the unchanged model to a judged pair. The pair is no longer PASSED if they do
     not pass, or are not known."""
-    sides = (judged.a, judged.b)
-    tapped = next((side for side in sides if side.recording.untapped is not None), None)
-    pair = judged.pair
-    if tapped is None or tapped.recording.untapped is None or pair.cause == "does_not_run":
-        return
-    outcome = pair.untapped = _judge(judged, tapped, tapped.recording.untapped, graph, options)
+    for side in (judged.a, judged.b):
+        if side.recording.untapped is not None and judged.pair.cause != "does_not_run":
+            _add_verdict(judged.pair, _judge(judged, side, side.recording.untapped, graph, options))
+            return
+
+
+def _add_verdict(pair: Pair, outcome: UntappedOutputs) -> None:
+    pair.untapped = outcome
     if outcome.changed:
         pair.relaxed.append(describe_untapped(outcome))
-    if outcome.verdict == "PASSED" or pair.verdict == "FAILED":
-        return
     if pair.verdict == "INCONCLUSIVE" and outcome.verdict == "FAILED":
         pair.notes.append(pair.why)
     if worst([outcome.verdict, pair.verdict]) != pair.verdict:

@@ -149,9 +149,8 @@ def explain(
     some = count(len(unexplained), "element", "differs", "differ")
     beyond = "beyond that error" if floats else f"where {_name_kernels(kernels)} no tie"
     fits = not outside.recorded.any()
-    far = _find_far(flat_made, flat_recorded)
     text = f"{some} {beyond}, first {where}"
-    by_made = fits and bool(outside.made[far].all())
+    by_made = fits and bool(outside.made[_find_far(flat_made, flat_recorded)].all())
     return RoundingExplanation(len(unexplained), limit, text, True, fits, by_made, unexplained)
 
 
@@ -178,10 +177,11 @@ def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     endless = ~lost & ~np.isfinite(value.error) if value.error is not None else np.zeros(made.shape, bool)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
-    limits = np.iinfo(made.dtype.name)
-    saturated = (value.low == value.high) & ((value.low == limits.min) | (value.low == limits.max))
-    counted = ~(lost | endless | saturated)
-    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=counted))
+    error = 0.0 if value.error is None else float(value.error.max(initial=0.0, where=~(lost | endless)))
+    if value.error is not None and error > 1:  # of elements that are saturated, whose error decides nothing?
+        limits = np.iinfo(made.dtype.name)
+        saturated = (value.low == value.high) & ((value.low == limits.min) | (value.low == limits.max))
+        error = float(value.error.max(initial=0.0, where=~(lost | endless | saturated)))
     return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
 
 

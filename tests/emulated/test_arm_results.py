@@ -99,7 +99,7 @@ def test_functions_and_networks(processor: str, arm: str, packages: Path, tmp_pa
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_records(record: str, arm: str, packages: Path, tmp_path: Path) -> None:
-    """What triage says of faults of float operators, and what pages of hypotheses compute, are as recorded."""
+    """Explanations of faults of float operators, and the bytes of pages of hypotheses, are as recorded."""
     wanted = []
     if record.startswith("explanation"):
         lines = next(lines for plant, lines in recorded().items() if record == f"explanation {plant}")

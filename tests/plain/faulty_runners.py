@@ -21,9 +21,9 @@ from qverify.session.node_evidence import NodeEvidence
 from qverify.session.recorded_causes import CauseFinder
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
-from qverify.tensors.recording import Recording
 
 from tests.ops.qdq import Qdq
+from tests.plain.fused_boards import record_runner
 
 Array = np.ndarray
 Change = Callable[["Board"], None]
@@ -125,15 +125,7 @@ class Judged:
         arrays = prepared.arrays()
         shown = [n for n in graph.observable() if n not in arrays] if shown is None else shown
         values = run_board(self.m, change, {n: arrays[n] for n in self.m.feed}, shown)
-        sides["board"] = Recording(
-            "board",
-            "runner",
-            specs={n: graph.spec(n) for n in values},
-            finals=graph.outputs,
-            tensors=values,
-            capabilities=frozenset({"finals", "per_node"}),
-            runtime="runner",
-        )
+        sides["board"] = record_runner(graph, values)
         runs = {"reference": self.reference.run_unit, "simulator": self.simulator.run_unit}
         report = judge_all(sides, graph, units(graph), Options(dump_all=True, frame=frame), runs, None, arrays)
         self.causes.add(report, NodeEvidence(sides, graph, arrays), frame)

@@ -12,6 +12,7 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
 from qverify.report.document import ReportDocument
@@ -22,6 +23,19 @@ from qverify.tensors.recording import Recording
 from tests.ops.qdq import Qdq
 
 ROUNDINGS = {"model": "Round", "down": "Floor"}  # of an inner tensor; "none": it stays a float
+
+
+def record_runner(graph: Graph, values: dict[str, np.ndarray]) -> Recording:
+    """Returns the recording of a board whose runner gave these tensors."""
+    return Recording(
+        "board",
+        "runner",
+        specs={n: graph.spec(n) for n in values},
+        finals=graph.outputs,
+        tensors=values,
+        capabilities=frozenset({"finals", "per_node"}),
+        runtime="runner",
+    )
 
 
 def residual(seed: int = 0, size: int = 12) -> Qdq:
@@ -122,14 +136,6 @@ def judge_fused(
     for name, by in (change or {}).items():
         limits = np.iinfo(values[name].dtype)
         values[name] = np.clip(values[name].astype(int) + by, limits.min, limits.max).astype(values[name].dtype)
-    sides["board"] = Recording(
-        "board",
-        "runner",
-        specs={n: graph.spec(n) for n in values},
-        finals=graph.outputs,
-        tensors=values,
-        capabilities=frozenset({"finals", "per_node"}),
-        runtime="runner",
-    )
+    sides["board"] = record_runner(graph, values)
     runs = {"reference": reference.run_unit, "simulator": simulator.run_unit}
     return judge_all(sides, graph, units(graph), Options(dump_all=True), runs, None, arrays)

@@ -151,3 +151,13 @@ def test_a_file_is_read_as_it_was_written(network: Path, tmp_path: Path) -> None
     read = read_arithmetic(str(written))
     assert (read.name, read.engine) == ('a "chip"', "firmware 2.1\x7f")
     assert to_text(read) == written.read_text()
+
+
+def test_an_op_of_which_nothing_is_recorded_is_not_certain(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = dump(network, tmp_path, "gemmlowp")
+    tensors = {p.stem: np.load(p) for p in given.glob("*.npy") if not p.stem.startswith("d")}
+    np.savez(tmp_path / "part.npz", **tensors)
+    assert main(["identify", str(tmp_path / "part.npz"), "-m", str(network)]) == 3
+    assert "not certain: no node is in the dump of: global_average_pool" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import numpy as np
 from qverify.compare.judge import Judged
 from qverify.plural import count
 from qverify.tensors.codes import is_narrow, restore_codes
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
@@ -132,7 +133,7 @@ def _list_readings(value: Array, wanted: TensorSpec) -> Iterator[tuple[str, Arra
 
 def _holds_integers(value: Array, wanted: TensorSpec) -> bool:
     """Returns whether floats are integers of the model's type."""
-    limits, real = np.iinfo(wanted.dtype), value.astype(np.float64)
+    limits, real = np.iinfo(wanted.dtype), to_float64(value)
     return bool(((real == np.rint(real)) & (real >= limits.min) & (real <= limits.max)).all())
 
 
@@ -153,7 +154,7 @@ def _is_right_when_narrowed(judged: Judged, name: str) -> bool:
     a, b = judged.a.get_local(p.a), judged.b.get_local(p.b)
     if a is None or b is None or a.dtype.kind != "f" or not is_narrow(b.dtype) or a.shape != b.shape:
         return False
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.array_equal(a.astype(b.dtype), b, equal_nan=True))
 
 

@@ -178,7 +178,7 @@ class _Remaining:
 
     @cached_property
     def _coded(self) -> _Coded | None:
-        """What is recorded of each code, or None if elements of one code differ."""
+        """The recorded integer of each code, or None if elements of one code differ."""
         assert self._exact is not None and self._exact.codes is not None
         found = find_codes(len(self._flat), self._exact.codes.join, self._flat)
         return None if found is None else _Coded.of(self._rounded, self._exact, *found)

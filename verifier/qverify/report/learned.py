@@ -21,7 +21,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class LearnedOp:
-    """What was learned of one op.
+    """The arithmetic of one op, as far as it was learned.
 
     Attributes:
         op: the op, as NUMERICS.md names it.

@@ -8,7 +8,7 @@ import click
 
 from qverify.cli.view_options import listing_screen
 
-EPILOG = """Exit status 0: every op with integers has a form; 1: an op has none; 3: a form may be chance."""
+EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op has none; 3: a form may be chance, or nothing of an op is recorded."""
 
 
 @click.command(help=__doc__, epilog=EPILOG)
@@ -38,6 +38,8 @@ def command(
     found = identify_dump(dump, model, profile, ReadingOptions({}, side, frame, ""), origin)
     ops = list(found.arithmetic.ops.values())
     click.echo(render(ops, found.free, found.nodes, listing_screen()))
+    for doubt in found.doubts:
+        say(f"not certain: {doubt}")
     for note in found.notes:
         say(note)
     if output is not None:
@@ -45,7 +47,7 @@ def command(
         say(f"{output}: {len(ops)} ops")
     if any(not op.form for op in ops):
         return 1
-    return 3 if any(op.why for op in ops) else 0
+    return 3 if found.doubts or any(op.why for op in ops) else 0
 
 
 def _quote(word: str) -> str:

@@ -6,12 +6,13 @@ import hashlib
 import os
 from dataclasses import dataclass
 
+from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.identify.fit import Read, collect, fit, run_free
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.layouts import infer_layouts
 from qverify.model_bin.units import Unit, units
-from qverify.report.learned import Arithmetic, FreeRun
+from qverify.report.learned import Arithmetic, FreeRun, LearnedOp
 from qverify.session.models import open_models
 from qverify.session.offline.locate_dumps import use_names_of_model
 from qverify.sides.dumps.open_dump import open_dump
@@ -25,12 +26,14 @@ from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """What a dump shows of its side. free: the simulation under the arithmetic. nodes: how many nodes of the model have
-    integers, and of how many everything is in the dump. notes: further lines."""
+    """The arithmetic that a dump shows. free: the simulation under it. nodes: how many nodes of the model have integers,
+    and of how many everything is in the dump. doubts: why the arithmetic may not be that of the whole network. notes:
+    further lines."""
 
     arithmetic: Arithmetic
     free: FreeRun
     nodes: tuple[int, int]
+    doubts: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -69,7 +72,22 @@ def identify_dump(path: str, model: str, profile: str, reading: ReadingOptions, 
     free = run_free(every, graph, read, run_unit, {op: learned.form for op, learned in ops.items()})
     arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops)
     total = sum(_has_integers(unit, graph) for unit in every)
-    return Identified(arithmetic, free, (total, len(known)), tuple(recording.notes))
+    doubts = _list_doubts(recording, graph, every, ops, free)
+    return Identified(arithmetic, free, (total, len(known)), tuple(doubts), tuple(recording.notes))
+
+
+def _list_doubts(
+    recording: Recording, graph: Graph, every: list[Unit], ops: dict[str, LearnedOp], free: FreeRun
+) -> list[str]:
+    """Returns the ops of which no node is in the dump, what the dump says of itself, and whether the simulation gives
+    other bytes although every op has a form. What only inputs of the network determine needs no form."""
+    inner = [u for u in every if _has_integers(u, graph) and not {*u.inputs} <= {*graph.inputs, *graph.constants}]
+    absent = dict.fromkeys(u.nodes[0].op for u in inner if u.nodes[0].op not in {*ops, *MOVING})
+    doubts = [f"no node is in the dump of: {', '.join(absent)}"] if absent else []
+    doubts += [str(recording.settings[k]) for k in ("incomplete", "unsteady") if recording.settings.get(k)]
+    if free.first and all(op.form for op in ops.values()):
+        doubts.append(f"every recorded op has a form, and {free.first} differs free-running")
+    return doubts
 
 
 def _has_integers(unit: Unit, graph: Graph) -> bool:

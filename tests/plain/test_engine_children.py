@@ -107,3 +107,13 @@ def test_a_child_is_not_used_in_another_environment_nor_for_ever(
     assert answered(program) == before
     monkeypatch.setattr(idle_engines, "MOST_REQUESTS", 2)
     assert answered(program) == before and answered(program) != before
+
+
+def test_a_child_that_was_ended_while_it_waited_is_started_again(program: Path) -> None:
+    child = EngineChild(program)
+    before = child.request({})["pid"]
+    (process,) = child._processes
+    process.kill()
+    process.wait()
+    assert child.request({})["pid"] != before
+    child.close()

@@ -80,6 +80,8 @@ class EngineChild:
         return arrays
 
     def _running(self) -> subprocess.Popen[str]:
+        if self._processes and self._processes[0].poll() is not None:  # it was ended while it waited
+            _wait(self._processes.pop())
         if not self._processes:
             with signals_held():
                 process = subprocess.Popen(

@@ -115,7 +115,7 @@ def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Wat
     if not kept.reports:
         raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.combine(rows)
-    whole.findings = [*history.find_frozen(whole.verdict), *whole.findings]
+    whole.findings = history.put_frozen_first(whole.verdict, whole.findings)
     if len(rows) == 1:
         whole.frames = []
     return JobOutcome(whole, finals, evidence=evidence)

@@ -15,6 +15,7 @@ from qverify.plural import count
 from qverify.report.document import Verdict
 from qverify.report.facts import Finding
 from qverify.tensors.digest import tensor_digest
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array, Recording
 
 MIN_BITS = 16  # information in the host's changes, from which a frozen tensor shows that the input is not read
@@ -68,7 +69,7 @@ def _differs_much(a: Array, b: Array) -> Mask:
     """Returns a mask of the elements that differ by more than one integer, or more than SMALL of the largest float."""
     if a.dtype.kind not in "iuf":
         return _differs(a, b)
-    wide = [v.astype(np.float64) for v in (a, b)]
+    wide = [to_float64(v) for v in (a, b)]
     with np.errstate(invalid="ignore"):
         finite = np.abs(np.concatenate(wide))
         least = SMALL * float(finite.max(initial=0.0, where=np.isfinite(finite))) if a.dtype.kind == "f" else 1.0
@@ -138,11 +139,15 @@ class OutputHistory:
         host = self._host(name)
         return host is not None and host[1].large >= MIN_BITS
 
+    def _list_certain(self, verdict: Verdict) -> list[str]:
+        """Returns the frozen tensors that count under this verdict."""
+        return [n for n in self.frozen() if verdict != "PASSED" or self._changes_much(n)]
+
     def find_frozen(self, verdict: Verdict, runs: str = "frame") -> list[Finding]:
         """Returns a finding on the frozen tensors; [] without any. If the verdict over these runs is PASSED, a tensor
         counts only if large changes of the host's show that it is no chance: values that agree may be equal by chance.
         runs: what the runs are called."""
-        names = [n for n in self.frozen() if verdict != "PASSED" or self._changes_much(n)]
+        names = self._list_certain(verdict)
         if not names:
             return []
         first, host = names[0], self._host(names[0])
@@ -158,7 +163,7 @@ class OutputHistory:
         """Returns the findings on the frozen tensors, if any, and then the others without those on frozen tensors, whose
         values are of another run."""
         frozen = self.find_frozen(verdict)
-        stale = frozenset(self.frozen() if frozen else ())
+        stale = frozenset(self._list_certain(verdict))
         return [*frozen, *(f for f in others if f.tensor not in stale)]
 
 

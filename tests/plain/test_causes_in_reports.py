@@ -102,9 +102,9 @@ def test_compare_with_a_model_names_the_cause(folder: Path, capsys: pytest.Captu
 
 
 def test_triage_names_the_cause_of_the_main_job(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["triage", *words(folder), "--explain", "4"]) == 1
+    assert main(["triage", *words(folder), "--explain", "60"]) == 1
     out = capsys.readouterr().out
-    assert f"  cause: {SAID}" in out and f"(conv): CANDIDATE: {SAID}" in out
+    assert f"  cause: {SAID}" in out and f"(conv): EXPLAINED: {SAID}" in out
     assert main(["triage", *words(folder), "--explain", "0"]) == 1
     assert "cause: bias" not in capsys.readouterr().out
 
@@ -128,6 +128,6 @@ def test_triage_of_a_board_that_floors_gives_the_arithmetic(folder: Path, capsys
     capsys.readouterr()
     blame = json.loads((folder / "r.json").read_text())["blame"]
     assert "rounded down (floor) gives every element" in blame["why"] and blame["cause"] is None
-    assert main(["triage", *words(folder, "floors"), "--explain", "4"]) == 1
+    assert main(["triage", *words(folder, "floors"), "--explain", "60"]) == 1
     out = capsys.readouterr().out
     assert "EXPLAINED: the exact value, rounded down (floor) gives every element; " in out and "UNEXPLAINED" not in out

@@ -105,7 +105,7 @@ def main(words: list[str], about: str) -> int:
     parser.add_argument("--check", default="")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(words)
+    options = parser.parse_intermixed_args(words)
     try:
         engine = open_engine(options.kernels, options.python)
         learned = read_arithmetic(options.check) if options.check else learn(engine, options)

@@ -51,7 +51,7 @@ def linear(rng: Rng, dtype: str, channels: bool, kind: str) -> bytes:
     low, zero = (-127, 0) if dtype == "int8" else (1, int(rng.integers(110, 140)))
     dims = [outputs, inputs] if wide else [1, window, window, outputs] if deep else [outputs, window, window, inputs]
     weights = rng.integers(low, low + 254, dims)
-    w = f.tensor("w", dims, dtype, steps, zero, weights, axis=3 if deep else 0)
+    w = f.tensor("w", dims, dtype, steps, zero, weights, axis=3 if deep and channels else 0)
     b = f.tensor("b", [outputs], "int32", np.float32(sx) * steps, 0, rng.integers(-4000, 4000, outputs))
     made = [64, outputs] if wide else [1, -(-size // stride), -(-size // stride), outputs]
     y = f.tensor("y", made, dtype, sy, _zero(rng, dtype))
@@ -80,7 +80,7 @@ def edges(rng: Rng, dtype: str, channels: bool, kind: str) -> bytes:
     biases = np.rint(ties / (np.float64(sx) * steps / sy)) + rng.integers(-1, 2, outputs)
     x = f.tensor("x", [1, inputs] if wide else [1, 1, 1, inputs], dtype, sx, _zero(rng, dtype))
     dims = [outputs, inputs] if wide else [1, 1, 1, outputs] if deep else [outputs, 1, 1, inputs]
-    w = f.tensor("w", dims, dtype, steps, zero, np.full(dims, zero), axis=3 if deep else 0)
+    w = f.tensor("w", dims, dtype, steps, zero, np.full(dims, zero), axis=3 if deep and channels else 0)
     b = f.tensor("b", [outputs], "int32", np.float32(sx) * steps, 0, biases)
     y = f.tensor("y", [1, outputs] if wide else [1, 1, 1, outputs], dtype, sy, zero_y)
     if wide:
@@ -210,7 +210,7 @@ PROBES: dict[str, tuple[int, Make]] = {  # how many files of each type
         for kind in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
         for channels in (True, False)
     },
-    **{k: (10, lambda rng, dtype, kind=k: pair(rng, dtype, kind)) for k in OPTIONS},
+    **{k: (20, lambda rng, dtype, kind=k: pair(rng, dtype, kind)) for k in OPTIONS},
     "AVERAGE_POOL_2D": (16, pool),
     "MEAN": (24, mean),
     "QUANTIZE": (32, change),

@@ -3,6 +3,8 @@ reference kernels and TFLM compute so (NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from qverify.arithmetic.requantize import rounding_divide_by_pot
@@ -40,7 +42,7 @@ def softmax(codes: Array, scale: float) -> Array:
     counted = difference >= -int(31 * 2.0**INPUT_FRACTION / 2.0**left)  # smaller ones are 0, and not in the sum
     shifted = np.clip(np.where(counted, difference, 0) << left, -(2**31), 2**31 - 1)
     terms = exponential(_high(shifted, np.int64(multiplier)))
-    total = np.where(counted, rounding_divide_by_pot(terms, np.int64(SUM_FRACTION)), 0).sum(-1, keepdims=True)
+    total = np.where(counted, rounding_divide_by_pot(terms, np.array(SUM_FRACTION)), 0).sum(-1, keepdims=True)
     total &= 2**32 - 1
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # before the first bit that is set
     parts = _high(_one_over_one_plus((total << zeros) - 2**31), terms)
@@ -54,8 +56,8 @@ def exponential(value: Array) -> Array:
     part = (value & (quarter - 1)) - quarter  # in [-1/4, 0)
     x = (part << 5) + 2**28  # about the middle, -1/8
     square = _high(x, x)
-    third = _high(rounding_divide_by_pot(_high(square, square), np.int64(2)) + _high(square, x), _THIRD)
-    polynomial = x + rounding_divide_by_pot(third + square, np.int64(1))
+    third = _high(rounding_divide_by_pot(_high(square, square), np.array(2)) + _high(square, x), _THIRD)
+    polynomial = x + rounding_divide_by_pot(third + square, np.array(1))
     result, rest = np.clip(_EIGHTH + _high(polynomial, _EIGHTH), -(2**31), 2**31 - 1), part - value
     for power, factor in _FACTORS:
         result = np.where(rest >> (INPUT_FRACTION + power) & 1, _high(result, factor), result)
@@ -71,7 +73,7 @@ def _one_over_one_plus(value: Array) -> Array:
     return _saturate(result << 1)
 
 
-def _high(a: Array, b: Array) -> Array:
+def _high(a: Array, b: Any) -> Array:
     """Returns the product shifted right by 31 bits, halves up."""
     return np.asarray((a * b + 2**30) >> 31)
 

@@ -133,7 +133,6 @@ def learn(engine: Engine, options: argparse.Namespace) -> Arithmetic:
         print(f"not run: {count} of {why}")
     name = Path(options.output).stem if options.output else options.kernels
     python = "" if options.python == sys.executable else " --python PYTHON"
-    command = (
-        f"scripts/learn_litert {options.kernels} -o {name}.toml{python}{f' --seed {options.seed}' * bool(options.seed)}"
-    )
+    more = python + " --source CMSIS-NN" * bool(options.source) + f" --seed {options.seed}" * bool(options.seed)
+    command = f"scripts/learn_litert {options.kernels} -o {name}.toml{more}"
     return Arithmetic(name, engine.name, command, {op.op: op for op in ops})

@@ -72,6 +72,7 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     run_sim: bool
     shape: Shapes
     pull: Literal["differ", "all"]
+    arithmetic: Path | str
     allow_other_model: bool
     no_host: bool
     repeat: int

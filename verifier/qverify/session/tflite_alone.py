@@ -10,6 +10,7 @@ from typing import Any
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
+from qverify.report.learned import Arithmetic
 from qverify.session.litert_arithmetic import ROUNDING, in_litert_arithmetic
 from qverify.tflite_model.convert import ConvertedModel, convert
 from qverify.tflite_model.read_tflite import read_tflite
@@ -23,14 +24,16 @@ class TfliteAlone:
     converted: ConvertedModel
 
 
-def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
+def open_tflite(
+    path: str, data: bytes, arithmetic: Arithmetic | None = None
+) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
     reference needs. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be converted,
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
     try:
-        compiled = compile_model(converted.onnx, name, CompilerOptions(rounding=ROUNDING))
+        compiled = compile_model(converted.onnx, name, CompilerOptions(rounding=ROUNDING, arithmetic=arithmetic))
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise

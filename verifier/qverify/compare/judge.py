@@ -161,8 +161,7 @@ class Judge:
             value = self.b.get(p.b) if value is None else value
             if value is not None and not bool((np.isnan(value) if self._is_inner(p) else ~np.isfinite(value)).any()):
                 return self._accept_equal(p, spec_a, equal)
-        a: Array | None = self.a.get(p.a)
-        b: Array | str | None = self.b.get(p.b)
+        a, b = self.a.get(p.a), self.b.get(p.b)
         if equal and (a is None) != (b is None):  # the digests are equal, so one copy is enough
             a = b = b if a is None else a
         for value, side, name in ((a, self.a, p.a), (b, self.b, p.b)):
@@ -171,14 +170,14 @@ class Judge:
                     MissingTensor(name, side.recording.side, side.failed.get(name, "it was not sent"))
                 )
                 return None
-        assert a is not None and b is not None and not isinstance(b, str)
+        assert a is not None and b is not None
         spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
         if self.exact and b.dtype != spec_a.numpy_dtype and b.shape == spec_a.shape:
-            b = store_as(b, spec_b, spec_a)  # real values, of a board whose arithmetic is stated
-            if isinstance(b, str):
-                pair.coverage.missing.append(MissingTensor(p.b, self.b.recording.side, b))
+            stored = store_as(b, spec_b, spec_a)  # real values, of a board whose arithmetic is stated
+            if isinstance(stored, str):
+                pair.coverage.missing.append(MissingTensor(p.b, self.b.recording.side, stored))
                 return None
-            spec_b = spec_a
+            b, spec_b = stored, spec_a
         if wrong := _check_type(a, spec_a, pair.a) or _check_type(b, spec_b, pair.b) or _check_shapes(a, b, pair):
             if not self.gate.decimals and not self.gate.bits:
                 judged.untried[p.name] = wrong

@@ -19,6 +19,7 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.reference_distance import measure_reference_distance
 from qverify.compare.regions import (
     describe_region,
     find_inside,
@@ -29,7 +30,6 @@ from qverify.compare.regions import (
 )
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales
-from qverify.compare.reference_distance import measure_reference_distance
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.untapped import judge_untapped, name_optimization

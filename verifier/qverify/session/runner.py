@@ -23,8 +23,8 @@ from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
-from qverify.session.stated_arithmetics import arithmetic_for
 from qverify.session.runner_options import check_options
+from qverify.session.stated_arithmetics import arithmetic_for
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:

@@ -24,9 +24,7 @@ class TfliteAlone:
     converted: ConvertedModel
 
 
-def open_tflite(
-    path: str, data: bytes, arithmetic: Arithmetic | None = None
-) -> tuple[CompiledModel, TfliteAlone]:
+def open_tflite(path: str, data: bytes, arithmetic: Arithmetic | None = None) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
     reference needs. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be converted,
     MissingExtraError if LiteRT is not installed."""

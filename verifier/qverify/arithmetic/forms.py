@@ -27,6 +27,17 @@ ZERO = "the zero point added before"
 EACH, SUM_UP = "each operand scaled by itself", "a sum of operands half up"
 SCALES = ("scales multiplied in float32", "scales in float32")  # how a runtime computed its multipliers
 MEANS = "means divided"
+# How a kernel computes that does not scale one sum as the other fields state (ARITHMETICS.md, methods)
+QUOTIENT, DIVIDED = "stored integers divided", "multiplier divided by the number of elements"
+WHOLE_ZERO, FLOAT_MEAN = "zero point in whole steps of the output", "stored integers and zero point in float32"
+FLOAT_PRODUCT = "product in float32"
+FIXED_EXPONENTIALS, EXPONENTIAL_TABLE = "exponentials in fixed point", "exponentials in a table of float32"
+PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
+ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
+METHODS = (
+    *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE),
+    *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
+)
 POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"
 WIDE_BITS = 15  # of a multiplier of an int64 sum
 MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
@@ -47,6 +58,7 @@ class Form:
         zero_inside: whether the zero point is added before the last rounding.
         operands: "", or how an addition treats its operands: EACH, SUM_UP.
         means_divided: whether a mean is divided by its number of elements and rounded down.
+        method: "", or how a kernel computes that does not scale one sum, one of METHODS.
     """
 
     rounding: str
@@ -59,6 +71,7 @@ class Form:
     zero_inside: bool = False
     operands: str = ""
     means_divided: bool = False
+    method: str = ""
 
     def __post_init__(self) -> None:
         if self.rounding == REFERENCE:
@@ -122,7 +135,7 @@ _PATTERNS = {
 
 
 def _text_of(form: Form) -> str:
-    plain = replace(form, scales="", zero_inside=False, means_divided=False)
+    plain = replace(form, scales="", zero_inside=False, means_divided=False, method="")
     each = plain.operands if plain not in _NAME_OF else ""
     base = replace(plain, operands="") if each else plain
     return ", ".join(
@@ -132,6 +145,7 @@ def _text_of(form: Form) -> str:
             *([ZERO] if form.zero_inside else []),
             *([MEANS] if form.means_divided else []),
             *([form.scales] if form.scales else []),
+            *([form.method] if form.method else []),
         ]
     )
 
@@ -182,6 +196,7 @@ def _read_part(part: str) -> dict[str, Any]:
         ZERO: {"zero_inside": True},
         MEANS: {"means_divided": True},
         **{s: {"scales": s} for s in SCALES},
+        **{m: {"method": m} for m in METHODS},
     }
     if part in flags:
         return flags[part]

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 Wholes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
 ONE = 1 << 10  # stands for a weight of 1 in the kernels with fixed point
 MODES = ((False, False), (True, False), (False, True))  # (align_corners, half_pixel_centers)
 
@@ -29,3 +30,30 @@ def exact(size: int, to: int, align: bool, half: bool) -> npt.NDArray[np.float64
     index = np.arange(to, dtype=np.float64)
     step = (size - 1) / (to - 1) if align and to > 1 else size / to
     return np.clip((index + 0.5) * step - 0.5 if half else index * step, 0.0, size - 1.0)
+
+
+def in_float32(size: int, to: int, align: bool, half: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """Returns what fixed_point() does, with every step in float32, and weights 1 - d and d: LiteRT's own kernels for
+    uint8."""
+    one, half_pixel = np.float32(1), np.float32(0.5)
+    step = np.float32(size - 1) / np.float32(to - 1) if align and to > 1 else np.float32(size) / np.float32(to)
+    index = np.arange(to, dtype=np.float32)
+    place = (index + half_pixel) * step - half_pixel if half else index * step
+    first = np.maximum(np.floor(place), np.float32(0))
+    second = np.minimum(np.ceil(place), np.float32(size - 1))
+    return first, second, one - (place - first), place - first
+
+
+WEIGHT_BITS = 11  # of XNNPACK's weights
+
+
+def weights_of_11_bits(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, Wholes, Wholes]:
+    """Returns the indices of the two elements between which XNNPACK takes each output, and the weight of the second
+    one, as parts of 2^11. Places are computed in float32."""
+    less = int(align and to > 1)
+    step, index = np.float32(size - less) / np.float32(to - less), np.arange(to, dtype=np.float32)
+    offset = np.float32(0.5) * step - np.float32(0.5) if half else np.float32(0)
+    place = np.clip(index * step + offset, np.float32(0), np.float32(size - 1))
+    first = place.astype(np.int64)
+    weight = np.rint((place - first.astype(np.float32)) * np.float32(1 << WEIGHT_BITS)).astype(np.int64)
+    return first, np.minimum(first + 1, size - 1), weight

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
+from qverify.compare.arithmetics_of_kernels import list_kernels_of_sums, list_resizes, list_softmax
 from qverify.compare.arithmetics_of_ops import (
     Compute,
     Exact,
@@ -23,9 +24,10 @@ from qverify.compare.arithmetics_of_ops import (
 )
 from qverify.compare.catalogue import DOWN, FLOOR, FLOOR_MEANS, MEANS, MISTAKES, RULES, ZERO_INSIDE
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
-from qverify.compare.error_bounds.documented_kernels import is_change_of_quantization, rounded_twice
+from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.scaled_sums import At
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 SLIGHTLY = 1 + 1e-6  # factor by which scales may be larger or smaller that were multiplied in float32
@@ -49,6 +51,8 @@ class Rounded:
     def formulas(self) -> dict[str, Compute]:
         """The arithmetics of the catalogue for this unit, by name; empty if it has none."""
         named, exact = self._known
+        if exact is not None and exact.sums is not None:
+            named = named | list_kernels_of_sums(self.unit.nodes[0], self.graph, exact.sums)
         rules = dict(_list_rules(exact)) if exact is not None else {}
         floor = rules.get(DOWN) if self.unit.nodes[0].op in MEANS else named.get(FLOOR)
         divided = {FLOOR_MEANS: floor} if floor is not None else {}
@@ -81,6 +85,10 @@ class Rounded:
                 return list_products(first, self.graph, self.given)
             if first.op == "average_pool":
                 return list_pools(first, self.graph, self.given)
+            if first.op == "softmax":
+                return list_softmax(first, self.graph, self.given), None
+            if first.op == "resize_linear":
+                return list_resizes(first, self.graph, self.given), None
             if first.op == "concat":
                 return list_concats(first, self.graph, self.given)
             if first.op == "lookup" and is_change_of_quantization(first, self.graph):

@@ -14,7 +14,7 @@ from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
-from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP
+from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, RULES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
@@ -103,6 +103,11 @@ class _Modes:
         high, right = (lift(sums.acc, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         return self.store(np.where(right > 0, half_up(high, right), high))
 
+    def round_once(self, at: At, rule: str, suffix: str) -> Array:
+        """Returns the integers nearest to the exact products with the scales of this suffix."""
+        sums = self._sums.read(at)
+        return self.store(RULES[rule](sums.acc * self.scales[suffix][sums.number]))
+
     def list(self, suffix: str = "") -> dict[str, Compute]:
         """Returns the modes with the scales of this suffix by name, which ends in it."""
         return {mode + suffix: partial(self.compute, mode=mode, suffix=suffix) for mode in MODES}
@@ -150,6 +155,8 @@ def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeS
         if not wide:
             found[TWICE_HALF_UP + suffix] = partial(modes.compute_in_two_steps, suffix=suffix)
         found |= modes.list(suffix)
+        if suffix and not wide:
+            found |= {rule + suffix: partial(modes.round_once, rule=rule, suffix=suffix) for rule in RULES}
     return found, _exact(sums, y, limits)
 
 
@@ -251,7 +258,27 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         return np.asarray(first * real[0] + second * real[1])
 
     low, high = node.words[-2:]
+    if all(v.dtype.itemsize == 1 for v in pairs.stored):
+        signs, scales = np.sign(real), [np.float32(graph.spec(n or "").scale[0]) for n in node.inputs[:2]]
+        found[XNNPACK_ADD] = _in_21_bits(pairs, scales, signs, y, (low, high))
     return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+
+
+def _in_21_bits(
+    pairs: _Pairs, scales: list[np.float32], signs: Reals, y: TensorSpec, limits: tuple[int, int]
+) -> Compute:
+    """Returns XNNPACK's addition: the larger ratio of scales, in float32, becomes a multiplier of 21 bits, both are
+    rounded half to even, and their sum half up."""
+    ratios = [float(s / np.float32(y.scale[0])) for s in scales]
+    shift = np.int64(21 - np.frexp(max(ratios))[1])
+    first, second = (np.int64(np.rint(r * 2.0**shift)) * np.int64(sign) for r, sign in zip(ratios, signs, strict=True))
+
+    def compute(at: At) -> Array:
+        a, b = pairs.centred(at)
+        value = half_up(a * first + b * second, shift) + y.zero_point[0]
+        return np.clip(value, *limits).astype(y.dtype)
+
+    return compute
 
 
 def _scale_operands(real: Reals) -> Array:
@@ -295,7 +322,8 @@ def list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
         return Sums(centred, np.zeros_like(codes))
 
     codes = Codes(lambda run: inputs[run].astype(np.int64), decode)
-    return {**modes.list(), CONVERT: modes.convert}, _exact(sums, y, limits, codes)
+    twice = {TWICE_HALF_UP: partial(modes.compute_in_two_steps, suffix="")}
+    return {**modes.list(), CONVERT: modes.convert, **twice}, _exact(sums, y, limits, codes)
 
 
 def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

@@ -17,7 +17,7 @@ MODES, CONVERT, TWICE_HALF_UP, DOWN = forms.MODES, forms.CONVERT, forms.TWICE_HA
 FLOOR = "pow2-floor"
 FLOOR_MEANS = f"{FLOOR}, {forms.MEANS}"  # by their number of elements, which need not be a power of two
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OPS = (*SUMS, "average_pool", "lookup", "concat")  # the ops that the catalogue knows
+OPS = (*SUMS, "average_pool", "lookup", "concat", "softmax", "resize_linear")  # the ops that the catalogue knows
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 
 
@@ -29,6 +29,22 @@ RULES = _rules("half even", "half up", "half away from zero", "half down")
 MISTAKES = _rules(DOWN, forms.TOWARD_ZERO, forms.UP)
 ZERO_INSIDE = f"half even, {forms.ZERO}"
 LITERT_ADD = f"{forms.EACH}, gemmlowp"
+LITERT_POOL = f"half away from zero, {forms.QUOTIENT}"
+LITERT_MEAN, OPTIMIZED_MEAN = f"gemmlowp, {forms.DIVIDED}", f"{TWICE_HALF_UP}, {forms.WHOLE_ZERO}"
+LITERT_SOFTMAX, OPTIMIZED_SOFTMAX = (
+    f"half away from zero, {forms.FIXED_EXPONENTIALS}",
+    f"half up, {forms.EXPONENTIAL_TABLE}",
+)
+LITERT_RESIZE, LITERT_RESIZE_FLOAT = f"half away from zero, {forms.PLACES}", f"half up, {forms.ROWS_FIRST}"
+OPTIMIZED_RESIZE_FLOAT = f"half up, {forms.WEIGHTS_FIRST}"
+XNNPACK_ADD = f"half up, multiplier of 21 bits, {forms.SCALES[1]}"
+FLOAT_PRODUCT, XNNPACK_MEAN = f"half even, {forms.FLOAT_PRODUCT}", f"half even, {forms.FLOAT_MEAN}"
+XNNPACK_RESIZE = f"half up, {forms.WEIGHTS_11}"
+KERNELS = (  # do not scale one sum as a rounding mode does
+    *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
+    *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX),
+    *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
+)
 SINGLE = tuple(f", {how}" for how in forms.SCALES)  # how a runtime computed its multipliers
 LEGAL = (
     *MODES,
@@ -37,23 +53,28 @@ LEGAL = (
     TWICE_HALF_UP,
     *(TWICE_HALF_UP + s for s in SINGLE),
     *RULES,
+    *(rule + s for s in SINGLE for rule in RULES),
     ZERO_INSIDE,
     CONVERT,
     LITERT_ADD,
+    *KERNELS,
 )
 # Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
 COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
+COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE)
 FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
 
 
 def is_coarse(name: str) -> bool:
     """Returns whether an arithmetic differs from the nearest integer far from ties, so that a fault may look like it."""
-    return name.partition(", ")[0] in COARSE
+    return name.partition(", ")[0] in COARSE or name in COARSE_KERNELS
 
 
 def describe(name: str) -> str:
     """Returns the arithmetic in words, with the option that gives it to model.bin if there is one."""
     mode, _, how = name.partition(", ")
+    if name in KERNELS:
+        return name
     if mode == TWICE_HALF_UP:
         return f"rounding {name}"
     if mode not in MODES:

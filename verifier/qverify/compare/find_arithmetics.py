@@ -19,6 +19,7 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.arithmetics_of_ops import Exact
 from qverify.compare.catalogue import (
     FAR,
+    KERNELS,
     LEGAL,
     LITERT_ADD,
     MISTAKES,
@@ -217,10 +218,10 @@ def find_reach(rounded: Rounded, name: str) -> float:
     """Returns the distance from a tie of the exact value, in LSB, beyond which this arithmetic gives the nearest integer,
     or 0.5 if there is none."""
     exact, mode = rounded.exact, name.partition(", ")[0]
-    if exact is None or mode in FAR or np.dtype(exact.dtype).itemsize > 1:
+    if exact is None or mode in FAR or name in KERNELS or np.dtype(exact.dtype).itemsize > 1:
         return 0.5
     if mode in RULES or name == ZERO_INSIDE:
-        return EXACT
+        return EXACT + (LARGEST * SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
     node = rounded.unit.nodes[0]
     if node.op == "add":
         largest = max(1.0, float(np.abs(exact.scales).max()))
@@ -240,6 +241,8 @@ def needs_evidence(unit: Unit, graph: Graph, name: str) -> bool:
     if name in MISTAKES:
         return True
     if is_coarse(name) or not name.startswith(TWICE) or node.op == "add":
+        return is_coarse(name)
+    if name in KERNELS:
         return is_coarse(name)
     if node.op in ("lookup", "concat"):
         stated = [graph.spec(n or "").scale[0] for n in node.inputs[: 1 if node.op == "lookup" else None]]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.requantize import requantize
-from qverify.arithmetic.resize_places import fixed_point
+from qverify.arithmetic.resize_places import fixed_point, in_float32
 from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -120,7 +120,7 @@ def _set_resize_weights(r: _Rewriting, node: Node, operator: TfliteOperator) -> 
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
     fixed = x.dtype == "int8"
-    tables: Callable[..., tuple[Any, ...]] = fixed_point if fixed else _float32_positions
+    tables: Callable[..., tuple[Any, ...]] = fixed_point if fixed else in_float32
     rows, columns = (tables(x.shape[k], y.shape[k], align, half) for k in (-2, -1))
     for positions, size, to in ((rows, x.shape[-2], y.shape[-2]), (columns, x.shape[-1], y.shape[-1])):
         if int(positions[0].max()) >= size:
@@ -131,18 +131,6 @@ def _set_resize_weights(r: _Rewriting, node: Node, operator: TfliteOperator) -> 
     r.set(node.inputs[1], np.concatenate([*rows[:2], *columns[:2]]).astype(np.int32))
     r.set(node.inputs[2], np.concatenate([*rows[2:], *columns[2:]]).astype(np.int32 if fixed else np.float32))
     r.nodes[node.name] = replace(node, words=(FIXED_POINT if fixed else HALF_UP,))
-
-
-def _float32_positions(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
-    """Returns first indices, second indices and their weights 1 - d and d, as fixed_point does, but with every step
-    computed in float32."""
-    one, half_pixel = np.float32(1), np.float32(0.5)
-    step = np.float32(size - 1) / np.float32(to - 1) if align and to > 1 else np.float32(size) / np.float32(to)
-    index = np.arange(to, dtype=np.float32)
-    position = (index + half_pixel) * step - half_pixel if half else index * step
-    first = np.maximum(np.floor(position), np.float32(0))
-    second = np.minimum(np.ceil(position), np.float32(size - 1))
-    return first, second, one - (position - first), position - first
 
 
 CHANGES: dict[

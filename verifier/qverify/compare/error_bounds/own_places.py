@@ -44,14 +44,14 @@ def evaluate_own_places(unit: Unit, graph: Graph, given: Mapping[str, Array], at
     sizes = np.transpose([x.shape[-2:], to]).tolist()
     index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
     by_mode = []
-    for mode in _find_modes(index, weight, sizes):
+    for mode in find_modes(index, weight, sizes):
         tables = [_make_axis(size, wide, mode, kernels) for size, wide in sizes]
         samples = _interpolate(planes, plane, (tables[0], row), (tables[1], column))
         by_mode.append(_round_exact(samples, np.max(sizes)) if kernels == XNNPACK else _round_fixed_point(samples))
     return reduce(_unite, by_mode) if by_mode else None
 
 
-def _find_modes(index: Array, weight: Array, sizes: list[list[int]]) -> Iterator[tuple[bool, bool]]:
+def find_modes(index: Array, weight: Array, sizes: list[list[int]]) -> Iterator[tuple[bool, bool]]:
     """Yields the modes of LiteRT that have the node's places, in fixed point or in floats."""
     starts = np.cumsum([0, *(2 * to for _, to in sizes)])
     axes = [

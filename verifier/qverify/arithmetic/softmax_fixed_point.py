@@ -1,0 +1,80 @@
+"""A softmax of 8 bits in fixed point: exponentials with 31 fraction bits, sums with 19, one reciprocal a row. LiteRT's
+reference kernels and TFLM compute so (NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qverify.arithmetic.requantize import rounding_divide_by_pot
+from qverify.arithmetic.rounding_rules import Array
+
+INPUT_FRACTION = 26  # fraction bits of a difference to the largest of its row; 5 bits are before them
+SUM_FRACTION = 12  # bits by which exponentials are shifted right before they are added
+ONE = np.int64(2**31 - 1)  # stands for 1 where all 31 bits are fraction bits
+OUTPUT_BITS = 8
+NEWTON_STEPS = 3
+_EIGHTH, _THIRD = np.int64(1895147668), np.int64(715827883)  # exp(-1/8) and 1/3, times 2^31
+# The exponent of a power of two, and exp(-that power) times 2^31
+_FACTORS = tuple(
+    (k, np.int64(m))
+    for k, m in (
+        (-2, 1672461947),
+        (-1, 1302514674),
+        (0, 790015084),
+        (1, 290630308),
+        (2, 39332535),
+        (3, 720401),
+        (4, 242),
+    )
+)
+_START, _SLOPE = np.int64(1515870810), np.int64(-1010580540)  # 48/17 and -32/17, times 2^29
+
+
+def softmax(codes: Array, scale: float) -> Array:
+    """Returns the results of rows [N, depth] of stored integers as steps of 1/256 from 0. scale: of the inputs."""
+    difference = codes.astype(np.int64) - codes.max(-1, keepdims=True)
+    fraction, exponent = np.frexp(min(float(np.float32(scale)) * 2.0**INPUT_FRACTION, 2.0**31 - 1))
+    multiplier, left = int(np.floor(fraction * 2.0**31 + 0.5)), int(exponent)
+    if multiplier == 2**31:
+        multiplier, left = multiplier // 2, left + 1
+    counted = difference >= -int(31 * 2.0**INPUT_FRACTION / 2.0**left)  # smaller ones are 0, and not in the sum
+    shifted = np.clip(np.where(counted, difference, 0) << left, -(2**31), 2**31 - 1)
+    terms = exponential(_high(shifted, np.int64(multiplier)))
+    total = np.where(counted, rounding_divide_by_pot(terms, np.int64(SUM_FRACTION)), 0).sum(-1, keepdims=True)
+    total &= 2**32 - 1
+    zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # before the first bit that is set
+    parts = _high(_one_over_one_plus((total << zeros) - 2**31), terms)
+    steps = rounding_divide_by_pot(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
+    return np.where(counted, steps, 0)
+
+
+def exponential(value: Array) -> Array:
+    """Returns e to the power of numbers of at most 0 that have INPUT_FRACTION fraction bits, with 31 fraction bits."""
+    quarter = np.int64(1 << (INPUT_FRACTION - 2))
+    part = (value & (quarter - 1)) - quarter  # in [-1/4, 0)
+    x = (part << 5) + 2**28  # about the middle, -1/8
+    square = _high(x, x)
+    third = _high(rounding_divide_by_pot(_high(square, square), np.int64(2)) + _high(square, x), _THIRD)
+    polynomial = x + rounding_divide_by_pot(third + square, np.int64(1))
+    result, rest = np.clip(_EIGHTH + _high(polynomial, _EIGHTH), -(2**31), 2**31 - 1), part - value
+    for power, factor in _FACTORS:
+        result = np.where(rest >> (INPUT_FRACTION + power) & 1, _high(result, factor), result)
+    return np.where(value == 0, ONE, result)
+
+
+def _one_over_one_plus(value: Array) -> Array:
+    """Returns 1 / (1 + x) for x in [0, 1), both with 31 fraction bits, by Newton's method."""
+    half = (value + ONE + 1) >> 1  # of 1 + x
+    result = _START + _high(half, _SLOPE)
+    for _ in range(NEWTON_STEPS):
+        result = result + _saturate(_high(result, 2**29 - _high(half, result)) << 2)
+    return _saturate(result << 1)
+
+
+def _high(a: Array, b: Array) -> Array:
+    """Returns the product shifted right by 31 bits, halves up."""
+    return np.asarray((a * b + 2**30) >> 31)
+
+
+def _saturate(value: Array) -> Array:
+    return np.clip(value, -(2**31), 2**31 - 1)

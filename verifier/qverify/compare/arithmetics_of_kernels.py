@@ -1,0 +1,199 @@
+"""The arithmetics of kernels that do not scale one sum as a rounding mode does: pools, means, products in float32,
+softmax, places and weights of a resize (verifier/NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from qverify.arithmetic import float32, functions64, resize_places
+from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.requantize import half_up, lift, shifted
+from qverify.arithmetic.resize_places import WEIGHT_BITS
+from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
+from qverify.compare.catalogue import (
+    FLOAT_PRODUCT,
+    LITERT_MEAN,
+    LITERT_POOL,
+    LITERT_RESIZE,
+    LITERT_RESIZE_FLOAT,
+    LITERT_SOFTMAX,
+    OPTIMIZED_MEAN,
+    OPTIMIZED_RESIZE_FLOAT,
+    OPTIMIZED_SOFTMAX,
+    XNNPACK_MEAN,
+    XNNPACK_RESIZE,
+)
+from qverify.compare.error_bounds.bounded_values import Array
+from qverify.compare.error_bounds.own_places import find_modes
+from qverify.compare.scaled_sums import At, Pair, ScaledSums, Sums
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+Compute = Callable[[At], Array]
+Single = np.float32
+POOLS = ("average_pool", "global_average_pool")
+
+
+def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str, Compute]:
+    """Returns the arithmetics of kernels for a pool, a mean or a product of two tensors, by name. sums: those of the node,
+    without zero points, by the number of elements that were added (pools) or by 0."""
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    if not all(len(s.scale) == len(s.zero_point) == 1 and s.numpy_dtype.itemsize == 1 for s in (x, y)):
+        return {}
+    made: dict[str, Callable[[Sums], Array]] = {}
+    if node.op == "mul":
+        other = graph.spec(node.inputs[1] or "")
+        scale = Single(Single(x.scale[0]) * Single(other.scale[0])) / Single(y.scale[0])
+        made[FLOAT_PRODUCT] = lambda s: np.rint(s.acc.astype(Single) * scale)
+    elif node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
+        count = _counts(node, x, y)
+        made[LITERT_POOL] = lambda s: _divide(s.acc + x.zero_point[0] * count(s), count(s)) - x.zero_point[0]
+    elif node.op == "reduce_mean":
+        made = _list_means(x, y)
+    return {name: partial(_store, compute, sums, y, node.words[-2:]) for name, compute in made.items()}
+
+
+def _store(compute: Callable[[Sums], Array], sums: ScaledSums, y: TensorSpec, limits: tuple[int, ...], at: At) -> Array:
+    value = compute(sums.read(at)) + y.zero_point[0]
+    return np.clip(value, *limits).astype(y.dtype)
+
+
+def _counts(node: Node, x: TensorSpec, y: TensorSpec) -> Callable[[Sums], Array | int]:
+    """Returns the function that gives the number of elements of each sum."""
+    if node.op == "average_pool":
+        return lambda s: s.number.astype(np.int64) + 1
+    whole = x.elements // max(1, y.elements)
+    return lambda s: whole
+
+
+def _divide(total: Array, count: Array | int) -> Array:
+    """Returns total / count, halves away from zero."""
+    return np.sign(total) * ((np.abs(total) + count // 2) // count)
+
+
+def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Array]]:
+    """Returns the arithmetics of LiteRT's and XNNPACK's MEAN, before the output's zero point."""
+    count, zero, in_scale, out_scale = x.elements // y.elements, x.zero_point[0], x.scale[0], y.scale[0]
+
+    def divided(s: Sums) -> Array:
+        multiplier, exponent = parameters("gemmlowp", in_scale / out_scale)[:, 0].tolist()
+        left = min(count.bit_length() - 1, 32, 31 + exponent)
+        rq = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
+        return shifted(s.acc, *rq, "gemmlowp", False)
+
+    def whole_zero(s: Sums) -> Array:
+        single = Single(in_scale) / (Single(count) * Single(out_scale))
+        multiplier, exponent = parameters("gemmlowp", single).astype(np.int64)
+        steps = Single(zero) * Single(in_scale) / Single(out_scale)
+        high, right = (lift(s.acc + zero * count, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
+        value = half_up(high, right) if right[0] else high
+        return np.asarray(value - int(np.trunc(steps + np.copysign(Single(0.5), steps))))
+
+    def in_float(s: Sums) -> Array:
+        scale = Single(in_scale) / Single(out_scale) / Single(count)
+        summand = Single(y.zero_point[0]) - Single(zero * count) * scale
+        value = (s.acc + zero * count).astype(Single) * scale + summand
+        return np.asarray(np.rint(value) - y.zero_point[0])
+
+    return {LITERT_MEAN: divided, OPTIMIZED_MEAN: whole_zero, XNNPACK_MEAN: in_float}
+
+
+def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the arithmetics of LiteRT's two softmax, by name, for a softmax of 8 bits of which only the input has any
+    quantization: the output has 256 steps from 0 to 1."""
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    limits = np.iinfo(y.dtype)
+    whole = len(x.scale) == 1 and x.numpy_dtype.itemsize == y.numpy_dtype.itemsize == 1
+    if not whole or y.scale != (2.0**-OUTPUT_BITS,) or y.zero_point != (int(limits.min),):
+        return {}
+    _, depth, inner = node.words[:3]
+    rows = given[x.name].reshape(-1, depth, inner)
+
+    def by_rows(at: At, compute: Callable[[Array], Array]) -> Array:
+        assert not isinstance(at, Sums | Pair)
+        row, place = at // (depth * inner) * inner + at % inner, at // inner % depth
+        some, index = np.unique(row, return_inverse=True)
+        values = compute(rows[some // inner, :, some % inner])
+        return np.clip(values[index, place] + limits.min, limits.min, limits.max).astype(y.dtype)
+
+    step = Single(x.scale[0])
+    table = functions64.exp((-step * np.arange(256, dtype=Single)).astype(np.float64)).astype(Single)
+
+    def by_table(codes: Array) -> Array:
+        terms = table[codes.max(-1, keepdims=True).astype(np.int64) - codes]
+        total = float32.sequential_sum(terms, 1)
+        return np.floor(terms * (Single(1) / (total * Single(y.scale[0]))) + Single(0.5))
+
+    return {
+        LITERT_SOFTMAX: partial(by_rows, compute=lambda codes: softmax(codes, x.scale[0])),
+        OPTIMIZED_SOFTMAX: partial(by_rows, compute=by_table),
+    }
+
+
+Axis = tuple[Array, ...]  # the two samples of each output, and their weights
+
+
+def list_resizes(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the arithmetics of LiteRT's and XNNPACK's linear resize of 8 bits, by name; of those whose places lie
+    within the input. Empty if the quantization changes, or the places are those of no mode of LiteRT."""
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    if x.numpy_dtype.itemsize > 1 or (x.dtype, x.scale, x.zero_point) != (y.dtype, y.scale, y.zero_point):
+        return {}
+    index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
+    sizes = [[x.shape[k], y.shape[k]] for k in (-2, -1)]
+    mode = next(find_modes(index, weight, sizes), None)
+    if mode is None:
+        return {}
+    planes = given[x.name].reshape(-1, *x.shape[-2:])
+
+    def compute(at: At, axes: list[Axis], weigh: Callable[..., Array]) -> Array:
+        assert not isinstance(at, Sums | Pair)
+        plane, row, column = np.unravel_index(at, (prod(y.shape[:-2]), *y.shape[-2:]))
+        (r1, r2, *dy), (c1, c2, *dx) = ([t[i] for t in axis] for axis, i in zip(axes, (row, column), strict=True))
+        corners = [planes[plane, r, c] for r in (r1, r2) for c in (c1, c2)]
+        limits = np.iinfo(y.dtype)
+        return np.clip(weigh(corners, dy, dx), limits.min, limits.max).astype(y.dtype)
+
+    found: dict[str, Compute] = {}
+    for name, (places, weigh) in _RESIZES.items():
+        axes = [tuple(np.asarray(t) for t in places(*size, *mode)) for size in sizes]
+        axes = [(a[0].astype(np.int64), a[1].astype(np.int64), *a[2:]) for a in axes]
+        if all(a[0].max() < size[0] for a, size in zip(axes, sizes, strict=True)):
+            found[name] = partial(compute, axes=axes, weigh=weigh)
+    return found
+
+
+def _weigh_in_1024ths(corners: list[Array], dy: Axis, dx: Axis) -> Array:
+    a, b, c, d = (v.astype(np.int64) for v in corners)
+    value = (a * dx[0] + b * dx[1]) * dy[0] + (c * dx[0] + d * dx[1]) * dy[1]
+    return np.sign(value) * ((np.abs(value) + (1 << 19)) >> 20)
+
+
+def _weigh_in_11_bits(corners: list[Array], dy: Axis, dx: Axis) -> Array:
+    a, b, c, d = (v.astype(np.int64) for v in corners)
+    upper, lower = (a << WEIGHT_BITS) + (b - a) * dx[0], (c << WEIGHT_BITS) + (d - c) * dx[0]
+    return half_up((upper << WEIGHT_BITS) + (lower - upper) * dy[0], np.int64(2 * WEIGHT_BITS))
+
+
+def _weigh_rows_first(corners: list[Array], dy: Axis, dx: Axis) -> Array:
+    a, b, c, d = (v.astype(Single) for v in corners)
+    total = ((a * dy[0]) * dx[0] + (c * dy[1]) * dx[0]) + (b * dy[0]) * dx[1] + (d * dy[1]) * dx[1]
+    return np.trunc(total + Single(0.5))
+
+
+def _weigh_by_products(corners: list[Array], dy: Axis, dx: Axis) -> Array:
+    a, b, c, d = (v.astype(Single) for v in corners)
+    total = a * (dy[0] * dx[0]) + b * (dy[0] * dx[1]) + c * (dy[1] * dx[0]) + d * (dy[1] * dx[1])
+    return np.trunc(total + Single(0.5))
+
+
+_RESIZES: dict[str, tuple[Callable[..., Axis], Callable[..., Array]]] = {
+    LITERT_RESIZE: (resize_places.fixed_point, _weigh_in_1024ths),
+    XNNPACK_RESIZE: (resize_places.weights_of_11_bits, _weigh_in_11_bits),
+    LITERT_RESIZE_FLOAT: (resize_places.in_float32, _weigh_rows_first),
+    OPTIMIZED_RESIZE_FLOAT: (resize_places.in_float32, _weigh_by_products),
+}

@@ -12,6 +12,16 @@ from qverify.tensors.one_op import Array, OneOp, Operand
 from qverify.tflite_model.read_tflite import schema
 
 TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32"}
+VERSIONS = {
+    "TRANSPOSE_CONV": 3,
+    "FULLY_CONNECTED": 4,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "BATCH_MATMUL": 2,
+    "HARD_SWISH": 1,
+    "QUANTIZE": 2,
+    "ELU": 1,
+}  # of int8; others have 2
 SAME, VALID = 0, 1
 NHWC = (0, 2, 3, 1)  # axes of the ONNX in the order of the .tflite
 IMAGES = ("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat")  # channels last
@@ -147,7 +157,7 @@ class _Writer:
     def _write(self, kind: str, inputs: list[int], output: int, table: str, options: dict[str, Any]) -> None:
         code, made = self._schema.OperatorCodeT(), self._schema.OperatorT()
         code.builtinCode = getattr(self._schema.BuiltinOperator, kind)
-        code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), 2 if kind != "TRANSPOSE_CONV" else 3
+        code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), VERSIONS.get(kind, 2)
         made.opcodeIndex, made.inputs, made.outputs = len(self._model.operatorCodes), inputs, [output]
         if table:
             made.builtinOptionsType = getattr(self._schema.BuiltinOptions, table)

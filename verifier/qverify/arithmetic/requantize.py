@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from qverify.arithmetic.forms import ZERO_BIT, Form, steps
+from qverify.arithmetic.rounding_rules import RULES, Array, round_real, shift_right
 
 
 def requantize(
@@ -99,3 +98,32 @@ def _power_of_two(acc: Array, shift: Array, rounding: str) -> Array:
     else:
         down = half_up(acc, shift)
     return down if (shift >= 1).all() else np.where(shift >= 1, down, acc << np.clip(-shift, 0, 30))
+
+
+def scale_sums(form: Form, acc: Array, scale: npt.ArrayLike, zero: int = 0, wide: bool = False) -> Array:
+    """Returns sums (int64) scaled by real scales (float64, one or along the last axis) in a form, rounded to integers
+    before the zero point is added and the result is clipped. zero: the zero point, which counts if the form has it
+    inside. wide: whether sums are int64 and not int32. Raises ValueError for a scale that the form cannot represent."""
+    if form.is_exact:
+        value = acc.astype(np.float64) * np.asarray(scale, np.float64)
+        return round_real(value, form.rounding, zero if form.zero_inside else 0).astype(np.int64)
+    return apply_steps(acc, steps(form, scale, wide).astype(np.int64), zero)
+
+
+def apply_steps(acc: Array, rq: Array, zero: int = 0) -> Array:
+    """Returns sums (int64) multiplied and shifted. rq: int64 [5, ...], whose rows broadcast with the sums (NUMERICS.md
+    section 1); a multiplier below zero is that of the result. zero: the zero point."""
+    multiplier, pre, first, last, rules = rq
+    rules = int(rules.flat[0])
+    inside = zero if rules & ZERO_BIT else 0
+    if (pre < 0).any():
+        acc = shift_right(acc, np.maximum(-pre, 0), RULES[rules & 7])
+    if (pre > 0).any():
+        acc = lift(acc, pre)
+    negative = (multiplier < 0).any()
+    value = acc * (np.abs(multiplier) if negative else multiplier)
+    if first.any():
+        value = shift_right(value, first, RULES[rules >> 4 & 7])
+    if last.any():
+        value = shift_right(value, last, RULES[rules >> 8 & 7], inside)
+    return np.where(multiplier < 0, -value, value) if negative else value

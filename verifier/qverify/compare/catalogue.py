@@ -6,35 +6,30 @@ one rule for halves. The others are known mistakes, which are named and never ac
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
-import numpy as np
-
+from qverify.arithmetic import forms
+from qverify.arithmetic.forms import Form
+from qverify.arithmetic.rounding_rules import round_real
 from qverify.compare.error_bounds.bounded_values import Reals
-from qverify.model_bin.graph import ROUNDINGS
 
-MODES = tuple(r for r in ROUNDINGS if r not in ("ref-exact", "mul31"))  # mul31 is tflite-single
+MODES, CONVERT, TWICE_HALF_UP, DOWN = forms.MODES, forms.CONVERT, forms.TWICE_HALF_UP, forms.DOWN
 FLOOR = "pow2-floor"
-FLOOR_MEANS = f"{FLOOR}, means divided"  # by their number of elements, which need not be a power of two
+FLOOR_MEANS = f"{FLOOR}, {forms.MEANS}"  # by their number of elements, which need not be a power of two
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
 OPS = (*SUMS, "average_pool", "lookup", "concat")  # the ops that the catalogue knows
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
-DOWN = "rounded down (floor)"
-RULES: dict[str, Callable[[Reals], Reals]] = {
-    "half even": np.rint,
-    "half up": lambda v: np.floor(v + 0.5),
-    "half away from zero": lambda v: np.copysign(np.floor(np.abs(v) + 0.5), v),
-    "half down": lambda v: np.ceil(v - 0.5),
-}
-MISTAKES: dict[str, Callable[[Reals], Reals]] = {
-    DOWN: np.floor,
-    "cut off (toward zero)": np.trunc,
-    "rounded up (ceiling)": np.ceil,
-}
-ZERO_INSIDE = "half even, the zero point added before"
-CONVERT = "multiplier of 8 fraction bits"
-LITERT_ADD = "each operand scaled by itself, gemmlowp"
-SINGLE = (", scales multiplied in float32", ", scales in float32")  # how a runtime computed its multipliers
-TWICE_HALF_UP = "gemmlowp with halves up at its second rounding"  # ruy, and the instructions of NEON
+
+
+def _rules(*names: str) -> dict[str, Callable[[Reals], Reals]]:
+    return {name: partial(round_real, rule=Form.parse(name).rounding) for name in names}
+
+
+RULES = _rules("half even", "half up", "half away from zero", "half down")
+MISTAKES = _rules(DOWN, forms.TOWARD_ZERO, forms.UP)
+ZERO_INSIDE = f"half even, {forms.ZERO}"
+LITERT_ADD = f"{forms.EACH}, gemmlowp"
+SINGLE = tuple(f", {how}" for how in forms.SCALES)  # how a runtime computed its multipliers
 LEGAL = (
     *MODES,
     FLOOR_MEANS,

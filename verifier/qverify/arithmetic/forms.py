@@ -1,0 +1,262 @@
+"""How a sum of integers and a real scale become the output's integer: a value, its text, its integer parameters
+(verifier/ARITHMETICS.md, verifier/NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic import functions64
+from qverify.arithmetic.rounding_rules import RULES, Array
+
+MODES = (
+    *("tflite-single", "gemmlowp", "cmsis", "pow2-half-up", "pow2-half-away", "pow2-floor"),
+    *("mul8", "mul15", "mul16", "mul24"),
+)
+REFERENCE = "ref-exact"
+TWICE_HALF_UP = "gemmlowp with halves up at its second rounding"  # ruy, and the instructions of NEON
+DOWN, TOWARD_ZERO, UP = "rounded down (floor)", "cut off (toward zero)", "rounded up (ceiling)"
+CONVERT = "multiplier of 8 fraction bits"
+ZERO = "the zero point added before"
+EACH, SUM_UP = "each operand scaled by itself", "a sum of operands half up"
+SCALES = ("scales multiplied in float32", "scales in float32")  # how a runtime computed its multipliers
+MEANS = "means divided"
+POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"
+WIDE_BITS = 15  # of a multiplier of an int64 sum
+MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a sum of integers and a real scale S = q * 2^e, q in [0.5, 1), become the output's integer.
+
+    Attributes:
+        rounding: rule of the last step, one of RULES; or "ref-exact", what the reference computes.
+        bits: bits of the multiplier M; 0 for the exact S, 1 for the power of two nearest to S.
+        cut: whether M is rounded down instead of to the nearest.
+        fraction: fraction bits of an M that is RNE(S * 2^fraction), instead of `bits`; 0 for none.
+        before: fraction bits of a step of the output to which the sum is first shifted right, and the rule; or None.
+        first: bits by which the product is first shifted right, and the rule; or None.
+        scales: "", or how a runtime computed S in float32, one of SCALES.
+        zero_inside: whether the zero point is added before the last rounding.
+        operands: "", or how an addition treats its operands: EACH, SUM_UP.
+        means_divided: whether a mean is divided by its number of elements and rounded down.
+    """
+
+    rounding: str
+    bits: int = 0
+    cut: bool = False
+    fraction: int = 0
+    before: tuple[int, str] | None = None
+    first: tuple[int, str] | None = None
+    scales: str = ""
+    zero_inside: bool = False
+    operands: str = ""
+    means_divided: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rounding == REFERENCE:
+            if any((self.bits, self.cut, self.fraction, self.before, self.first, self.scales, self.zero_inside)):
+                raise ValueError(f"{REFERENCE} has no parameters")
+            return
+        wrong = [r for r in (self.rounding, *(s[1] for s in (self.before, self.first) if s)) if r not in RULES]
+        if wrong:
+            raise ValueError(f"no rule of rounding: {wrong[0]!r}")
+        for what, value, most in (
+            ("bits of a multiplier", self.bits, 31),
+            ("fraction bits of a multiplier", self.fraction, 30),
+            ("fraction bits that are kept", self.before[0] if self.before else 0, 30),
+            ("bits of a shift", self.first[0] if self.first else 0, 62),
+        ):
+            if not 0 <= value <= most:
+                raise ValueError(f"{value} {what}, wanted 0 to {most}")
+        if self.is_exact and (self.before or self.first or self.cut):
+            raise ValueError("a form without a multiplier is rounded once")
+        if self.bits and self.fraction:
+            raise ValueError("a multiplier has a number of bits or of fraction bits, not both")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the exact S is multiplied."""
+        return not self.bits and not self.fraction
+
+    @staticmethod
+    def parse(text: str) -> Form:
+        """Returns the form that a text states. Raises ValueError, in one line, for any other text."""
+        return _parse(text)
+
+    def __str__(self) -> str:
+        return _text_of(self)
+
+
+NAMES: dict[str, Form] = {
+    REFERENCE: Form(REFERENCE),
+    "tflite-single": Form("half up", 31),
+    "gemmlowp": Form("half away from zero", 31, first=(31, "half up")),
+    "cmsis": Form("half away from zero", 31, first=(31, "half up"), operands=SUM_UP),
+    "pow2-half-up": Form("half up", 1),
+    "pow2-half-away": Form("half away from zero", 1),
+    "pow2-floor": Form("floor", 1),
+    **{f"mul{n}": Form("half up", n) for n in (8, 15, 16, 24)},
+    TWICE_HALF_UP: Form("half up", 31, first=(31, "half up")),
+    **{rule: Form(rule) for rule in ("half even", "half up", "half away from zero", "half down")},
+    DOWN: Form("floor"),
+    TOWARD_ZERO: Form("toward zero"),
+    UP: Form("ceiling"),
+    CONVERT: Form("half up", fraction=8),
+}
+_NAME_OF = {form: name for name, form in NAMES.items()}
+_ALIASES = {"mul31": "tflite-single"}
+_PATTERNS = {
+    "bits": re.compile(r"multiplier of (\d{1,3}) bits"),
+    "fraction": re.compile(r"multiplier of (\d{1,3}) fraction bits"),
+    "before": re.compile(r"(\d{1,3}) fraction bits? kept first \((.*)\)"),
+    "first": re.compile(r"product shifted by (\d{1,3}) first \((.*)\)"),
+}
+
+
+def _text_of(form: Form) -> str:
+    plain = replace(form, scales="", zero_inside=False, means_divided=False)
+    each = plain.operands if plain not in _NAME_OF else ""
+    base = replace(plain, operands="") if each else plain
+    return ", ".join(
+        [
+            *([each] if each else []),
+            *([_NAME_OF[base]] if base in _NAME_OF else _parts_of(base)),
+            *([ZERO] if form.zero_inside else []),
+            *([MEANS] if form.means_divided else []),
+            *([form.scales] if form.scales else []),
+        ]
+    )
+
+
+def _parts_of(form: Form) -> list[str]:
+    multiplier = POWER_OF_TWO if form.bits == 1 else f"multiplier of {form.bits} bits"
+    parts = [form.rounding]
+    if not form.is_exact:
+        parts.append(f"multiplier of {form.fraction} fraction bits" if form.fraction else multiplier)
+    if form.cut:
+        parts.append(CUT)
+    if form.before:
+        many = "s" if form.before[0] != 1 else ""
+        parts.append(f"{form.before[0]} fraction bit{many} kept first ({form.before[1]})")
+    if form.first:
+        parts.append(f"product shifted by {form.first[0]} first ({form.first[1]})")
+    return parts
+
+
+@cache
+def _parse(text: str) -> Form:
+    given: dict[str, Any] = {}
+    base: list[Form] = []
+    for part in text.split(", "):
+        name = _ALIASES.get(part, part)
+        found = {"operands": part} if part in (EACH, SUM_UP) else _read_part(part)
+        if name in NAMES and not (base and name == CONVERT):
+            base.append(NAMES[name])
+        elif part in RULES and not base:
+            base.append(Form(part))
+        elif found and not found.keys() & given.keys():
+            given |= found
+        else:
+            raise ValueError(f"{text[:80]!r} is no form: {part[:60]!r} is not known there")
+    if len(base) != 1:
+        raise ValueError(f"{text[:80]!r} is no form: it names {len(base)} rules or short names, wanted 1")
+    form = replace(base[0], **given)
+    if str(form) != _ALIASES.get(text, text):
+        raise ValueError(f"{text[:80]!r} is no form as it is written; that form is {str(form)!r}")
+    return form
+
+
+def _read_part(part: str) -> dict[str, Any]:
+    """Returns the fields that a part of a text states; none if it states none."""
+    flags: dict[str, dict[str, Any]] = {
+        POWER_OF_TWO: {"bits": 1},
+        CUT: {"cut": True},
+        ZERO: {"zero_inside": True},
+        MEANS: {"means_divided": True},
+        **{s: {"scales": s} for s in SCALES},
+    }
+    if part in flags:
+        return flags[part]
+    for field, pattern in _PATTERNS.items():
+        if match := pattern.fullmatch(part):
+            number = int(match[1])
+            return {field: (number, match[2]) if field in ("before", "first") else number}
+    return {}
+
+
+def multiplier_of(form: Form, scale: npt.ArrayLike, wide: bool = False) -> tuple[Array, Array]:
+    """Returns the multipliers M and shifts t of scales (float64, > 0), both int64: S is about M / 2^t. wide: whether
+    sums are int64. Raises ValueError for a form without a multiplier."""
+    real = np.atleast_1d(np.asarray(scale, np.float64))
+    if form.fraction:
+        scaled = np.minimum(real * 2.0**form.fraction, 2.0**32)
+        multiplier = (np.floor(scaled) if form.cut else np.rint(scaled)).astype(np.int64)
+        return multiplier, np.full_like(multiplier, form.fraction)
+    fraction, exponent = np.frexp(real)
+    exponent = exponent.astype(np.int64)
+    if form.bits == 1:
+        shift = 1 - exponent if form.cut else -np.rint(functions64.log2(real)).astype(np.int64)
+        return np.ones_like(shift), shift
+    if not form.bits:
+        raise ValueError(f"{form} has no multiplier")
+    n = min(form.bits, WIDE_BITS) if wide else form.bits
+    multiplier = np.floor(fraction * 2.0**n + (0.0 if form.cut else 0.5)).astype(np.int64)
+    full = multiplier == 2**n
+    multiplier[full] >>= 1
+    exponent[full] += 1
+    return multiplier, n - exponent
+
+
+def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[np.int32]:
+    """Returns the integer parameters of scales [C] (float64, > 0), int32 [5, C]: M, pre, s1, s2, rules (NUMERICS.md
+    section 1). wide: whether sums are int64, whose products are not first shifted. Raises ValueError for a scale that
+    the form cannot represent, and for a form without a multiplier."""
+    real = np.atleast_1d(np.asarray(scale, np.float64))
+    multiplier, shift = multiplier_of(form, real, wide)
+    rules, pre, first = ["half up", "half up", form.rounding], np.zeros_like(shift), np.zeros_like(shift)
+    if form.before:
+        pre = -np.maximum(1 - np.frexp(real)[1].astype(np.int64) - form.before[0], 0)
+        shift, rules[0] = shift + pre, form.before[1]
+    if form.first and not wide:
+        first[:], rules[1] = form.first[0], form.first[1]
+        shift = shift - first
+        fits = (shift >= -30) & ((shift >= 0) | (pre == 0))
+        pre, shift = np.where(shift < 0, -shift, pre), np.maximum(shift, 0)
+    elif form.first:
+        rules[2] = form.first[1]
+        fits = shift >= 1
+    elif form.bits == 1:
+        fits = shift >= -30
+        multiplier, shift = multiplier << np.clip(-shift, 0, 30), np.maximum(shift, 0)
+    else:
+        fits = shift >= 1
+    fits &= multiplier < 2**31
+    if not fits.all():
+        raise ValueError(f"rounding {form} cannot represent a scale of {real.max():g} (or {real.min():g})")
+    codes = sum(RULES.index(rule) << 4 * k for k, rule in enumerate(rules)) + (ZERO_BIT if form.zero_inside else 0)
+    rows = multiplier, np.maximum(pre, -MOST_SHIFT), first, np.minimum(shift, MOST_SHIFT), np.full_like(shift, codes)
+    return np.stack(rows).astype(np.int32)
+
+
+ZERO_BIT = 1 << 11  # of the rules: the zero point counts at the last rounding
+
+
+def exact_rule(form: Form) -> int:
+    """Returns the number of the rule by which the exact value is rounded, as rq has it (NUMERICS.md section 1)."""
+    return RULES.index(form.rounding) + (8 if form.zero_inside else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FormsOfOps:
+    """The arithmetic of a side: forms by op. name: of the arithmetic."""
+
+    name: str
+    forms: Mapping[str, Form]

@@ -95,18 +95,22 @@ class TooMany(Exception):
     """Raised if more elements differ than are evaluated. The text states their number."""
 
 
+SINGLE = 2.0**-21  # relative error of a scale that was computed in float32
+
+
 class StatedOperands(integer_sums.SumOperands):
     """Operands with the scales that the tensors state, whatever the multipliers in model.bin are."""
 
     @property
     def rq(self) -> Reals:
         stored = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
-        if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales include alpha
-            return stored.astype(np.float64)
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
         if self.node.op in SCALED_AFTER_SUM:
-            return x * scale[self.node.inputs[1] or ""] / y
+            product = x * scale[self.node.inputs[1] or ""] / y
+            if self.node.op != "fully_connected" or stored.dtype.kind != "f":
+                return product
+            return product if np.allclose(stored, product, rtol=SINGLE, atol=0) else stored.astype(np.float64)  # alpha
         if self.node.op == "add":
             sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])

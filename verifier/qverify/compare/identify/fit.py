@@ -64,19 +64,20 @@ class RecordedUnit:
         every = np.arange(self.recorded.size)
         if form in self.rounded.formulas:
             return self.rounded.formulas[form](every).reshape(self.recorded.shape)
-        triples = triples_of(self)
-        if triples is None:
+        if self.triples is None:
             raise KeyError(form)
-        return triples.compute(Form.parse(form)).astype(self.recorded.dtype).reshape(self.recorded.shape)
+        return self.triples.compute(Form.parse(form)).astype(self.recorded.dtype).reshape(self.recorded.shape)
+
+    @cached_property
+    def triples(self) -> Triples | None:
+        """The sums, scales and stored integers; None for a unit that is no sum of one scale and 8 bits."""
+        return triples_of(self)
 
     def gives(self, form: str) -> bool:
         """Returns whether the form gives every element."""
         if form in FORMS:
             return form in self.fitting
-        try:
-            return np.array_equal(self.compute(form), self.recorded)
-        except (KeyError, ValueError):
-            return False
+        return self.triples is not None and self.triples.is_given_by(Form.parse(form))
 
     def count_wrong(self, form: str) -> int | None:
         """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not

@@ -18,6 +18,7 @@ SAMPLE = 1500  # elements by which most forms are excluded
 MOST_KEPT = 12  # fraction bits that may be kept before the multiplication
 BITS, FRACTION = range(31, 3, -1), range(30, 3, -1)
 TWICE = (31, 30, 32, 15, 16, 8, 24)  # bits by which a product may be shifted first
+WIDTHS = (31, 30, 28, 26, 24, 22, 20, 18, 16, 15, 12)  # of multipliers of neighbours
 TOLERANCE = 1e-9  # of a step of the output
 MOST_FORMS = 400  # that are of use
 HALVES = tuple(r for r in RULES if r.startswith("half"))
@@ -96,6 +97,23 @@ def complexity(form: Form) -> tuple[float, ...]:
     )
 
 
+def neighbours(form: Form) -> list[Form]:
+    """Returns forms that differ from one in the width of the multiplier and in what is rounded before the last step, and
+    may give the same integers on few data."""
+    rules = [form.rounding] if form.rounding in RULES else ["half even"]
+    found = []
+    for rule in rules:
+        plain = Form(rule, scales=form.scales, zero_inside=form.zero_inside)
+        for cut in (False, True):
+            widths = [replace(plain, bits=n, cut=cut) for n in WIDTHS]
+            found += [*widths, *(replace(plain, fraction=n, cut=cut) for n in (8, 10, 12, 14, 16, 20, 24))]
+        for bits in (16, 31):
+            wide = replace(plain, bits=bits)
+            found += [replace(wide, before=(n, how)) for n in (4, 8, 12) for how in ("floor", "half up")]
+            found += [replace(wide, first=(n, how)) for n in (bits - 1, bits) for how in ("floor", "half up")]
+    return [f for f in dict.fromkeys(found) if f != form]
+
+
 class _Sample:
     """The elements that exclude most forms: those nearest to a tie, those that are not the nearest integer, and some
     others."""
@@ -150,7 +168,7 @@ class _Sample:
 
     def _twice(self, form: Form, product: Reals, shift: Array) -> Iterator[Form]:
         """Yields forms whose product is shifted twice."""
-        for bits in TWICE:
+        for bits in dict.fromkeys((*TWICE, *(n for n in (form.bits, form.bits - 1) if n > 1))):
             unit = np.ldexp(1.0, np.minimum(bits - shift, 40))  # of the first shift, in steps of the output
             if not (shift > bits).any():
                 continue

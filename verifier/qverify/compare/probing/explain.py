@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from qverify.arithmetic.forms import Form
 from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, triples_of
-from qverify.compare.identify.solve import solve
+from qverify.compare.identify.solve import neighbours, solve
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.report.learned import LearnedOp
@@ -33,6 +34,13 @@ def solved_forms(members: Sequence[RecordedUnit]) -> list[str]:
     triples = [triples_of(m, fewest=True) for m in deciding(members)]
     known = [t for t in triples if t is not None]
     return [str(f) for f in solve(known)] if len(known) == len(triples) else []
+
+
+def neighbours_of(forms: Sequence[str], members: Sequence[RecordedUnit]) -> list[str]:
+    """Returns neighbours of these forms that give every element, too."""
+    some = deciding(members)
+    made = dict.fromkeys(str(n) for f in forms for n in neighbours(Form.parse(f)))
+    return [n for n in made if n not in FORMS and all(m.gives(n) for m in some)]
 
 
 def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:

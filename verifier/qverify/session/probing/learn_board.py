@@ -4,14 +4,22 @@ they split."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
-from qverify.compare.identify.fit import RecordedUnit, collect
-from qverify.compare.probing.explain import deciding, fit_op, fit_solved, left_forms, solved_forms
+from qverify.compare.identify.fit import FORMS, RecordedUnit, collect
+from qverify.compare.probing.explain import (
+    MOST_ALIKE,
+    deciding,
+    fit_op,
+    fit_solved,
+    left_forms,
+    neighbours_of,
+    solved_forms,
+)
 from qverify.compare.probing.plan import first_probes, further_probes
 from qverify.compare.probing.split import choose, predictions
 from qverify.compiler.compile_model import CompilerOptions, compile_model
@@ -155,17 +163,20 @@ class _Learner:
         try:
             for model in self._models[op]:
                 members += self._record(model, names)
-            left = left_forms(members)
-            solved = [] if left or not deciding(members) else solved_forms(members)
-            begun = len(members)
-            left = self._narrow(op, members, names, left or solved, 0 if left else HELD_OUT)
+            known, begun = left_forms(members), len(members)
+            solved = [] if known or not deciding(members) else solved_forms(members)
+            left = [*known, *neighbours_of(known, members)] or solved
+            left = self._narrow(op, members, names, left, 0 if known else HELD_OUT)
         except BoardError as error:
             if not self._wanted.keep_going or isinstance(error, NotDeterministicError):
                 raise
             self.failed[op] = str(error)
             return LearnedOp(op, "", 0, 0, why=f"the board did not run it: {error}")
-        if not solved or not left:
-            return fit_op(members, names)
+        catalogued = [f for f in left if f in FORMS]
+        if catalogued or not left:
+            learned = fit_op(members, names)
+            others = [f for f in left if f not in FORMS][:MOST_ALIKE] if learned.form else []
+            return replace(learned, alike=(*learned.alike, *others))
         return fit_solved(members, left, sum(m.recorded.size for m in members[begun:]), names)
 
     def _narrow(

@@ -6,6 +6,7 @@ import json
 import tomllib
 from typing import Any
 
+from qverify.arithmetic.forms import Form
 from qverify.closest_names import closest_names
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
@@ -17,7 +18,20 @@ from qverify.report.learned import Arithmetic, Contradiction, LearnedOp
 FORMAT = 1
 MAX_BYTES = 1 << 20
 _TOP = {"format", "name", "engine", "learned", "learned_on", "op"}
-_OP = {"form", "nodes", "elements", "decided", "against", "alike", "ties", "nodes_apart", "nearest", "residual", "why"}
+_OP = {
+    "form",
+    "nodes",
+    "elements",
+    "decided",
+    "against",
+    "alike",
+    "ties",
+    "nodes_apart",
+    "nearest",
+    "residual",
+    "why",
+    "held_out",
+}
 
 
 def to_text(arithmetic: Arithmetic) -> str:
@@ -37,6 +51,7 @@ def _op_lines(op: LearnedOp) -> list[str]:
     lines += [f"nodes = {op.nodes}", f"elements = {op.elements}"]
     if op.decided is not None:
         lines += [f"decided = {op.decided}", f"against = {_quote(op.against)}"]
+    lines += [f"held_out = {op.held_out}"] if op.held_out is not None else []
     lines += [f"alike = {_list(op.alike)}"] if op.alike else []
     lines += [f"ties = {[*op.ties]}"] if op.ties is not None else []
     if op.nearest is not None:
@@ -115,7 +130,8 @@ class _Reader:
         apart = {str(n): self._forms(forms, f"{where}nodes_apart") for n, forms in parts.items()}
         found = Contradiction(nearest, residual[0], residual[1], "") if nearest else None
         why = self._text(table, "why", where)
-        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why)
+        held = self._number(table, "held_out", where) if "held_out" in table else None
+        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why, held)
 
     def _check_keys(self, table: dict[str, Any], known: set[str], where: str) -> None:
         for key in table:
@@ -129,7 +145,7 @@ class _Reader:
         if not isinstance(names, list):
             raise self._refuse(where, "wanted a list of forms")
         for name in names:
-            if name not in FORMS:
+            if name not in FORMS and not _is_form(name):
                 meant = self._meant(name, FORMS) if isinstance(name, str) else ""
                 raise self._refuse(where, f"{str(name)[:60]!r} is no form of the catalogue{meant}")
         return tuple(names)
@@ -158,6 +174,13 @@ class _Reader:
 
     def _refuse(self, where: str, why: str) -> BadFileError:
         return BadFileError(f"{self._path}: {where}: {why}")
+
+
+def _is_form(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and bool(Form.parse(text))
+    except ValueError:
+        return False
 
 
 def _is_count(value: Any) -> bool:

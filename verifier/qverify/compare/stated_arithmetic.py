@@ -10,17 +10,16 @@ from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.regions import Region
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import in_order
+from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 
-KEY = "arithmetic"  # of the properties of a model.bin, and of the settings of the simulator that computes it
-
 
 @dataclass(frozen=True, slots=True)
 class StatedArithmetic:
-    """The arithmetic under which a graph was compiled. name: that of its file. forms: by op; an op without one computes
-    as the reference does."""
+    """The arithmetic under which a graph was compiled. name: that of its file. forms: by op, or by op and kind of
+    nodes; a node without one computes as the reference does."""
 
     name: str
     forms: Mapping[str, str]
@@ -29,8 +28,8 @@ class StatedArithmetic:
         """Returns whether every byte of the unit is stated. An op that only moves values computes nothing."""
         if isinstance(unit, Region) or any(graph.spec(o).numpy_dtype.kind == "f" for o in unit.outputs):
             return False
-        op = unit.nodes[0].op
-        return op in MOVING or bool(self.forms.get(op))
+        node = unit.nodes[0]
+        return node.op in MOVING or bool(find_of_node(self.forms, node, graph))
 
     def describe(self, units: Iterable[Unit], graph: Graph) -> str:
         """Returns the name, how many nodes are stated, and the ops of integers without a form."""
@@ -44,8 +43,9 @@ class StatedArithmetic:
 def read_stated(graph: Graph | None) -> StatedArithmetic | None:
     """Returns the arithmetic under which a graph was compiled; None if it computes as the reference does, or all of it in
     one rounding mode."""
-    stored = None if graph is None else graph.meta.get(KEY)
-    if not isinstance(stored, dict) or not isinstance(forms := stored.get("forms"), dict):
+    options = {} if graph is None else graph.meta.get("options")
+    stored = options.get("arithmetic") if isinstance(options, dict) else None
+    if not isinstance(stored, dict) or not isinstance(forms := stored.get("ops"), dict):
         return None
     return StatedArithmetic(str(stored.get("name", "")), {str(op): str(form) for op, form in forms.items()})
 

@@ -160,8 +160,8 @@ class Simulator:
 def _describe_engines(graph: Graph) -> dict[str, Any]:
     """Returns the settings of a run: the rounding mode, the arithmetic if one is stated, and the libraries that this
     process has loaded for products."""
-    onednn, stated = loaded_version(), graph.meta.get("arithmetic")
-    named = {"arithmetic": stated.get("name", "")} if isinstance(stated, dict) else {}
+    onednn, stated = loaded_version(), graph.meta.get("options", {}).get("arithmetic")
+    named = {"arithmetic": str(stated["name"])} if stated else {}
     return {"rounding": graph.rounding, **named, "numpy": np.__version__, **({"onednn": onednn} if onednn else {})}
 
 

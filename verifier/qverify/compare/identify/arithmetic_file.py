@@ -58,7 +58,10 @@ def _op_lines(op: LearnedOp) -> list[str]:
         lines += [f"nearest = {_quote(op.nearest.form)}", f"residual = {[op.nearest.elements, op.nearest.of]}"]
     lines += [f"why = {_quote(op.why)}"] if op.why else []
     if op.parts:
-        lines += [f"[op.{_key(op.op)}.nodes_apart]", *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items())]
+        lines += [
+            f"[op.{_key(op.op)}.nodes_apart]",
+            *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items()),
+        ]
     return lines
 
 

@@ -34,7 +34,10 @@ FLOAT_PRODUCT = "product in float32"
 FIXED_EXPONENTIALS, EXPONENTIAL_TABLE = "exponentials in fixed point", "exponentials in a table of float32"
 PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
 ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
+ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
+TALL_EXACT = "tall windows exact"
 METHODS = (
+    *(ZERO_IN_SUM, ONE_SHIFT, TALL_EXACT),
     *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE),
     *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
 )
@@ -238,7 +241,10 @@ def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[n
     multiplier, shift = multiplier_of(form, real, wide)
     rules, pre, first = ["half up", "half up", form.rounding], np.zeros_like(shift), np.zeros_like(shift)
     if form.before:
-        pre = -np.maximum(1 - np.frexp(real)[1].astype(np.int64) - form.before[0], 0)
+        exponent = np.frexp(real)[1].astype(np.int64)
+        if form.bits > 1:  # that of the rounded scale
+            exponent = np.frexp(multiplier.astype(np.float64))[1] - shift
+        pre = -np.maximum(1 - exponent - form.before[0], 0)
         shift, rules[0] = shift + pre, form.before[1]
     if form.first and not wide:
         first[:], rules[1] = form.first[0], form.first[1]

@@ -114,7 +114,7 @@ def apply_steps(acc: Array, rq: Array, zero: int = 0) -> Array:
     """Returns sums (int64) multiplied and shifted. rq: int64 [5, ...], whose rows broadcast with the sums (NUMERICS.md
     section 1); a multiplier below zero is that of the result. zero: the zero point."""
     multiplier, pre, first, last, rules = rq
-    rules = int(rules.flat[0])
+    rules = int(rules.max(initial=0))  # the same in every column
     inside = zero if rules & ZERO_BIT else 0
     if (pre < 0).any():
         acc = shift_right(acc, np.maximum(-pre, 0), RULES[rules & 7])

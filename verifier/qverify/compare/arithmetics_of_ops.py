@@ -14,7 +14,8 @@ from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
-from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
+from qverify.compare.arithmetics_of_htp import add_operands
+from qverify.compare.catalogue import CONVERT, HTP_ADD, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
@@ -254,6 +255,8 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
     if all(v.dtype.itemsize == 1 for v in pairs.stored):
         signs, scales = np.sign(real), [np.float32(graph.spec(n or "").scale[0]) for n in node.inputs[:2]]
         found[XNNPACK_ADD] = _in_21_bits(pairs, scales, signs, y, (low, high))
+        htp = add_operands(pairs.centred, real, (graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")), y)
+        found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
     return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
 
 

@@ -14,25 +14,35 @@ from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.scaled_sums import Sums
 from qverify.tensors.spec import TensorSpec
 
+BIAS_BITS = 28  # to which biases are rounded where each channel has its own scale
 MOST_SHIFT, COARSE_BITS = 15, 8  # of the addition's multipliers; of its constant
 ROWS, ELEMENTS = 8, 64  # windows with more of both are summed with more bits
 
 _SUMS = Form.parse(HTP_SUMS)
 
 
-def zero_in_sum(zero: int, scales: Reals) -> Array:
-    """Returns a zero point in units of the sums, rounded to whole numbers in float32, halves away from zero; int64."""
-    steps = np.float32(zero) / scales.astype(np.float32)
-    return np.floor(steps.astype(np.float64) + 0.5).astype(np.int64)
+def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
+    """Returns what is added to the sums of each scale, which have the biases, int64: the zero point in units of the sums,
+    divided in float32 and rounded, halves up.
+
+    Args:
+        zero: the zero point, counted from the lowest code.
+        scales: the scales.
+        biases: those of the channels if each has its own scale. They are multiples of the largest magnitude / 2^28.
+    """
+    summand = (np.float32(zero) / scales.astype(np.float32)).astype(np.float64)
+    if biases is None or len(scales) == 1 or not biases.any():
+        return np.floor(summand + 0.5).astype(np.int64)
+    unit = float(np.abs(biases.astype(np.float64)).max()) / (1 << BIAS_BITS)
+    return np.floor(np.rint(biases / unit) * unit + summand + 0.5).astype(np.int64) - biases.astype(np.int64)
 
 
-def scale_with_zero(sums: Sums, scales: Reals, y: TensorSpec) -> Array:
+def scale_with_zero(sums: Sums, scales: Reals, y: TensorSpec, biases: Array | None) -> Array:
     """Returns scaled sums before the zero point: it is counted from the lowest code, and added to the sum, of which the
-    low bits are then dropped."""
-    lowest = int(np.iinfo(y.dtype).min)
-    zero = y.zero_point[0] - lowest
+    low bits are then dropped. biases: as in find_summands."""
+    zero = y.zero_point[0] - int(np.iinfo(y.dtype).min)
     rq = steps(_SUMS, scales).astype(np.int64)[:, sums.number]
-    return apply_steps(sums.acc + zero_in_sum(zero, scales)[sums.number], rq) - zero
+    return apply_steps(sums.acc + find_summands(zero, scales, biases)[sums.number], rq) - zero
 
 
 def add_operands(

@@ -56,7 +56,8 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
         scale = Single(Single(x.scale[0]) * Single(other.scale[0])) / Single(y.scale[0])
         made[FLOAT_PRODUCT] = lambda s: np.rint(s.acc.astype(Single) * scale)
     elif node.op in LINEAR:
-        made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y)
+        bias = node.inputs[2] if len(node.inputs) > 3 else None
+        made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y, graph.constants.get(bias or ""))
     if node.op == "global_average_pool" and len(x.shape) == 4:
         made[HTP_MEAN] = lambda s: scale_sums(_MEAN_OF[is_tall(*x.shape[-2:])], s.acc, sums.scales[s.number])
     if node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
 from qverify.compare.arithmetics_of_kernels import list_kernels_of_sums, list_resizes, list_softmax
+from qverify.compare.arithmetics_of_one_dnn import list_byte_pairs
 from qverify.compare.arithmetics_of_ops import (
     Compute,
     Exact,
@@ -52,6 +53,7 @@ class Rounded:
         named, exact = self._known
         if exact is not None and exact.sums is not None:
             named = named | list_kernels_of_sums(self.unit.nodes[0], self.graph, exact.sums)
+            named |= list_byte_pairs(self.unit.nodes[0], self.graph, self.given, exact.scales)
         rules = dict(_list_rules(exact)) if exact is not None else {}
         floor = rules.get(DOWN) if self.unit.nodes[0].op in MEANS else named.get(FLOOR)
         divided = {FLOOR_MEANS: floor} if floor is not None else {}

@@ -59,7 +59,7 @@ class _BytePairs:
         x, w = (self._graph.spec(n or "") for n in self._node.inputs[:2])
         conv = self._node.op == "conv"
         each = w.shape[1] if conv else w.shape[-1 if self._node.op == "fully_connected" else -2]
-        plain = conv and (w.shape[1] == 1 or x.dtype == "int8" and (prod(w.shape[2:]) > 1 or x.zero_point[0] != 0))
+        plain = conv and (w.shape[1] == 1 or (x.dtype == "int8" and (prod(w.shape[2:]) > 1 or x.zero_point[0] != 0)))
         if not plain:
             lowest = int(np.iinfo(x.dtype).min)
             return _Pairs(self._node, self._graph, dict(self._given), each, x.zero_point[0] - lowest)

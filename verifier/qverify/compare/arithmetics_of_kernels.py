@@ -97,7 +97,8 @@ def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Arra
         return shifted(s.acc, *rq, "gemmlowp", False)
 
     def whole_zero(s: Sums) -> Array:
-        multiplier, exponent = parameters("gemmlowp", in_scale / (count * out_scale)).astype(np.int64)
+        single = Single(in_scale) / (Single(count) * Single(out_scale))
+        multiplier, exponent = parameters("gemmlowp", single).astype(np.int64)
         steps = Single(zero) * Single(in_scale) / Single(out_scale)
         high, right = (lift(s.acc + zero * count, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         value = half_up(high, right) if right[0] else high

@@ -16,7 +16,7 @@ from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
 from qverify.compare.arithmetics_of_htp import add_operands
-from qverify.compare.catalogue import CONVERT, HTP_ADD, LITERT_ADD, MODES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
+from qverify.compare.catalogue import CONVERT, HTP_ADD, LITERT_ADD, MODES, RULES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
@@ -105,6 +105,11 @@ class _Modes:
         high, right = (lift(sums.acc, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
         return self.store(np.where(right > 0, half_up(high, right), high))
 
+    def round_once(self, at: At, rule: str, suffix: str) -> Array:
+        """Returns the integers nearest to the exact products with the scales of this suffix."""
+        sums = self._sums.read(at)
+        return self.store(RULES[rule](sums.acc * self.scales[suffix][sums.number]))
+
     def list(self, suffix: str = "") -> dict[str, Compute]:
         """Returns the modes with the scales of this suffix by name, which ends in it."""
         return {mode + suffix: partial(self.compute, mode=mode, suffix=suffix) for mode in MODES}
@@ -152,6 +157,8 @@ def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeS
         if not wide:
             found[TWICE_HALF_UP + suffix] = partial(modes.compute_in_two_steps, suffix=suffix)
         found |= modes.list(suffix)
+        if suffix and not wide:
+            found |= {rule + suffix: partial(modes.round_once, rule=rule, suffix=suffix) for rule in RULES}
     return found, _exact(sums, y, limits)
 
 

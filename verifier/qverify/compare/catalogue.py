@@ -58,6 +58,7 @@ LEGAL = (
     TWICE_HALF_UP,
     *(TWICE_HALF_UP + s for s in SINGLE),
     *RULES,
+    *(rule + s for s in SINGLE for rule in RULES),
     ZERO_INSIDE,
     CONVERT,
     LITERT_ADD,

@@ -228,7 +228,7 @@ def find_reach(rounded: Rounded, name: str) -> float:
     if exact is None or mode in FAR or name in KERNELS or np.dtype(exact.dtype).itemsize > 1:
         return 0.5
     if mode in RULES or name == ZERO_INSIDE:
-        return EXACT
+        return EXACT + (LARGEST * SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
     node = rounded.unit.nodes[0]
     if node.op == "add":
         largest = max(1.0, float(np.abs(exact.scales).max()))

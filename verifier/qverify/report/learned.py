@@ -24,7 +24,7 @@ class LearnedOp:
     """The arithmetic of one op, as far as it was learned.
 
     Attributes:
-        op: the op, as NUMERICS.md names it.
+        op: the op, as NUMERICS.md names it; then, after a comma, the kind of its nodes if it has several arithmetics.
         form: the form that gives every element, or "" if none of the catalogue does.
         nodes, elements: how many nodes and elements were compared.
         decided: for a known form, the number of elements that contradict the form that is nearest to it; None if no
@@ -59,7 +59,7 @@ class Arithmetic:
         name: its name.
         engine: what computed the recording, in the user's words, or "".
         learned: the command that learned it.
-        ops: what was learned, by op.
+        ops: what was learned, by op, or by op and kind of nodes (model_bin/kinds_of_nodes.py).
     """
 
     name: str

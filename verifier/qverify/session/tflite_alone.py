@@ -41,6 +41,12 @@ def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
     return compiled, TfliteAlone(data, converted)
 
 
+def compile_plainly(alone: TfliteAlone) -> Graph:
+    """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
+    for every model."""
+    return compile_model(alone.converted.onnx, alone.converted.model.file, CompilerOptions(check=False)).graph
+
+
 def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
     """Raises BadFileError if the file states other dims for a tensor than its operators compute, UnsupportedError for a
     tensor of the graph that the file does not have."""

@@ -34,6 +34,7 @@ from qverify.compare.error_bounds.bounded_values import (
 )
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
@@ -48,6 +49,7 @@ RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
+NO_ALPHA = 2.0**-21  # relative distance of scales in float32 from those of a product without a factor alpha
 IN_CACHE = 1 << 15  # elements that are evaluated at once, so that they stay in a second-level cache
 SHARE_AT_ONCE = 0.1  # of a tensor's elements, from which its whole accumulator is faster than sums one by one
 SUMMED_AT_ONCE = ("conv", "conv_transpose", "fully_connected", "matmul")
@@ -102,12 +104,14 @@ class StatedOperands(integer_sums.SumOperands):
     @property
     def rq(self) -> Reals:
         stored = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
-        if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales include alpha
-            return stored.astype(np.float64)
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
         if self.node.op in SCALED_AFTER_SUM:
-            return x * scale[self.node.inputs[1] or ""] / y
+            real = x * scale[self.node.inputs[1] or ""] / y
+            has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
+            if has_alpha and not np.allclose(stored, real, rtol=NO_ALPHA, atol=0.0):
+                return stored.astype(np.float64)
+            return real
         if self.node.op == "add":
             sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])

@@ -11,6 +11,7 @@ from qverify.closest_names import closest_names
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
 from qverify.files import read_regular
+from qverify.model_bin.kinds_of_nodes import KINDS
 from qverify.ops import stems
 from qverify.report.learned import Arithmetic, Contradiction, LearnedOp
 
@@ -26,7 +27,7 @@ def to_text(arithmetic: Arithmetic) -> str:
     lines += [f"engine = {_quote(arithmetic.engine)}"] if arithmetic.engine else []
     lines += [f"learned = {_quote(arithmetic.learned)}"] if arithmetic.learned else []
     for op, learned in arithmetic.ops.items():
-        lines += ["", f"[op.{op}]", *_op_lines(learned)]
+        lines += ["", f"[op.{_key(op)}]", *_op_lines(learned)]
     return "\n".join([*lines, ""])
 
 
@@ -41,8 +42,12 @@ def _op_lines(op: LearnedOp) -> list[str]:
         lines += [f"nearest = {_quote(op.nearest.form)}", f"residual = {[op.nearest.elements, op.nearest.of]}"]
     lines += [f"why = {_quote(op.why)}"] if op.why else []
     if op.parts:
-        lines += [f"[op.{op.op}.nodes_apart]", *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items())]
+        lines += [f"[op.{_key(op.op)}.nodes_apart]", *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items())]
     return lines
+
+
+def _key(op: str) -> str:
+    return op if op in stems() else _quote(op)
 
 
 def _quote(text: str) -> str:
@@ -91,8 +96,11 @@ class _Reader:
         return Arithmetic(texts["name"], texts["engine"], texts["learned"], made)
 
     def _read_op(self, op: str, table: Any) -> LearnedOp:
-        if op not in stems():
-            raise self._refuse(f"op.{op}", f"no op of NUMERICS.md{self._meant(op, stems())}")
+        stem, _, kind = op.partition(", ")
+        if stem not in stems():
+            raise self._refuse(f"op.{op}", f"no op of NUMERICS.md{self._meant(stem, stems())}")
+        if op != stem and kind not in KINDS:
+            raise self._refuse(f"op.{op}", f"no kind of nodes{self._meant(kind, KINDS)}")
         if not isinstance(table, dict):
             raise self._refuse(f"op.{op}", "wanted a table")
         where = f"op.{op}."

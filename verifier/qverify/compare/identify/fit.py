@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.learned import REFERENCE, Contradiction, FreeRun, LearnedOp
@@ -25,6 +27,7 @@ Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES)
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
+MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 COUNTED = 8192  # elements of a node at which forms that do not fit are counted
 
 
@@ -117,12 +120,33 @@ def fit(recorded: Iterable[RecordedUnit]) -> list[LearnedOp]:
             continue
         by_op.setdefault(one.unit.nodes[0].op, []).append(one)
     every = [m for members in by_op.values() for m in members]
-    return [_fit_op(op, members, every) for op, members in by_op.items()]
+    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
+
+
+def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
+    """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which most have a form in
+    common."""
+    best, least = {op: members}, 0 if _common(members) else len(members)
+    for kinds in (k for number in range(1, MOST_KINDS + 1) for k in combinations(KINDS, number) if least):
+        parts: dict[str, list[RecordedUnit]] = {}
+        for one in members:
+            kind = next((k for k in kinds if KINDS[k](one.unit.nodes[0], one.graph)), "")
+            parts.setdefault(key_of(op, kind), []).append(one)
+        unknown = sum(len(some) for some in parts.values() if not _common(some))
+        if len(parts) == len(kinds) + 1 and unknown < least:
+            best, least = parts, unknown
+    return [_fit_op(key, best[key], every) for key in sorted(best)]
+
+
+def _common(members: list[RecordedUnit]) -> list[str]:
+    """Returns the forms that give every element of all these units."""
+    first = [*members[0].fitting]
+    return [f for f in FORMS if f in first and all(f in m.fitting for m in members)]
 
 
 def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> LearnedOp:
     elements = sum(m.recorded.size for m in members)
-    common = [f for f in FORMS if all(f in m.fitting for m in members)]
+    common = _common(members)
     if common:
         form = _choose(common)
         alike = tuple(f for f in common if f != form)
@@ -177,7 +201,7 @@ def _doubt(members: list[RecordedUnit], every: list[RecordedUnit], form: str) ->
 
 def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit, forms: Mapping[str, str]) -> FreeRun:
     """Returns how far a simulation in which every op computes by its form gives the recorded tensors, from the first
-    recorded tensors on. forms: by op."""
+    recorded tensors on. forms: by op, or by op and kind."""
     values: dict[str, Array] = {}
     equal, compared, first, started, unknown = 0, 0, "", list[str](), list[str]()
     for unit in units:
@@ -188,7 +212,7 @@ def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit,
             started += recorded
             continue
         made = dict(run_unit(unit, given))
-        output, form = unit.outputs[0], forms.get(unit.nodes[0].op, "")
+        output, form = unit.outputs[0], find_of_node(forms, unit.nodes[0], graph) or ""
         if form and form != REFERENCE:
             with contextlib.suppress(KeyError, ValueError):  # a node that does not have the form
                 made[output] = RecordedUnit(unit, graph, given, made[output], made[output]).compute(form)

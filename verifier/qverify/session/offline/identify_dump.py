@@ -10,11 +10,13 @@ from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.identify.fit import Read, collect, fit, run_free
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.model_bin.layouts import infer_layouts
 from qverify.model_bin.units import Unit, units
 from qverify.report.learned import Arithmetic, FreeRun, LearnedOp
 from qverify.session.models import open_models
 from qverify.session.offline.locate_dumps import use_names_of_model
+from qverify.session.tflite_alone import compile_plainly
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import refuse_twins
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
@@ -50,7 +52,7 @@ def identify_dump(path: str, model: str, profile: str, reading: ReadingOptions, 
     """Returns the arithmetic of the side that wrote a dump. Raises UsageError if nothing of it can be compared,
     BadFileError for files that cannot be read."""
     models = open_models([model])
-    graph = models.graph
+    graph = models.graph if models.alone is None else compile_plainly(models.alone)
     side = open_dump(path, profile, reading, graph, hashlib.sha256(models.binary).hexdigest())
     use_names_of_model(side, models)
     if isinstance(side, VendorDump):
@@ -82,7 +84,11 @@ def _list_doubts(
     """Returns the ops of which no node is in the dump, what the dump says of itself, and whether the simulation gives
     other bytes although every op has a form. What only inputs of the network determine needs no form."""
     inner = [u for u in every if _has_integers(u, graph) and not {*u.inputs} <= {*graph.inputs, *graph.constants}]
-    absent = dict.fromkeys(u.nodes[0].op for u in inner if u.nodes[0].op not in {*ops, *MOVING})
+    absent = dict.fromkeys(
+        u.nodes[0].op
+        for u in inner
+        if u.nodes[0].op not in MOVING and find_of_node(ops, u.nodes[0], graph) is None
+    )
     doubts = [f"no node is in the dump of: {', '.join(absent)}"] if absent else []
     doubts += [str(recording.settings[k]) for k in ("incomplete", "unsteady") if recording.settings.get(k)]
     if free.first and all(op.form for op in ops.values()):

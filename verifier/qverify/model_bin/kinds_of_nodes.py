@@ -1,0 +1,76 @@
+"""Kinds of nodes for which one op may have further arithmetics (verifier/ARITHMETICS.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from qverify.model_bin.graph import Graph, Node
+
+T = TypeVar("T")
+
+
+def is_change_of_quantization(node: Node, graph: Graph) -> bool:
+    """Returns whether a lookup changes the quantization of its input, and is not the table of a function."""
+    x, y, table = (graph.spec(n or "") for n in (node.inputs[0], node.outputs[0], node.inputs[1]))
+    if len(x.scale) != 1 or len(y.scale) != 1:
+        return False
+    limits, low = np.iinfo(y.dtype), int(np.iinfo(x.dtype).min)
+    stored = graph.constants[table.name].astype(np.float64)
+    every = (np.arange(low, low + len(stored)) - x.zero_point[0]) * (x.scale[0] / y.scale[0]) + y.zero_point[0]
+    return bool((np.abs(np.clip(every, int(limits.min), int(limits.max)) - stored) <= 1).all())
+
+
+def _is_function(node: Node, graph: Graph) -> bool:
+    return node.op == "lookup" and not is_change_of_quantization(node, graph)
+
+
+def _changes_type(node: Node, graph: Graph) -> bool:
+    types = {graph.spec(n or "").dtype for n in (node.inputs[0], node.outputs[0])}
+    return node.op in ("lookup", "concat") and len(types) > 1
+
+
+def _reads_uint8(node: Node, graph: Graph) -> bool:
+    return node.op != "lookup" and graph.spec(node.inputs[0] or "").dtype == "uint8"
+
+
+def _is_depthwise_uint8(node: Node, graph: Graph) -> bool:
+    if node.op != "conv" or not _reads_uint8(node, graph):
+        return False
+    return graph.spec(node.inputs[0] or "").shape[1] > graph.spec(node.inputs[1] or "").shape[1] == 1
+
+
+def _has_one_scale(node: Node, graph: Graph) -> bool:
+    return node.op in ("conv", "fully_connected") and len(graph.spec(node.inputs[1] or "").scale) == 1
+
+
+def _keeps_dimensions(node: Node, graph: Graph) -> bool:
+    ranks = {len(graph.spec(n or "").shape) for n in (node.inputs[0], node.outputs[0])}
+    return node.op == "reduce_mean" and len(ranks) == 1
+
+
+KINDS: dict[str, Callable[[Node, Graph], bool]] = {  # a node is of the first kind that fits and that is asked for
+    "of a function": _is_function,
+    "to another type": _changes_type,
+    "depthwise, of uint8": _is_depthwise_uint8,
+    "of uint8": _reads_uint8,
+    "one scale of weights": _has_one_scale,
+    "dimensions kept": _keeps_dimensions,
+}
+
+
+def key_of(op: str, kind: str) -> str:
+    """Returns the key of an arithmetic's table for the nodes of an op that are of a kind, "" for all others."""
+    return f"{op}, {kind}" if kind else op
+
+
+def find_of_node(found: Mapping[str, T], node: Node, graph: Graph) -> T | None:
+    """Returns what is stated for a node: under its op and its kind, else under its op; None if nothing is. found: by
+    key."""
+    for kind, is_of in KINDS.items():
+        key = key_of(node.op, kind)
+        if key in found and is_of(node, graph):
+            return found[key]
+    return found.get(node.op)

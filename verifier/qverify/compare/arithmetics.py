@@ -29,7 +29,6 @@ from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.scaled_sums import At
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 SLIGHTLY = 1 + 1e-6  # factor by which scales may be larger or smaller that were multiplied in float32

@@ -16,7 +16,6 @@ from qverify.tensors.spec import TensorSpec
 
 BIAS_BITS = 28  # to which biases are rounded where each channel has its own scale
 MOST_SHIFT, COARSE_BITS = 15, 8  # of the addition's multipliers; of its constant
-ROWS, ELEMENTS = 8, 64  # windows with more of both are summed with more bits
 
 _SUMS = Form.parse(HTP_SUMS)
 
@@ -65,8 +64,3 @@ def add_operands(
         return half_up(total, np.asarray(shift)) + lowest
 
     return compute
-
-
-def is_tall(rows: int, columns: int) -> bool:
-    """Returns whether the mean of a window is rounded exactly."""
-    return rows > ROWS and rows * columns > ELEMENTS

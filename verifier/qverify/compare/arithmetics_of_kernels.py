@@ -10,15 +10,13 @@ from math import prod
 import numpy as np
 
 from qverify.arithmetic import float32, functions64, resize_places
-from qverify.arithmetic.forms import Form
 from qverify.arithmetic.multipliers import parameters
-from qverify.arithmetic.requantize import half_up, lift, scale_sums, shifted
+from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.resize_places import WEIGHT_BITS
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
-from qverify.compare.arithmetics_of_htp import is_tall, scale_with_zero
+from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
-    HTP_MEAN,
     HTP_SUMS,
     LITERT_MEAN,
     LITERT_POOL,
@@ -41,7 +39,6 @@ Compute = Callable[[At], Array]
 Single = np.float32
 POOLS = ("average_pool", "global_average_pool")
 LINEAR = ("conv", "conv_transpose", "fully_connected", "matmul")
-_MEAN_OF = {False: Form.parse("mul15"), True: Form.parse("half up")}  # of HTP, by whether the window is tall
 
 
 def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str, Compute]:
@@ -58,9 +55,7 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
     elif node.op in LINEAR:
         bias = node.inputs[2] if len(node.inputs) > 3 else None
         made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y, graph.constants.get(bias or ""))
-    if node.op == "global_average_pool" and len(x.shape) == 4:
-        made[HTP_MEAN] = lambda s: scale_sums(_MEAN_OF[is_tall(*x.shape[-2:])], s.acc, sums.scales[s.number])
-    if node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
+    elif node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
         count = _counts(node, x, y)
         made[LITERT_POOL] = lambda s: _divide(s.acc + x.zero_point[0] * count(s), count(s)) - x.zero_point[0]
     elif node.op == "reduce_mean":

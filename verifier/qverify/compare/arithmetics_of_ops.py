@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
 
@@ -48,6 +48,7 @@ class Exact:
         scales: those by which integers are multiplied.
         sums: the sums of which it is a multiple, or None.
         codes: the codes on which alone the elements depend, or None if there are none.
+        ways: the scales by the suffix of a form's name, as runtimes compute them; {} if there is one way.
     """
 
     steps: Callable[[At], Reals]
@@ -57,6 +58,7 @@ class Exact:
     scales: Reals
     sums: ScaledSums | None = None
     codes: Codes | None = None
+    ways: Mapping[str, Reals] = field(default_factory=dict)
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -159,7 +161,7 @@ def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeS
         found |= modes.list(suffix)
         if suffix and not wide:
             found |= {rule + suffix: partial(modes.round_once, rule=rule, suffix=suffix) for rule in RULES}
-    return found, _exact(sums, y, limits)
+    return found, replace(_exact(sums, y, limits), ways=modes.scales)
 
 
 def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:

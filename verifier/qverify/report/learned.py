@@ -36,6 +36,8 @@ class LearnedOp:
         parts: if one form does not hold at all nodes, those of each node, by node.
         nearest: if no form fits, the one that gives most elements.
         why: the reason why the op is unknown, or why its form may be chance; else "".
+        held_out: if the parameters of the form were solved, the number of elements that were not used for that, all of
+            which it gives; else None.
     """
 
     op: str
@@ -49,6 +51,7 @@ class LearnedOp:
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nearest: Contradiction | None = None
     why: str = ""
+    held_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

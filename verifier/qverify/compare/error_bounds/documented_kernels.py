@@ -34,7 +34,6 @@ from qverify.compare.error_bounds.bounded_values import (
 )
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
@@ -96,6 +95,9 @@ def evaluate_documented(
 
 class TooMany(Exception):
     """Raised if more elements differ than are evaluated. The text states their number."""
+
+
+SINGLE = 2.0**-21  # relative error of a scale that was computed in float32
 
 
 class StatedOperands(integer_sums.SumOperands):

@@ -18,7 +18,20 @@ from qverify.report.learned import Arithmetic, Contradiction, LearnedOp
 FORMAT = 1
 MAX_BYTES = 1 << 20
 _TOP = {"format", "name", "engine", "learned", "op"}
-_OP = {"form", "nodes", "elements", "decided", "against", "alike", "ties", "nodes_apart", "nearest", "residual", "why"}
+_OP = {
+    "form",
+    "nodes",
+    "elements",
+    "decided",
+    "against",
+    "alike",
+    "ties",
+    "nodes_apart",
+    "nearest",
+    "residual",
+    "why",
+    "held_out",
+}
 
 
 def to_text(arithmetic: Arithmetic) -> str:
@@ -36,13 +49,17 @@ def _op_lines(op: LearnedOp) -> list[str]:
     lines += [f"nodes = {op.nodes}", f"elements = {op.elements}"]
     if op.decided is not None:
         lines += [f"decided = {op.decided}", f"against = {_quote(op.against)}"]
+    lines += [f"held_out = {op.held_out}"] if op.held_out is not None else []
     lines += [f"alike = {_list(op.alike)}"] if op.alike else []
     lines += [f"ties = {[*op.ties]}"] if op.ties is not None else []
     if op.nearest is not None:
         lines += [f"nearest = {_quote(op.nearest.form)}", f"residual = {[op.nearest.elements, op.nearest.of]}"]
     lines += [f"why = {_quote(op.why)}"] if op.why else []
     if op.parts:
-        lines += [f"[op.{_key(op.op)}.nodes_apart]", *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items())]
+        lines += [
+            f"[op.{_key(op.op)}.nodes_apart]",
+            *(f"{_quote(n)} = {_list(forms)}" for n, forms in op.parts.items()),
+        ]
     return lines
 
 
@@ -116,7 +133,8 @@ class _Reader:
         apart = {str(n): self._forms(forms, f"{where}nodes_apart") for n, forms in parts.items()}
         found = Contradiction(nearest, residual[0], residual[1], "") if nearest else None
         why = self._text(table, "why", where)
-        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why)
+        held = self._number(table, "held_out", where) if "held_out" in table else None
+        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why, held)
 
     def _check_keys(self, table: dict[str, Any], known: set[str], where: str) -> None:
         for key in table:
@@ -161,6 +179,13 @@ class _Reader:
 
     def _refuse(self, where: str, why: str) -> BadFileError:
         return BadFileError(f"{self._path}: {where}: {why}")
+
+
+def _is_form(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and bool(Form.parse(text))
+    except ValueError:
+        return False
 
 
 def _is_count(value: Any) -> bool:

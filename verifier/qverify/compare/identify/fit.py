@@ -11,11 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
+from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
+from qverify.compare.identify.solve import Triples
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
@@ -62,7 +64,23 @@ class RecordedUnit:
         form that the unit does not have."""
         if form == REFERENCE:
             return self.made
-        return self.rounded.formulas[form](np.arange(self.recorded.size)).reshape(self.recorded.shape)
+        every = np.arange(self.recorded.size)
+        if form in self.rounded.formulas:
+            return self.rounded.formulas[form](every).reshape(self.recorded.shape)
+        if self.triples is None:
+            raise KeyError(form)
+        return self.triples.compute(Form.parse(form)).astype(self.recorded.dtype).reshape(self.recorded.shape)
+
+    @cached_property
+    def triples(self) -> Triples | None:
+        """The sums, scales and stored integers; None for a unit that is no sum of one scale and 8 bits."""
+        return triples_of(self)
+
+    def gives(self, form: str) -> bool:
+        """Returns whether the form gives every element."""
+        if form in FORMS:
+            return form in self.fitting
+        return self.triples is not None and self.triples.is_given_by(Form.parse(form))
 
     def count_wrong(self, form: str) -> int | None:
         """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not
@@ -93,6 +111,24 @@ class RecordedUnit:
             return every[:: max(1, every.size // COUNTED)]
         steps = self.rounded.exact.steps(every)
         return np.sort(np.argpartition(np.abs(steps - np.floor(steps) - 0.5), COUNTED)[:COUNTED])
+
+
+def triples_of(member: RecordedUnit, at: Array | None = None, fewest: bool = False) -> Triples | None:
+    """Returns the sums, scales and stored integers of a unit at flat positions; of all elements if these are None. None
+    for a unit that is not a sum of one scale and 8 bits. fewest: of each scale and integer, the smallest and the largest
+    sum stand for all."""
+    exact, flat = member.rounded.exact, member.recorded.reshape(-1)
+    if exact is None or exact.sums is None or member.unit.nodes[1:] or flat.dtype.itemsize > 1:
+        return None
+    extremes = exact.sums.find_extremes(flat) if fewest and at is None else None
+    if extremes is not None:
+        sums, out = extremes
+    else:
+        at = np.arange(flat.size) if at is None else at
+        sums, out = exact.sums.read(at), flat[at]
+    ways = {how.removeprefix(", "): scale for how, scale in (exact.ways or {"": exact.scales}).items()}
+    scales = {how: np.broadcast_to(scale[sums.number], sums.acc.shape) for how, scale in ways.items()}
+    return Triples(sums.acc.astype(np.int64), scales, out.astype(np.int64), exact.zero, exact.limits)
 
 
 def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> list[RecordedUnit]:

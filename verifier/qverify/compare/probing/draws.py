@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.tensors.one_op import Array, Operand
 
-GENERAL, TIES, EDGES = "general scales", "powers of two", "edges"
+GENERAL, TIES, EDGES, NEAR = "general scales", "powers of two", "edges", "near ties"
 SIGMA = 74.0  # of uniform 8-bit integers
 
 
@@ -57,3 +57,12 @@ def all_codes(dtype: str, shape: tuple[int, ...]) -> Array:
     limits = np.iinfo(dtype)
     size = int(np.prod(shape))
     return (np.arange(size) % 256 + limits.min).astype(dtype).reshape(shape)
+
+
+def near_scale(random: np.random.Generator, ratio: float, most: int) -> float:
+    """Returns a float32 scale of an output near `ratio`, of which many values are near ties: the sums that are an odd
+    multiple of a small number. ratio: one sum in real values. most: limit of that number."""
+    number = int(random.integers(3, most + 1)) | 1
+    odd = 2 * int(random.integers(1, number)) + 1
+    off = random.choice([0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-14, -(2.0**-14), 2.0**-10, -(2.0**-10)])
+    return float(np.float32(ratio * 2 * number / odd * (1 + off)))

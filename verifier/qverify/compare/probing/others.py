@@ -9,11 +9,13 @@ import numpy as np
 
 from qverify.compare.probing.draws import (
     GENERAL,
+    NEAR,
     TIES,
     all_codes,
     draw_operand,
     draw_scale,
     draw_zero,
+    near_scale,
     power_of_two,
     random_of,
 )
@@ -49,6 +51,8 @@ def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
         (f"{op} unequal", PAIRS[0], GENERAL, 37.0),
         (op, PAIRS[0], TIES, 1.0),
         (f"{op} unequal", PAIRS[1], TIES, 8.0),
+        (op, PAIRS[0], NEAR, 1.0),
+        (f"{op} whole", PAIRS[1], NEAR, 1.0),
     ):
         name, random = _named(words, kind, dtype, turn)
         a, b = draw_operand(random, shape, dtype, kind), draw_operand(random, shape, dtype, kind)
@@ -58,6 +62,12 @@ def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
         else:
             scale = float(a.scale) * float(b.scale) * 60.0 * np.exp2(random.uniform(-2.0, 2.0)) / apart
         scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
+        if kind == NEAR and op == "mul":
+            one = float(a.scale) * float(b.scale)
+            scale = near_scale(random, one * max(1.0, np.rint(scale / one)), 9)
+        elif kind == NEAR:
+            b = Operand(b.codes, a.scale, b.zero)  # the sum is that of the integers
+            scale = near_scale(random, float(a.scale), 9)
         yield OneOp(op, name, operator, (a, b), scale, draw_zero(random, dtype, kind), dtype)
 
 
@@ -78,14 +88,16 @@ def draw_means(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
             ("mean of the plane", (1, 48, 4, 4), "ReduceMean", {"keepdims": 0}, (2, 3)),
         )
     for words, shape, operator, more, axes in shapes:
-        for kind, same in ((GENERAL, True), (GENERAL, False), (TIES, False)):
+        for kind, same in ((GENERAL, True), (GENERAL, False), (TIES, False), (NEAR, False)):
             label = f"{words} same scale" if same else words
             name, random = _named(label, kind, dtype, turn)
             x = draw_operand(random, shape, dtype, kind)
             scale, zero = float(x.scale), x.zero
             if not same:
-                factor = random.uniform(-2.0, 0.5) if kind == GENERAL else random.integers(-2, 1)
+                factor = random.integers(-2, 1) if kind == TIES else random.uniform(-2.0, 0.5)
                 scale, zero = float(np.float32(x.scale * np.exp2(factor))), draw_zero(random, dtype, kind)
+            if kind == NEAR:
+                scale = near_scale(random, float(x.scale) / 2, 9)
             yield OneOp(op, name, operator, (x,), scale, zero, dtype, attributes=more, axes=axes)
 
 
@@ -97,6 +109,8 @@ def draw_changes(dtype: str, turn: int = 0) -> Iterator[OneOp]:
         ("larger", 0.3, 0.95, GENERAL),
         ("smaller", 2.0, 4.0, TIES),
         ("much smaller", 8.0, 32.0, TIES),
+        ("smaller", 1.0, 4.0, NEAR),
+        ("slightly smaller", 1.0, 2.0, NEAR),
     ):
         name, random = _named(f"requantized {words}", kind, dtype, turn)
         x = Operand(
@@ -104,6 +118,7 @@ def draw_changes(dtype: str, turn: int = 0) -> Iterator[OneOp]:
         )
         ratio = power_of_two(random.uniform(low, high)) if kind == TIES else random.uniform(low, high)
         scale = float(np.float32(float(x.scale) * ratio))
+        scale = near_scale(random, float(x.scale), 9) if kind == NEAR else scale
         yield OneOp("lookup", name, "", (x,), scale, draw_zero(random, dtype, kind), dtype)
 
 
@@ -138,9 +153,13 @@ def draw_concats(dtype: str, turn: int = 0) -> Iterator[OneOp]:
         ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), GENERAL),
         ("concat whole", ((1, 16, 4, 8), (1, 16, 4, 8)), GENERAL),
         ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), TIES),
+        ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), NEAR),
+        ("concat whole", ((1, 16, 4, 8), (1, 16, 4, 8)), NEAR),
     ):
         name, random = _named(words, kind, dtype, turn)
         operands = tuple(draw_operand(random, shape, dtype, kind) for shape in shapes)
         scale = max(float(o.scale) for o in operands) * (2.0 if kind == TIES else random.uniform(1.0, 1.7))
+        if kind == NEAR:
+            scale = near_scale(random, max(float(o.scale) for o in operands), 9)
         zero = draw_zero(random, dtype, kind)
         yield OneOp("concat", name, "Concat", operands, float(np.float32(scale)), zero, dtype, attributes={"axis": 1})

@@ -42,12 +42,14 @@ def first_probes(op: str, dtype: str) -> list[OneOp]:
 def further_probes(op: str, dtype: str, turn: int) -> Iterator[OneOp]:
     """Yields probes with other values and scales. turn: 1 or more; each gives others."""
     if op in SHAPES:
-        yield draw_near_ties(op, dtype, turn)
+        for draw in range(3):
+            yield draw_near_ties(op, dtype, 3 * turn + draw)
         for shape in SHAPES[op][:2]:
             for kind in (EDGES, GENERAL, TIES):
                 yield draw_product(shape, dtype, kind, True, turn)
     else:
-        yield from _draw(op, dtype, turn)
+        for draw in range(3):
+            yield from _draw(op, dtype, 3 * turn + draw)
 
 
 def _draw(op: str, dtype: str, turn: int) -> Iterator[OneOp]:

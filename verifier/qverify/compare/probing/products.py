@@ -12,12 +12,14 @@ import numpy as np
 from qverify.compare.probing.draws import (
     EDGES,
     GENERAL,
+    NEAR,
     SIGMA,
     TIES,
     draw_codes,
     draw_operand,
     draw_scale,
     draw_zero,
+    near_scale,
     power_of_two,
     random_of,
 )
@@ -138,15 +140,18 @@ def draw_matmuls(dtype: str, turn: int = 0) -> Iterator[OneOp]:
         ("matmul", (1, 2, 7, 19), (1, 2, 19, 13)),
         ("matmul whole", (1, 1, 8, 32), (1, 1, 32, 16)),
     ):
-        for kind in (GENERAL, TIES):
+        for kind in (GENERAL, TIES, NEAR):
             name = f"{words}, {kind}, {dtype}" + (f", draw {turn}" if turn else "")
             random = random_of(name)
             a, b = draw_operand(random, a_shape, dtype, kind), draw_operand(random, b_shape, dtype, kind)
             if kind == TIES:
                 b = Operand(_small(random, b_shape, dtype, b.zero), b.scale, b.zero)
-            spread = np.sqrt(a_shape[-1]) * SIGMA * (SIGMA if kind == GENERAL else 2.0)
+            spread = np.sqrt(a_shape[-1]) * SIGMA * (2.0 if kind == TIES else SIGMA)
             scale = float(a.scale) * float(b.scale) * spread / 60.0 * np.exp2(random.uniform(-1, 1))
             scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
+            if kind == NEAR:
+                one = float(a.scale) * float(b.scale)  # a sum of 1
+                scale = near_scale(random, one * np.rint(scale / one), 5)
             yield OneOp("matmul", name, "MatMul", (a, b), scale, draw_zero(random, dtype, kind), dtype)
 
 

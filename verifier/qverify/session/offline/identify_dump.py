@@ -85,9 +85,7 @@ def _list_doubts(
     other bytes although every op has a form. What only inputs of the network determine needs no form."""
     inner = [u for u in every if _has_integers(u, graph) and not {*u.inputs} <= {*graph.inputs, *graph.constants}]
     absent = dict.fromkeys(
-        u.nodes[0].op
-        for u in inner
-        if u.nodes[0].op not in MOVING and find_of_node(ops, u.nodes[0], graph) is None
+        u.nodes[0].op for u in inner if u.nodes[0].op not in MOVING and find_of_node(ops, u.nodes[0], graph) is None
     )
     doubts = [f"no node is in the dump of: {', '.join(absent)}"] if absent else []
     doubts += [str(recording.settings[k]) for k in ("incomplete", "unsteady") if recording.settings.get(k)]

@@ -11,7 +11,15 @@ from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.compare.identify.fit import FORMS, RecordedUnit, collect
-from qverify.compare.probing.explain import fit_op
+from qverify.compare.probing.explain import (
+    MOST_ALIKE,
+    deciding,
+    fit_op,
+    fit_solved,
+    left_forms,
+    neighbours_of,
+    solved_forms,
+)
 from qverify.compare.probing.plan import first_probes, further_probes
 from qverify.compare.probing.split import choose, predictions
 from qverify.compiler.compile_model import CompilerOptions, compile_model
@@ -37,6 +45,7 @@ Watch = Callable[[str, int, int], None]
 Say = Callable[[str], None]
 TURNS = 6  # draws of further probes of an op
 MOST_FURTHER = 8  # further probes of an op that are asked
+HELD_OUT = 4  # further probes on which a solved form is tried
 RUNS = 2  # of each model
 
 
@@ -154,32 +163,43 @@ class _Learner:
         try:
             for model in self._models[op]:
                 members += self._record(model, names)
-            further = self._split(op, members, names)
+            known, begun = left_forms(members), len(members)
+            solved = [] if known or not deciding(members) else solved_forms(members)
+            left = [*known, *neighbours_of(known, members)] or solved
+            left = self._narrow(op, members, names, left, 0 if known else HELD_OUT)
         except BoardError as error:
             if not self._wanted.keep_going or isinstance(error, NotDeterministicError):
                 raise
             self.failed[op] = str(error)
             return LearnedOp(op, "", 0, 0, why=f"the board did not run it: {error}")
-        learned = fit_op(members, names)
-        return replace(learned, why=learned.why or further) if learned.form else learned
+        catalogued = [f for f in left if f in FORMS]
+        if catalogued or not left:
+            learned = fit_op(members, names)
+            others = [f for f in left if f not in FORMS][:MOST_ALIKE] if learned.form else []
+            return replace(learned, alike=(*learned.alike, *others))
+        return fit_solved(members, left, sum(m.recorded.size for m in members[begun:]), names)
 
-    def _split(self, op: str, members: list[RecordedUnit], names: dict[str, str]) -> str:
-        """Asks further probes while several forms are left that these split."""
+    def _narrow(
+        self, op: str, members: list[RecordedUnit], names: dict[str, str], forms: list[str], least: int
+    ) -> list[str]:
+        """Asks further probes while several forms are left that these split, and at least as many as `least` if there is
+        a form. Returns the forms that are left."""
         asked = 0
         for turn in range(1, TURNS + 1):
-            left = [f for f in FORMS if all(f in m.fitting for m in members if m.rounded.formulas)]
-            if len(left) < 2 or asked >= MOST_FURTHER:
+            if not forms or (len(forms) == 1 and asked >= least) or asked >= MOST_FURTHER:
                 break
             drawn = [p for dtype in self._wanted.dtypes for p in further_probes(op, dtype, turn)]
-            models = [m for m in self._pack(drawn)]
-            probes = [p for m in models for p in m.probes]
-            guesses = [(i, predictions(self._predict(p), left)) for i, p in enumerate(probes)]
+            probes = [p for m in self._pack(drawn) for p in m.probes]
+            guesses = [(i, predictions(self._predict(p), forms)) for i, p in enumerate(probes)]
             chosen = choose(guesses, MOST_FURTHER - asked)
+            chosen += [i for i in range(len(probes)) if i not in chosen][: max(0, least - asked - len(chosen))]
             for model in pack([probes[i] for i in chosen], self._board.most):
                 self._total += 1
-                members += self._record(model, names)
+                made = self._record(model, names)
+                members += made
+                forms = [f for f in forms if all(m.gives(f) for m in made)]
             asked += len(chosen)
-        return ""
+        return forms
 
     def _predict(self, probe: OneOp) -> RecordedUnit:
         """Returns the unit of a probe with the reference's output."""

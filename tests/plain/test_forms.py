@@ -192,7 +192,7 @@ def _by_fractions(form: Form, acc: int, scale: float, zero: int) -> int:
         exact = Fraction(scale) * Fraction(2) ** shift
         multiplier = floor(exact) if form.cut else floor(exact + Fraction(1, 2))
         if multiplier == 2**form.bits:
-            multiplier, shift = multiplier // 2, shift - 1
+            multiplier, shift, exponent = multiplier // 2, shift - 1, exponent + 1
     sum_ = Fraction(acc)
     if form.before:
         dropped = max(0, 1 - exponent - form.before[0])

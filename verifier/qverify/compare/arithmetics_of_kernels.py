@@ -14,8 +14,10 @@ from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.resize_places import WEIGHT_BITS
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
+from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
+    HTP_SUMS,
     LITERT_MEAN,
     LITERT_POOL,
     LITERT_RESIZE,
@@ -36,6 +38,7 @@ from qverify.tensors.spec import TensorSpec
 Compute = Callable[[At], Array]
 Single = np.float32
 POOLS = ("average_pool", "global_average_pool")
+LINEAR = ("conv", "conv_transpose", "fully_connected", "matmul")
 
 
 def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str, Compute]:
@@ -49,6 +52,9 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
         other = graph.spec(node.inputs[1] or "")
         scale = Single(Single(x.scale[0]) * Single(other.scale[0])) / Single(y.scale[0])
         made[FLOAT_PRODUCT] = lambda s: np.rint(s.acc.astype(Single) * scale)
+    elif node.op in LINEAR:
+        bias = node.inputs[2] if len(node.inputs) > 3 else None
+        made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y, graph.constants.get(bias or ""))
     elif node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
         count = _counts(node, x, y)
         made[LITERT_POOL] = lambda s: _divide(s.acc + x.zero_point[0] * count(s), count(s)) - x.zero_point[0]

@@ -18,7 +18,8 @@ SUFFIX = ".toml"
 def list_shipped() -> list[str]:
     """Returns the names of the arithmetics that qverify contains, sorted."""
     folder = resources.files("qverify") / "arithmetics"
-    return sorted(f.name.removesuffix(SUFFIX) for f in folder.iterdir() if f.name.endswith(SUFFIX))
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(f.name.removesuffix(SUFFIX) for f in found if f.name.endswith(SUFFIX))
 
 
 def arithmetic_for(board: str | None, given: str) -> Arithmetic | None:

@@ -32,8 +32,8 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
@@ -108,10 +108,11 @@ class StatedOperands(integer_sums.SumOperands):
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
         if self.node.op in SCALED_AFTER_SUM:
-            product = x * scale[self.node.inputs[1] or ""] / y
-            if self.node.op != "fully_connected" or stored.dtype.kind != "f":
-                return product
-            return product if np.allclose(stored, product, rtol=SINGLE, atol=0) else stored.astype(np.float64)  # alpha
+            real = x * scale[self.node.inputs[1] or ""] / y
+            has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
+            if has_alpha and not np.allclose(stored, real, rtol=NO_ALPHA, atol=0.0):
+                return stored.astype(np.float64)
+            return real
         if self.node.op == "add":
             sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])

@@ -6,7 +6,7 @@ import json
 import tomllib
 from typing import Any
 
-from qverify.arithmetic.forms import Form
+from qverify.arithmetic.forms import Form, FormsOfOps
 from qverify.closest_names import closest_names
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
@@ -90,6 +90,12 @@ def read_arithmetic(path: str) -> Arithmetic:
     return _Reader(path).read(content)
 
 
+def forms_of_ops(arithmetic: Arithmetic) -> FormsOfOps:
+    """Returns the forms of an arithmetic's ops, for the compiler; ops that are not known have none."""
+    forms = {op: Form.parse(learned.form) for op, learned in arithmetic.ops.items() if learned.form}
+    return FormsOfOps(arithmetic.name, forms)
+
+
 class _Reader:
     """Checks what a file says."""
 
@@ -148,9 +154,11 @@ class _Reader:
         if not isinstance(names, list):
             raise self._refuse(where, "wanted a list of forms")
         for name in names:
-            if name not in FORMS and not _is_form(name):
+            try:
+                Form.parse(name if isinstance(name, str) else str(name))
+            except ValueError as error:
                 meant = self._meant(name, FORMS) if isinstance(name, str) else ""
-                raise self._refuse(where, f"{str(name)[:60]!r} is no form of the catalogue{meant}")
+                raise self._refuse(where, f"{error}{meant}") from None
         return tuple(names)
 
     def _number(self, table: dict[str, Any], key: str, where: str) -> int:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
+from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
@@ -325,7 +326,7 @@ def _compile_again(
     was_checked = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     if graph is None and arithmetic is not None:
-        options = replace(options, arithmetic=arithmetic)
+        options = replace(options, arithmetic=forms_of_ops(arithmetic))
     digest = quantized.digest.result()
     compiled, caveats = _compile_checked(quantized, options, digest)
     _check_compiled(

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
@@ -30,15 +31,19 @@ def open_tflite(path: str, data: bytes, arithmetic: Arithmetic | None = None) ->
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
+    options = CompilerOptions(rounding=ROUNDING)
+    if arithmetic is not None:
+        options = CompilerOptions(arithmetic=forms_of_ops(arithmetic))
     try:
-        compiled = compile_model(converted.onnx, name, CompilerOptions(rounding=ROUNDING, arithmetic=arithmetic))
+        compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise
         kind = BadFileError if isinstance(error, BadFileError) else UnsupportedError
         raise kind(f"{name}: {error}") from error
     _check_shapes(converted, compiled.graph)
-    compiled.graph = in_litert_arithmetic(compiled.graph, converted)
+    if arithmetic is None:
+        compiled.graph = in_litert_arithmetic(compiled.graph, converted)
     return compiled, TfliteAlone(data, converted)
 
 

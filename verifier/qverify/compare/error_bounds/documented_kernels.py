@@ -110,7 +110,7 @@ class StatedOperands(integer_sums.SumOperands):
         if self.node.op in SCALED_AFTER_SUM:
             real = x * scale[self.node.inputs[1] or ""] / y
             has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
-            if has_alpha and not np.allclose(stored, real, rtol=NO_ALPHA, atol=0.0):
+            if has_alpha and not np.allclose(stored, real, rtol=SINGLE, atol=0.0):
                 return stored.astype(np.float64)
             return real
         if self.node.op == "add":

@@ -39,9 +39,9 @@ def arithmetic(**forms: str) -> Arithmetic:
 class Run:
     """The sides of the example under an arithmetic. The board has the simulator's tensors of `board`."""
 
-    def __init__(self, stated: Arithmetic, board: Arithmetic):
-        self.models, self.prepared, self.ran = _run(stated)
-        _, _, other = _run(board)
+    def __init__(self, stated: Arithmetic, board: Arithmetic, file: str | None = None):
+        self.models, self.prepared, self.ran = _run(stated, file)
+        _, _, other = _run(board, file)
         simulated = other.recordings["simulator"]
         self.tensors = {name: np.array(value) for name, value in simulated.tensors.items()}
         self._side = replace(simulated, side="board", engine="runner", runtime="runner", digests={}, settings={})
@@ -55,9 +55,9 @@ class Run:
         return make_report(self.models, self.prepared, self.ran, Options(dump_all=True, **options))  # type: ignore[arg-type]
 
 
-def _run(stated: Arithmetic) -> tuple[Models, PreparedInputs, SideResults]:
+def _run(stated: Arithmetic, file: str | None) -> tuple[Models, PreparedInputs, SideResults]:
     models = open_models([str(EXAMPLE)], arithmetic=stated)
-    prepared = prepared_inputs(models.graph, InputRequest())
+    prepared = prepared_inputs(models.graph, InputRequest(file))
     return models, prepared, HostSides(models).run(prepared, True)
 
 
@@ -128,13 +128,14 @@ def test_real_values_are_read_as_integers_and_others_are_missing() -> None:
     assert [m.tensor for m in report.pairs[0].coverage.missing] == [name]
 
 
-def test_a_given_gate_limits_the_distance_and_blames_nobody() -> None:
-    run = Run(arithmetic(), arithmetic())
-    assert run.judge(min_cosine=0.5).verdict == "PASSED"
-    floors = Run(arithmetic(conv="pow2-floor"), arithmetic(conv="pow2-floor"))
-    report = floors.judge(min_sqnr_db=200.0)
-    assert report.verdict == "FAILED" and report.blame is None and report.distance[0].misses
+def test_a_given_gate_limits_the_distance_and_blames_nobody(tmp_path: Path) -> None:
+    np.save(tmp_path / "faint.npy", np.random.default_rng(1).uniform(0, 0.3, (1, 1, 8, 8)).astype(np.float32))
+    floors = Run(arithmetic(conv="pow2-floor"), arithmetic(conv="pow2-floor"), str(tmp_path / "faint.npy"))
     assert floors.judge().verdict == "PASSED"
+    assert floors.judge(min_cosine=0.01).verdict == "PASSED"
+    report = floors.judge(min_sqnr_db=200.0)
+    assert report.verdict == "FAILED" and report.blame is None
+    assert "sqnr_db" in report.distance[0].misses and any("gate that was given" in note for note in report.notes)
 
 
 def test_a_tensor_that_the_board_lacks_is_never_passed() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
 from qverify.compare.identify.fit import RecordedUnit, collect, fit, run_free
 from qverify.errors import QVerifyError
@@ -22,6 +21,7 @@ from qverify.sides.simulator import Simulator
 from qverify.tflite_model.convert import convert
 from qverify.tflite_model.layout import as_in_onnx
 from qverify.tflite_model.read_tflite import read_tflite
+
 from scripts.learning.engines import Array, Engine, NotRun, open_engine
 from scripts.learning.probes import draw_inputs, list_probes
 
@@ -90,7 +90,9 @@ def check_network(path: str, engine: Engine, arithmetic: Arithmetic, seed: int) 
 
 def describe(op: LearnedOp) -> str:
     """Returns a line that says what was learned of an op."""
-    near = f"; nearest {op.nearest.form} ({op.nearest.elements} of {op.nearest.of})" if op.nearest and not op.form else ""
+    near = (
+        f"; nearest {op.nearest.form} ({op.nearest.elements} of {op.nearest.of})" if op.nearest and not op.form else ""
+    )
     told = f"; {op.decided} contradict {op.against}" if op.decided is not None else ""
     also = f"; also {', '.join(op.alike)}" if op.alike else ""
     return f"{op.op}: {op.form or f'unknown, {op.why}'}{told}{near}{also}; {op.nodes} nodes, {op.elements} elements"
@@ -128,5 +130,7 @@ def learn(engine: Engine, options: argparse.Namespace) -> Arithmetic:
         print(f"not run: {count} of {why}")
     name = Path(options.output).stem if options.output else options.kernels
     python = "" if options.python == sys.executable else " --python PYTHON"
-    command = f"scripts/learn_litert {options.kernels} -o {name}.toml{python}{f' --seed {options.seed}' * bool(options.seed)}"
+    command = (
+        f"scripts/learn_litert {options.kernels} -o {name}.toml{python}{f' --seed {options.seed}' * bool(options.seed)}"
+    )
     return Arithmetic(name, engine.name, command, {op.op: op for op in ops})

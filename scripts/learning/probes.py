@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from qverify.arithmetic.resize_places import fixed_point
+
 from tests.tflite_files import File
 
 Rng = np.random.Generator
@@ -112,7 +112,9 @@ def pool(rng: Rng, dtype: str) -> bytes:
     f, (rows, columns), whole = File(), WINDOWS[rng.integers(len(WINDOWS))], rng.random() < 0.3
     size, channels = ((rows, columns), 1000) if whole else ((rows + 9, columns + 7), 24)
     stride, padding = (1, 1) if whole else (2, int(rng.integers(2)))
-    to = [-(-s // stride) if padding == 0 else (s - k) // stride + 1 for s, k in zip(size, (rows, columns), strict=True)]
+    to = [
+        -(-s // stride) if padding == 0 else (s - k) // stride + 1 for s, k in zip(size, (rows, columns), strict=True)
+    ]
     how = {"scale": _scale(rng, 0.01, 0.2), "zero": _zero(rng, dtype)}
     x, y = f.tensor("x", [1, *size, channels], dtype, **how), f.tensor("y", [1, *to, channels], dtype, **how)
     f.operator("AVERAGE_POOL_2D", [x], [y], "Pool2DOptions", padding=padding, strideH=stride, strideW=stride,

@@ -33,7 +33,7 @@ def settle_pair(
     blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
     if (judged.pair.a == "reference" or force.is_foreign) and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels)
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels, force.stated)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:

@@ -16,6 +16,7 @@ from qverify.arithmetic.requantize import scale_sums
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.ops import MOVES
 from qverify.tensors.spec import TensorSpec
 
@@ -31,15 +32,16 @@ CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
 def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps) -> Graph:
     """Returns the graph, lowered in ref-exact, with the forms of an arithmetic.
 
-    reals: the real scales of each rq constant, by its name. Raises UnsupportedError for a form that a node cannot have, and for one of an op that has no forms."""
+    reals: the real scales of each rq constant, by its name. Raises UnsupportedError for a form that a node cannot have,
+    and for one of an op that has no forms."""
     for op, form in arithmetic.forms.items():
-        if op not in WITH_FORMS and form != Form(REFERENCE):
+        if op.partition(", ")[0] not in WITH_FORMS and form != Form(REFERENCE):
             raise UnsupportedError(
                 f"arithmetic {arithmetic.name}: {op} cannot have the form {str(form)!r}; ops with forms: {', '.join(WITH_FORMS)}"
             )
     work = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), [])
     for node in graph.nodes:
-        form = arithmetic.forms.get(node.op, Form(REFERENCE))
+        form = find_of_node(arithmetic.forms, node, graph) or Form(REFERENCE)
         try:
             if form != Form(REFERENCE):
                 node = work.rewrite(node, form, reals)
@@ -152,14 +154,14 @@ def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
             computes = any(has_other_quantization(x, y) for x in inputs)
         else:
             computes = y.quantized and node.op not in (*MOVES, *CHOOSING)
-        found |= {node.op} if computes else set()
-    return sorted(found - arithmetic.forms.keys())
+        found |= {node.op} if computes and find_of_node(arithmetic.forms, node, graph) is None else set()
+    return sorted(found)
 
 
 def describe_forms(graph: Graph, arithmetic: FormsOfOps) -> str:
     """Returns in one line which ops of a graph have forms of an arithmetic, and which compute as the reference."""
     ops, left = {n.op for n in graph.nodes}, list_without_form(graph, arithmetic)
-    known = [f"{op} {form}" for op, form in arithmetic.forms.items() if op in ops]
+    known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if op.partition(", ")[0] in ops]
     return f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}" + (
         f". As the reference, without a form: {', '.join(left)}" if left else ""
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from importlib import resources
 
+from qverify_agents.inventory import find_arithmetic
+
 from qverify.closest_names import closest_names
 from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.errors import UsageError
@@ -18,6 +20,22 @@ def list_shipped() -> list[str]:
     folder = resources.files("qverify") / "arithmetics"
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(f.name.removesuffix(SUFFIX) for f in found if f.name.endswith(SUFFIX))
+
+
+def arithmetic_for(board: str | None, given: str) -> Arithmetic | None:
+    """Returns the arithmetic that was given, or that of the board in the inventory; None if neither names one. Raises
+    UsageError for one that was learned on another version than the board's tags state."""
+    listed, tags = find_arithmetic(board) if board is not None else ("", {})
+    if not (given or listed):
+        return None
+    found = open_arithmetic(given or listed)
+    for key, learned in found.learned_on.items():
+        if tags.get(key, learned) != learned:
+            raise UsageError(
+                f"arithmetic {found.name}: learned on {key} {learned}, and boards.toml says {tags[key]} of {board}; learn it again "
+                f"(qverify identify, which shows what changed), or correct the tag"
+            )
+    return found
 
 
 def open_arithmetic(text: str) -> Arithmetic:

@@ -48,7 +48,6 @@ RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
-NO_ALPHA = 2.0**-21  # relative distance of scales in float32 from those of a product without a factor alpha
 IN_CACHE = 1 << 15  # elements that are evaluated at once, so that they stay in a second-level cache
 SHARE_AT_ONCE = 0.1  # of a tensor's elements, from which its whole accumulator is faster than sums one by one
 SUMMED_AT_ONCE = ("conv", "conv_transpose", "fully_connected", "matmul")
@@ -111,7 +110,7 @@ class StatedOperands(integer_sums.SumOperands):
         if self.node.op in SCALED_AFTER_SUM:
             real = x * scale[self.node.inputs[1] or ""] / y
             has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
-            if has_alpha and not np.allclose(stored, real, rtol=NO_ALPHA, atol=0.0):
+            if has_alpha and not np.allclose(stored, real, rtol=SINGLE, atol=0.0):
                 return stored.astype(np.float64)
             return real
         if self.node.op == "add":

@@ -17,7 +17,7 @@ from qverify.report.learned import Arithmetic, Contradiction, LearnedOp
 
 FORMAT = 1
 MAX_BYTES = 1 << 20
-_TOP = {"format", "name", "engine", "learned", "op"}
+_TOP = {"format", "name", "engine", "learned", "learned_on", "op"}
 _OP = {
     "form",
     "nodes",
@@ -39,6 +39,8 @@ def to_text(arithmetic: Arithmetic) -> str:
     lines = [f"format = {FORMAT}", f"name = {_quote(arithmetic.name)}"]
     lines += [f"engine = {_quote(arithmetic.engine)}"] if arithmetic.engine else []
     lines += [f"learned = {_quote(arithmetic.learned)}"] if arithmetic.learned else []
+    if arithmetic.learned_on:
+        lines += ["", "[learned_on]", *(f"{_quote(k)} = {_quote(v)}" for k, v in arithmetic.learned_on.items())]
     for op, learned in arithmetic.ops.items():
         lines += ["", f"[op.{_key(op)}]", *_op_lines(learned)]
     return "\n".join([*lines, ""])
@@ -110,7 +112,11 @@ class _Reader:
             raise self._refuse("op", "wanted a table [op.NAME] for each op")
         made = {op: self._read_op(op, table) for op, table in ops.items()}
         texts = {key: self._text(content, key, "") for key in ("name", "engine", "learned")}
-        return Arithmetic(texts["name"], texts["engine"], texts["learned"], made)
+        versions = content.get("learned_on", {})
+        if not isinstance(versions, dict):
+            raise self._refuse("learned_on", 'wanted a table of versions, such as firmware = "2.1"')
+        learned_on = {key: self._text(versions, key, "learned_on.") for key in versions}
+        return Arithmetic(texts["name"], texts["engine"], texts["learned"], made, learned_on)
 
     def _read_op(self, op: str, table: Any) -> LearnedOp:
         stem, _, kind = op.partition(", ")

@@ -122,6 +122,7 @@ class Ladder:
             deadline_s=request.deadline_s,
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
+            arithmetic=request.arithmetic,
             reach=request.reach,
             runner=request.runner,
             capture=request.keep,

@@ -161,3 +161,28 @@ def test_an_op_of_which_nothing_is_recorded_is_not_certain(
     np.savez(tmp_path / "part.npz", **tensors)
     assert main(["identify", str(tmp_path / "part.npz"), "-m", str(network)]) == 3
     assert "not certain: no node is in the dump of: global_average_pool" in capsys.readouterr().out
+
+
+def test_the_input_of_the_network_stands_for_what_the_dump_lacks(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from qverify.session.models import open_models
+
+    spec = open_models([str(network)]).graph.spec("in0")
+    given = np.random.default_rng(5).normal(size=spec.shape).astype(spec.dtype)
+    np.save(tmp_path / "x.npy", given)
+    np.save(tmp_path / "other.npy", given + 1)
+    dump(network, tmp_path, "gemmlowp")
+    words = ["-i", str(tmp_path / "x.npy"), "-o", str(tmp_path / "inner")]
+    assert main(["infer", "-m", str(tmp_path / "gemmlowp.bin"), "--side", "simulator", *words]) == 0
+    tensors = {p.stem: np.load(p) for p in (tmp_path / "inner").glob("*.npy")}
+    np.savez(tmp_path / "inner.npz", **{n: v for n, v in tensors.items() if n != "in0"})
+    np.savez(tmp_path / "all.npz", **{**tensors, "in0": given})
+    capsys.readouterr()
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network)]) == 0
+    assert "taken from the recording: " in capsys.readouterr().out
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network), "-i", str(tmp_path / "x.npy")]) == 0
+    out = capsys.readouterr().out
+    assert "taken from the recording" not in out and "tensors bit-equal, first" not in out
+    assert main(["identify", str(tmp_path / "all.npz"), "-m", str(network), "-i", str(tmp_path / "other.npy")]) == 2
+    assert "is not that of -i; give the input that the dump was made with" in capsys.readouterr().err

@@ -238,7 +238,7 @@ def _doubt(members: list[RecordedUnit], every: list[RecordedUnit], form: str) ->
 def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit, forms: Mapping[str, str]) -> FreeRun:
     """Returns how far a simulation in which every op computes by its form gives the recorded tensors, from the first
     recorded tensors on. forms: by op, or by op and kind."""
-    values: dict[str, Array] = {}
+    values = {n: v for n in graph.inputs if (v := read(n)) is not None}
     equal, compared, first, started, unknown = 0, 0, "", list[str](), list[str]()
     for unit in units:
         given = {n: v for n in unit.inputs if (v := values.get(n)) is not None}

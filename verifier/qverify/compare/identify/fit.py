@@ -75,7 +75,7 @@ class RecordedUnit:
 
     def gives(self, form: str) -> bool:
         """Returns whether the form gives every element."""
-        if form in FORMS:
+        if form == REFERENCE or form in self.rounded.formulas:
             return form in self.fitting
         return self.triples is not None and self.triples.is_given_by(Form.parse(form))
 

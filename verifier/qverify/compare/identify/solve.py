@@ -170,9 +170,9 @@ class _Sample:
         """Yields forms whose product is shifted twice."""
         for bits in dict.fromkeys((*TWICE, *(n for n in (form.bits, form.bits - 1) if n > 1))):
             unit = np.ldexp(1.0, np.minimum(bits - shift, 40))  # of the first shift, in steps of the output
-            if not (shift > bits).any():
+            if 2 * np.count_nonzero(shift >= bits) < shift.size:
                 continue
-            slack = np.where(shift > bits, unit, 0.0)
+            slack = np.minimum(unit, 1.0)  # where nothing is left to shift, the first rule decides
             for rule in self._rules(np.ldexp(product, -shift), slack):
                 for how in RULES:
                     yield from _with_zero(replace(form, rounding=rule, first=(bits, how)))

@@ -40,7 +40,7 @@ def neighbours_of(forms: Sequence[str], members: Sequence[RecordedUnit]) -> list
     """Returns neighbours of these forms that give every element, too."""
     some = deciding(members)
     made = dict.fromkeys(str(n) for f in forms for n in neighbours(Form.parse(f)))
-    return [n for n in made if n not in FORMS and all(m.gives(n) for m in some)]
+    return [n for n in made if n not in forms and all(m.gives(n) for m in some)]
 
 
 def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:

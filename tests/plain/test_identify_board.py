@@ -205,7 +205,7 @@ def test_parameters_are_found_and_one_wrong_element_excludes_all(form: str) -> N
 
 
 def test_probes_are_chosen_by_what_they_split() -> None:
-    """Of forms a, b, c: probe 0 splits none, 1 splits off c, 2 splits off a, 3 all."""
+    """The forms are a, b and c: probe 0 splits none, 1 splits off c, 2 splits off a, 3 all."""
     guesses = [(0, ("x", "x", "x")), (1, ("x", "x", "y")), (2, ("z", "x", "x")), (3, ("u", "v", "w"))]
     assert choose(guesses, 8) == [3]
     assert choose(guesses[:3], 8) == [1, 2]

@@ -89,7 +89,7 @@ def with_nans(values: np.ndarray[Any, Any], rng: np.random.Generator, often: flo
 
 def nodes_of_nans(often: float) -> RandomNodes:
     """Every op's random nodes, and some of floats, on inputs of which this share is odd."""
-    made = RandomNodes("ref-exact", 31)
+    made = RandomNodes("ref-exact", 33)
     for random_nodes in RANDOM_NODES.values():
         random_nodes(made)
     for shape in ((70, 9), (90,)):

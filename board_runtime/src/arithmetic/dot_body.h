@@ -52,17 +52,40 @@ QV_BODY void body_finish_f32(const qv_requantizer *r, float scale, uint32_t bias
   }
 }
 
-QV_BODY int body_is_half_up(qv_rounding rounding) { return rounding == QV_TFLITE_SINGLE || rounding >= QV_MUL8; }
+QV_BODY int64_t body_shift(const qv_short_shift *r, int64_t v) {
+  int64_t low = (v < 0 ? ~(~v >> r->shift) : v >> r->shift) + r->zero;
+  v += r->add + (low < 0 ? r->below : 0) + (low & r->odd);
+  return v < 0 ? ~(~v >> r->shift) : v >> r->shift;
+}
 
-QV_BODY void body_finish_half_up(const qv_requantizer *r, int64_t at, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
-  const int32_t *field = r->values;
-  int64_t multiplier = field[at], shift = field[r->channels + at], half = (int64_t)1 << (shift - 1);
+QV_BODY void body_finish_half_up(const qv_requantizer *r, const qv_steps *s, uint32_t bias, const uint32_t *acc, int64_t count,
+                                 uint8_t *to) {
+  int64_t multiplier = s->multiplier, shift = s->last, half = (int64_t)1 << (shift - 1);
   int64_t low = r->low, high = r->high, zero = r->zero;
   for (int64_t j = 0; j < count; j++) {
     int64_t v = (int32_t)(acc[j] + bias) * multiplier + half;
     v = (v < 0 ? ~(~v >> shift) : v >> shift) + zero;
     to[j] = (uint8_t)(v < low ? low : v > high ? high : v);
   }
+}
+
+QV_BODY void body_finish_steps(const qv_requantizer *r, const qv_steps *s, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  qv_short_shift first = qv_short_shift_of(s->first, s->rules >> 4 & 7, 0), last = qv_short_shift_of(s->last, s->rules >> 8, r->zero);
+  int64_t multiplier = s->multiplier, low = r->low, high = r->high, zero = r->zero;
+  for (int64_t j = 0; j < count; j++) {
+    int64_t v = body_shift(&last, body_shift(&first, (int32_t)(acc[j] + bias) * multiplier)) + zero;
+    to[j] = (uint8_t)(v < low ? low : v > high ? high : v);
+  }
+}
+
+/* An integer rq: the sums are int32, so that their products are within +-2^62. */
+QV_BODY void body_finish_integer(const qv_requantizer *r, int64_t at, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count,
+                                 uint8_t *to) {
+  qv_steps s = qv_steps_of(r, at);
+  if (s.pre)
+    for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
+  else if (!s.first && s.rules >> 8 == QV_HALF_UP && s.last >= 1 && s.last <= 62) body_finish_half_up(r, &s, bias, acc, count, to);
+  else body_finish_steps(r, &s, bias, acc, count, to);
 }
 
 QV_BODY void body_finish_real(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
@@ -77,8 +100,8 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
     body_finish_real(r, channel, bias, acc, count, to);
   } else if (r->dtype == QV_F32) {
     body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
-  } else if (r->dtype == QV_I32 && body_is_half_up(r->rounding) && ((const int32_t *)r->values)[r->channels + at] <= 62) {
-    body_finish_half_up(r, at, bias, acc, count, to);
+  } else if (r->dtype == QV_I32) {
+    body_finish_integer(r, at, channel, bias, acc, count, to);
   } else {
     for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
   }

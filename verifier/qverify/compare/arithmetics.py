@@ -23,8 +23,9 @@ from qverify.compare.arithmetics_of_ops import (
 )
 from qverify.compare.catalogue import DOWN, FLOOR, FLOOR_MEANS, MEANS, MISTAKES, RULES, ZERO_INSIDE
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
-from qverify.compare.error_bounds.documented_kernels import is_change_of_quantization, rounded_twice
+from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.scaled_sums import At
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from qverify.arithmetic.forms import Form, make_addition_rq
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
@@ -246,7 +247,12 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         return add_parameters(mode, float(real[0]), float(real[1]))
 
     found: dict[str, Compute] = {mode: partial(in_form, mode=mode, make=make, name=mode) for mode in MODES}
-    found[LITERT_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode: _scale_operands(real), name=LITERT_ADD)
+    found[LITERT_ADD] = partial(
+        in_form,
+        mode="gemmlowp",
+        make=lambda mode: make_addition_rq(Form.parse(LITERT_ADD), *map(float, real)),
+        name=LITERT_ADD,
+    )
 
     def steps(at: At) -> Reals:
         first, second = pairs.centred(at)
@@ -254,14 +260,6 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
 
     low, high = node.words[-2:]
     return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
-
-
-def _scale_operands(real: Reals) -> Array:
-    """Returns the multipliers of both operands of a sum and of the sum itself, int32 [2, 3] (NUMERICS.md, add): LiteRT
-    scales the operands one by one. real: their scales in LSB of the output, the second negative for a difference."""
-    twice = 2 * float(np.abs(real).max())
-    rq = parameters("gemmlowp", [abs(real[0]) / twice, abs(real[1]) / twice, twice / (1 << add.LEFT_SHIFT)])
-    return rq * np.sign([[real[0], real[1], 1.0], [1.0, 1.0, 1.0]]).astype(np.int32)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

@@ -32,6 +32,7 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
@@ -240,17 +241,6 @@ def _cut_zero_point(o: StatedOperands) -> float:
     x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
     steps = x.zero_point[0] * x.scale[0] / y.scale[0]
     return 0.0 if o.node.op == "average_pool" else float(abs(steps - np.trunc(steps)))
-
-
-def is_change_of_quantization(node: Node, graph: Graph) -> bool:
-    """Returns whether a lookup changes the quantization of its input, and is not the table of a function."""
-    x, y, table = (graph.spec(n or "") for n in (node.inputs[0], node.outputs[0], node.inputs[1]))
-    if len(x.scale) != 1 or len(y.scale) != 1:
-        return False
-    limits, low = np.iinfo(y.dtype), int(np.iinfo(x.dtype).min)
-    stored = graph.constants[table.name].astype(np.float64)
-    every = (np.arange(low, low + len(stored)) - x.zero_point[0]) * (x.scale[0] / y.scale[0]) + y.zero_point[0]
-    return bool((np.abs(np.clip(every, int(limits.min), int(limits.max)) - stored) <= 1).all())
 
 
 def _look_up(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:

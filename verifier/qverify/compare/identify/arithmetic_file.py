@@ -6,7 +6,7 @@ import json
 import tomllib
 from typing import Any
 
-from qverify.arithmetic.forms import Form
+from qverify.arithmetic.forms import Form, FormsOfOps
 from qverify.closest_names import closest_names
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
@@ -80,6 +80,12 @@ def read_arithmetic(path: str) -> Arithmetic:
     return _Reader(path).read(content)
 
 
+def forms_of_ops(arithmetic: Arithmetic) -> FormsOfOps:
+    """Returns the forms of an arithmetic's ops, for the compiler; ops that are not known have none."""
+    forms = {op: Form.parse(learned.form) for op, learned in arithmetic.ops.items() if learned.form}
+    return FormsOfOps(arithmetic.name, forms)
+
+
 class _Reader:
     """Checks what a file says."""
 
@@ -131,9 +137,11 @@ class _Reader:
         if not isinstance(names, list):
             raise self._refuse(where, "wanted a list of forms")
         for name in names:
-            if name not in FORMS and not _is_form(name):
+            try:
+                Form.parse(name if isinstance(name, str) else str(name))
+            except ValueError as error:
                 meant = self._meant(name, FORMS) if isinstance(name, str) else ""
-                raise self._refuse(where, f"{str(name)[:60]!r} is no form of the catalogue{meant}")
+                raise self._refuse(where, f"{error}{meant}") from None
         return tuple(names)
 
     def _number(self, table: dict[str, Any], key: str, where: str) -> int:
@@ -160,13 +168,6 @@ class _Reader:
 
     def _refuse(self, where: str, why: str) -> BadFileError:
         return BadFileError(f"{self._path}: {where}: {why}")
-
-
-def _is_form(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and bool(Form.parse(text))
-    except ValueError:
-        return False
 
 
 def _is_count(value: Any) -> bool:

@@ -157,6 +157,17 @@ def test_floats_have_a_bound_for_each_element():
     assert found(made + np.array([0, 1e-3, np.nan, 0])).why == "2 elements differ beyond that error, first [0, 1]"
 
 
+def test_an_infinity_or_nan_is_right_on_the_side_that_has_the_exact_one() -> None:
+    x = np.array([np.inf, -1.0, 4.0], np.float32)
+    tensors = {n: TensorSpec(n, "float32", x.shape) for n in ("x", "y")}
+    root = Node("y", "elementwise_float", ("x",), ("y",), (FUNCTIONS["sqrt"].number, 0, 0))
+    graph = Graph([root], tensors, {}, ("x",), ("y",))
+    right, wrong = np.array([np.inf, np.nan, 2.0], np.float32), np.array([1.0, -1.0, 2.0], np.float32)
+    for made, recorded, fits in ((wrong, right, True), (right, wrong, False)):
+        found = explain(units(graph)[0], "y", graph, {"x": x}, made, recorded, "", "limit")
+        assert (found.unexplained, found.recorded_fits) == (2, fits)
+
+
 def test_where_nothing_can_be_evaluated_nothing_is_explained():
     x, made = many()[:2]
     graph = _of_rows(REFERENCE, 4000)

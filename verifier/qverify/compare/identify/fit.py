@@ -155,10 +155,10 @@ def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedO
             continue
         by_op.setdefault(one.unit.nodes[0].op, []).append(one)
     every = [m for members in by_op.values() for m in members]
-    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
+    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every, solving)]
 
 
-def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
+def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> list[LearnedOp]:
     """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which most have a form in
     common."""
     best, least = {op: members}, 0 if _common(members) else len(members)
@@ -170,14 +170,13 @@ def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) 
         unknown = sum(len(some) for some in parts.values() if not _common(some))
         if len(parts) == len(kinds) + 1 and unknown < least:
             best, least = parts, unknown
-    return [_fit_op(key, best[key], every) for key in sorted(best)]
+    return [_fit_op(key, best[key], every, solving) for key in sorted(best)]
 
 
 def _common(members: list[RecordedUnit]) -> list[str]:
     """Returns the forms that give every element of all these units."""
     first = [*members[0].fitting]
     return [f for f in FORMS if f in first and all(f in m.fitting for m in members)]
-    return [_fit_op(op, members, every, solving) for op, members in by_op.items()]
 
 
 def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> LearnedOp:

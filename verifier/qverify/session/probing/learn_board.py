@@ -83,7 +83,7 @@ def learn_board(
     ops = {op: learner.learn(op) for op in wanted.ops if learner.has_probes(op)}
     learner.confirm_first()
     about = ", ".join(f"{v}" for k, v in learner.states.items() if k in ("program", "version", "arch", "runtime"))
-    arithmetic = Arithmetic(origin.name, board.engine or about, origin.learned, ops)
+    arithmetic = Arithmetic(origin.name, board.engine or about, origin.learned, ops, origin.learned_on)
     return LearnedBoard(
         arithmetic, learner.asked, learner.asked_models * RUNS, learner.states, learner.failed, learner.left_out
     )

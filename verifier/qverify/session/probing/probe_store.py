@@ -20,7 +20,7 @@ from qverify.tensors.recording import Array
 FORMAT = 1
 MAX_BYTES = 1 << 26  # of a file of the folder
 ABOUT = "board.json"
-_FILE = re.compile(r"[0-9a-f]{24}\..*")  # of a model
+_FILE = re.compile(r"[0-9a-f]{24}\..*|\.qverify-.*")  # of a model, or half-written
 
 
 class ProbeStore:

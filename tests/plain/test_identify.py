@@ -104,6 +104,24 @@ def test_a_fault_is_unknown_and_two_roundings_are_not_one(
     assert "conv: not one arithmetic" in capsys.readouterr().out
 
 
+def test_parameters_are_solved_from_a_recording(network: Path, tmp_path: Path) -> None:
+    """One half of the elements gives the parameters, the other half confirms them; the simulation under it is equal."""
+    form, chip, written = (
+        "half up, multiplier of 15 bits, 2 fraction bits kept first (floor)",
+        "chip.toml",
+        tmp_path / "x",
+    )
+    (tmp_path / chip).write_text(GOOD.replace("gemmlowp", form))
+    binary = tmp_path / "m.bin"
+    assert main(["compile", str(network), "-o", str(binary), "--arithmetic", str(tmp_path / chip)]) == 0
+    assert main(["infer", "-m", str(binary), "--side", "simulator", "-o", str(tmp_path / "dump")]) == 0
+    assert main(["identify", str(tmp_path / "dump"), "-m", str(network), "-o", str(written)]) == 0
+    ops = read_arithmetic(str(written)).ops
+    assert ops["conv"].form == form and (ops["conv"].decided or 0) > 100
+    assert 4000 < (ops["conv"].held_out or 0) < 5300
+    assert ops["add"].form == "ref-exact" and ops["add"].held_out is None
+
+
 def test_a_dump_of_nothing_that_is_computed_is_refused(
     network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -190,3 +191,82 @@ def test_a_board_of_the_inventory_has_its_arithmetic_for_its_versions(
     boards.write_text(entry.format("2.2"))
     assert main(["-m", str(EXAMPLE), "-b", "desk"]) == 2
     assert "learned on firmware 2.1, and boards.toml says 2.2 of desk" in capsys.readouterr().err
+
+
+DEVICE = """import sys
+import numpy as np
+from qverify.compare.identify.arithmetic_file import read_arithmetic
+from qverify.model_bin.units import units
+from qverify.session.models import open_models
+from qverify.sides.simulator import Simulator
+
+model, file, inputs, out, wrong = sys.argv[1:]
+models = open_models([model], arithmetic=read_arithmetic(file))
+simulator, values = Simulator(models.graph), {models.graph.inputs[0]: np.load(inputs)}
+for unit in units(models.graph):
+    made = dict(simulator.run_unit(unit, values))
+    if unit.nodes[0].op == wrong:
+        made[unit.outputs[0]].reshape(-1)[5] += 1
+    values |= made
+for name in models.graph.observable():
+    np.save(f"{out}/{name}.npy", values[name])
+"""
+
+
+@pytest.mark.parametrize("wrong", ["", "fully_connected"])
+def test_triage_of_a_runner_is_between_simulator_and_board(
+    wrong: str, written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = written.parent / "device.py"
+    device.write_text(DEVICE)
+    runner = f"{sys.executable} {device} {EXAMPLE} {written} {{npy}} {{out}} '{wrong}'"
+    words = ["triage", "-m", str(EXAMPLE), "-b", "local", "--runner", runner, "--arithmetic", str(written)]
+    assert main([*words, "--explain", "1"]) == (1 if wrong else 0)
+    out = capsys.readouterr().out
+    assert "reference ~ board" not in out and "main job: Sim and Arm result" in out
+    if wrong:
+        assert "simulator ~ board: FAILS" in out and "(fully_connected)" in out
+        assert "ValueError" not in out and "IndexError" not in out
+
+
+def test_many_frames_say_the_farthest_distance(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = written.parent
+    for at in range(2):
+        np.save(folder / f"{at}.npy", np.random.default_rng(at).uniform(0, 1, (1, 1, 8, 8)).astype(np.float32))
+    (folder / "frames.txt").write_text("0.npy\n1.npy\n")
+    words = ["-m", str(EXAMPLE), "-b", "local", "--arithmetic", str(written), "-i", str(folder / "frames.txt")]
+    assert main(words) == 0
+    assert ", the farthest of 2: " in capsys.readouterr().out
+
+
+def test_a_model_bin_brings_its_arithmetic_along(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    binary = str(written.parent / "m.bin")
+    assert main(["compile", str(EXAMPLE), "--arithmetic", str(written), "-o", binary]) == 0
+    assert "; conv: gemmlowp; " in capsys.readouterr().out
+    capture = str(written.parent / "cap")
+    assert main(["-m", f"{EXAMPLE},{binary}", "-b", "local", "--capture", capture]) == 0
+    assert "arithmetic chip" in capsys.readouterr().out
+    assert main(["replay", capture]) == 0
+    assert "arithmetic chip" in capsys.readouterr().out
+    plain = str(written.parent / "plain.bin")
+    assert main(["compile", str(EXAMPLE), "-o", plain]) == 0
+    assert main(["-m", f"{EXAMPLE},{plain}", "-b", "local", "--arithmetic", str(written)]) == 2
+    assert "the model.bin of -m was compiled without an arithmetic" in capsys.readouterr().err
+
+
+def test_compare_recomputes_both_dumps_under_it(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, binary = written.parent, str(written.parent / "m.bin")
+    assert main(["compile", str(EXAMPLE), "--arithmetic", str(written), "-o", binary]) == 0
+    for name in ("a", "b"):
+        words = ["infer", "-m", f"{EXAMPLE},{binary}", "--side", "simulator", "-o", str(folder / name)]
+        assert main(words) == 0
+    sides = [str(folder / "a"), str(folder / "b"), "-m", str(EXAMPLE), "--arithmetic", str(written), "--gate", "exact"]
+    assert main(["compare", *sides]) == 0
+    path = next((folder / "b").glob("relu2*.npy"))
+    value = np.load(path)
+    value.reshape(-1)[0] ^= 1
+    np.save(path, value)
+    capsys.readouterr()
+    assert main(["compare", *sides]) == 1
+    out = capsys.readouterr().out
+    assert "blame: B at relu2" in out and "limit bit equality" in out and "arithmetic chip" in out

@@ -8,6 +8,8 @@ import numpy.typing as npt
 from qverify.arithmetic.forms import MOST_SHIFT, NAMES, ZERO_BIT, Form, exact_code, steps
 from qverify.arithmetic.rounding_rules import RULES, Array, round_real, shift_right
 
+HALF_EVEN = RULES.index("half even")
+
 
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
@@ -20,12 +22,18 @@ def requantize(
     if rq.dtype.kind == "f":
         value = np.array(acc, rq.dtype)  # an array, even if acc is a single number
         value *= (rq if rq.ndim == 1 else rq[0]).reshape(along)
-        if rq.ndim == 1:
+        if rq.ndim == 1 or rq[1, 0] == HALF_EVEN:
             return _finish(value, zero_point, low, high, dtype)
-        return np.clip(round_by_code(value, int(rq[1, 0]), zero_point) + zero_point, low, high).astype(dtype)
+        return _add_zero(round_by_code(value, int(rq[1, 0]), zero_point), zero_point, low, high, dtype)
     fields = steps_of(rq, rounding, wide)
-    result = apply_steps(acc.astype(np.int64), fields.reshape(len(fields), *along), zero_point, wide)
-    return np.clip(result + zero_point, low, high).astype(dtype)
+    result = apply_steps(acc.astype(np.int64, copy=False), fields.reshape(len(fields), *along), zero_point, wide)
+    return _add_zero(result, zero_point, low, high, dtype)
+
+
+def _add_zero(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
+    """Returns integers of which nobody has another use with the zero point, clipped."""
+    value += zero_point
+    return np.asarray(np.clip(value, low, high, out=value if value.ndim else None)).astype(dtype)
 
 
 def steps_of(rq: Array, rounding: str, wide: bool) -> Array:

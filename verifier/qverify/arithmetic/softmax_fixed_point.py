@@ -3,6 +3,8 @@ reference kernels and TFLM compute so (NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from qverify.arithmetic.forms import MOST_SHIFT
@@ -76,7 +78,7 @@ def _divide(value: Array, shift: Array) -> Array:
     return shift_right(value, np.minimum(shift, MOST_SHIFT), "half away from zero")
 
 
-def _high(a: Array, b: Array) -> Array:
+def _high(a: Array, b: Any) -> Array:
     """Returns the product shifted right by 31 bits, halves up."""
     return np.asarray((a * b + 2**30) >> 31)
 

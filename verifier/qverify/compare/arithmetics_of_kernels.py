@@ -10,14 +10,18 @@ from math import prod
 import numpy as np
 
 from qverify.arithmetic import float32, functions64, resize_places
+from qverify.arithmetic.forms import Form
 from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.resize_places import WEIGHT_BITS
+from qverify.arithmetic.rounding_rules import round_real
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
 from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
+    HTP_SOFTMAX,
     HTP_SUMS,
+    LITERT_FUNCTION,
     LITERT_MEAN,
     LITERT_POOL,
     LITERT_RESIZE,
@@ -26,8 +30,10 @@ from qverify.compare.catalogue import (
     OPTIMIZED_MEAN,
     OPTIMIZED_RESIZE_FLOAT,
     OPTIMIZED_SOFTMAX,
+    RULES,
     XNNPACK_MEAN,
     XNNPACK_RESIZE,
+    ZERO_INSIDE,
 )
 from qverify.compare.error_bounds.bounded_values import Array
 from qverify.compare.error_bounds.own_places import find_modes
@@ -65,7 +71,7 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
 
 def _store(compute: Callable[[Sums], Array], sums: ScaledSums, y: TensorSpec, limits: tuple[int, ...], at: At) -> Array:
     value = compute(sums.read(at)) + y.zero_point[0]
-    return np.clip(value, *limits).astype(y.dtype)
+    return np.clip(value, limits[0], limits[1]).astype(y.dtype)
 
 
 def _counts(node: Node, x: TensorSpec, y: TensorSpec) -> Callable[[Sums], Array | int]:
@@ -88,8 +94,8 @@ def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Arra
     def divided(s: Sums) -> Array:
         multiplier, exponent = parameters("gemmlowp", in_scale / out_scale)[:, 0].tolist()
         left = min(count.bit_length() - 1, 32, 31 + exponent)
-        rq = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
-        return shifted(s.acc, *rq, "gemmlowp", False)
+        one, shift = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
+        return shifted(s.acc, one, shift, "gemmlowp", False)
 
     def whole_zero(s: Sums) -> Array:
         single = Single(in_scale) / (Single(count) * Single(out_scale))
@@ -109,23 +115,33 @@ def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Arra
 
 
 def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
-    """Returns the arithmetics of LiteRT's two softmax, by name, for a softmax of 8 bits of which only the input has any
-    quantization: the output has 256 steps from 0 to 1."""
+    """Returns the arithmetics of a softmax of 8 bits by name: the exact value rounded once and, if the output has 256
+    steps from 0 to 1, LiteRT's two."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    limits = np.iinfo(y.dtype)
-    whole = len(x.scale) == 1 and x.numpy_dtype.itemsize == y.numpy_dtype.itemsize == 1
-    if not whole or y.scale != (2.0**-OUTPUT_BITS,) or y.zero_point != (int(limits.min),):
+    limits, zero = np.iinfo(y.dtype), y.zero_point[0]
+    if len(x.scale) > 1 or len(y.scale) > 1 or x.numpy_dtype.itemsize > 1 or y.numpy_dtype.itemsize > 1:
         return {}
     _, depth, inner = node.words[:3]
     rows = given[x.name].reshape(-1, depth, inner)
 
-    def by_rows(at: At, compute: Callable[[Array], Array]) -> Array:
+    def by_rows(at: At, compute: Callable[[Array], Array], zero: int = zero) -> Array:
         assert not isinstance(at, Sums | Pair)
         row, place = at // (depth * inner) * inner + at % inner, at // inner % depth
         some, index = np.unique(row, return_inverse=True)
         values = compute(rows[some // inner, :, some % inner])
-        return np.clip(values[index, place] + limits.min, limits.min, limits.max).astype(y.dtype)
+        return np.clip(values[index, place] + zero, limits.min, limits.max).astype(y.dtype)
 
+    def exactly(codes: Array, name: str) -> Array:
+        form = Form.parse(name)
+        below = codes.astype(np.int64) - codes.max(-1, keepdims=True)
+        terms = functions64.exp(below * float(x.scale[0]))
+        value = terms / terms.sum(-1, keepdims=True) / float(y.scale[0])
+        return round_real(value, form.rounding, zero if form.zero_inside else 0)
+
+    found = {n: partial(by_rows, compute=partial(exactly, name=n)) for n in (*RULES, ZERO_INSIDE)}
+    found[HTP_SOFTMAX] = partial(found["half even"], zero=int(limits.min))
+    if y.scale != (2.0**-OUTPUT_BITS,) or zero != int(limits.min):
+        return found
     step = Single(x.scale[0])
     table = functions64.exp((-step * np.arange(256, dtype=Single)).astype(np.float64)).astype(Single)
 
@@ -135,9 +151,35 @@ def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[s
         return np.floor(terms * (Single(1) / (total * Single(y.scale[0]))) + Single(0.5))
 
     return {
+        **found,
         LITERT_SOFTMAX: partial(by_rows, compute=lambda codes: softmax(codes, x.scale[0])),
         OPTIMIZED_SOFTMAX: partial(by_rows, compute=by_table),
     }
+
+
+SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
+
+
+def list_functions(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the arithmetic of LiteRT's LOGISTIC, by name; empty for the table of another function."""
+    x, y, real = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0]), graph.real_tables.get(node.outputs[0])
+    if real is None or len(x.scale) != 1 or x.numpy_dtype.itemsize > 1:
+        return {}
+    lowest, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
+    centred = np.arange(lowest, lowest + 256) - x.zero_point[0]
+    values = np.asarray(real(), np.float64) * y.scale[0]
+    if not np.allclose(values, float32.sigmoid64(centred * x.scale[0]), rtol=0.0, atol=SIGMOID):
+        return {}
+    terms = functions64.exp(-(Single(x.scale[0]) * centred.astype(Single)).astype(np.float64)).astype(Single)
+    steps = Single(1) / (Single(1) + terms) * (Single(1) / Single(y.scale[0]))
+    table = np.clip(np.floor(steps + Single(0.5)) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
+    stored = given[x.name].reshape(-1)
+
+    def compute(at: At) -> Array:
+        assert not isinstance(at, Sums | Pair)
+        return table[stored[at].astype(np.int64) - lowest]
+
+    return {LITERT_FUNCTION: compute}
 
 
 Axis = tuple[Array, ...]  # the two samples of each output, and their weights
@@ -182,7 +224,7 @@ def _weigh_in_1024ths(corners: list[Array], dy: Axis, dx: Axis) -> Array:
 def _weigh_in_11_bits(corners: list[Array], dy: Axis, dx: Axis) -> Array:
     a, b, c, d = (v.astype(np.int64) for v in corners)
     upper, lower = (a << WEIGHT_BITS) + (b - a) * dx[0], (c << WEIGHT_BITS) + (d - c) * dx[0]
-    return half_up((upper << WEIGHT_BITS) + (lower - upper) * dy[0], np.int64(2 * WEIGHT_BITS))
+    return half_up((upper << WEIGHT_BITS) + (lower - upper) * dy[0], np.array(2 * WEIGHT_BITS))
 
 
 def _weigh_rows_first(corners: list[Array], dy: Axis, dx: Axis) -> Array:

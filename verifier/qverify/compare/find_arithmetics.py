@@ -234,7 +234,7 @@ def find_reach(rounded: Rounded, name: str) -> float:
         largest = max(1.0, float(np.abs(exact.scales).max()))
         each = ADD_MULTIPLIERS if name == LITERT_ADD else PAIR * 2.0 ** -min(bits(mode, False), 30)
         return min(0.5, EXACT + largest * each)
-    operands = [rounded.graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in rounded.graph.tensors]
+    operands = [rounded.graph.spec(n).dtype for n in node.inputs if n is not None and n in rounded.graph.tensors]
     wide = node.op not in ("lookup", "concat") and is_wide(*operands)
     relative = 2.0 ** -bits(mode, wide) + (SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
     twice = rounded.first_rounding if name.startswith(TWICE) and not wide else 0.0

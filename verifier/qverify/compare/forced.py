@@ -78,7 +78,7 @@ class Forcing:
         cache: SameArrays | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
-        self.stated = read_stated(graph) if exact and judged.b.recording.runtime != "qvrt" else None
+        self.stated = read_stated(graph) if exact and is_foreign(judged.b.recording) else None
         self._cache = cache or SameArrays()
         self._same: dict[str, bool | None] = {}
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.board_options import board_option, link_options
+from qverify.cli.input_options import input_options
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.view_options import listing_screen
 
 if TYPE_CHECKING:
+    from qverify.inputs.sources import InputRequest
     from qverify.session.offline.identify_dump import Origin
     from qverify.session.probing.probe_board import ProbedBoard
 
@@ -51,6 +53,7 @@ EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op h
 )
 @click.option("--keep-going", is_flag=True, help="of a board: leave ops unknown that it does not run")
 @click.option("--afresh", is_flag=True, help="of a board: ask everything again, also what NAME.toml.probes has")
+@input_options
 @link_options(runtime=False)
 @runner_options
 def command(
@@ -69,6 +72,7 @@ def command(
     packed: int | None,
     keep_going: bool,
     afresh: bool,
+    inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
@@ -85,15 +89,22 @@ def command(
         _refuse("a dump", {**given, "--keep-going": keep_going, "--afresh": afresh, "--runner": runner})
         if model is None:
             raise click.UsageError("Missing option '-m' / '--model'.")
-        return _of_dump(dump, model, output, (profile, side, frame), origin)
-    _refuse("a board", {"-m": model, "--profile": profile, "--side": side, "--frame": frame})
+        return _of_dump(dump, model, output, (profile, side, frame), origin, inputs)
+    _refuse("a board", {"-m": model, "-i": inputs.files, "--profile": profile, "--side": side, "--frame": frame})
     if output is None:
         raise click.UsageError("-b needs -o NAME.toml, beside which the board's answers are kept (NAME.toml.probes)")
     asked = ProbedBoard(board or "", deadline_s, reach, runner, build, engine, packed or 0)
     return _of_board(asked, output, (ops, types), (keep_going, afresh), origin)
 
 
-def _of_dump(dump: str, model: str, output: str | None, reading: tuple[str, str, int], origin: Origin) -> int:
+def _of_dump(
+    dump: str,
+    model: str,
+    output: str | None,
+    reading: tuple[str, str, int],
+    origin: Origin,
+    inputs: InputRequest,
+) -> int:
     from qverify.compare.identify.arithmetic_file import to_text
     from qverify.files import write_text
     from qverify.renderers.identify_text import render
@@ -101,7 +112,7 @@ def _of_dump(dump: str, model: str, output: str | None, reading: tuple[str, str,
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
     profile, side, frame = reading
-    found = identify_dump(dump, model, profile, ReadingOptions({}, side, frame, ""), origin)
+    found = identify_dump(dump, model, profile, ReadingOptions({}, side, frame, ""), origin, inputs)
     ops = list(found.arithmetic.ops.values())
     click.echo(render(ops, found.free, found.nodes, listing_screen()))
     for doubt in found.doubts:

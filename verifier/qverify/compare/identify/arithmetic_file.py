@@ -187,12 +187,5 @@ class _Reader:
         return BadFileError(f"{self._path}: {where}: {why}")
 
 
-def _is_form(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and bool(Form.parse(text))
-    except ValueError:
-        return False
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

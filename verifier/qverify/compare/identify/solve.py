@@ -48,6 +48,17 @@ class Triples:
         scale = {how: s[at] for how, s in self.scale.items()}
         return replace(self, acc=self.acc[at], scale=scale, out=self.out[at])
 
+    def fewest(self) -> Triples:
+        """Returns, of each scale and integer, the smallest and the largest sum, which stand for all: every form rises with
+        the sum."""
+        keys = np.stack([np.unique(s, return_inverse=True)[1] for s in self.scale.values()])
+        number = np.ravel_multi_index(tuple(keys), tuple(keys.max(1, initial=0) + 1))
+        order = np.lexsort((self.acc, self.out, number))
+        first = np.ones(order.size, bool)
+        first[1:] = (np.diff(number[order]) != 0) | (np.diff(self.out[order]) != 0)
+        last = np.roll(first, -1)
+        return self.take(order[first | last])
+
     def is_given_by(self, form: Form) -> bool:
         """Returns whether the form gives every element; not if it cannot represent a scale."""
         return not self.count_wrong(form)
@@ -170,9 +181,9 @@ class _Sample:
         """Yields forms whose product is shifted twice."""
         for bits in dict.fromkeys((*TWICE, *(n for n in (form.bits, form.bits - 1) if n > 1))):
             unit = np.ldexp(1.0, np.minimum(bits - shift, 40))  # of the first shift, in steps of the output
-            if not (shift > bits).any():
+            if 2 * np.count_nonzero(shift >= bits) < shift.size:
                 continue
-            slack = np.where(shift > bits, unit, 0.0)
+            slack = np.minimum(unit, 1.0)  # where nothing is left to shift, the first rule decides
             for rule in self._rules(np.ldexp(product, -shift), slack):
                 for how in RULES:
                     yield from _with_zero(replace(form, rounding=rule, first=(bits, how)))

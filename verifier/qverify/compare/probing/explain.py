@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qverify.arithmetic.forms import Form
-from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, triples_of
+from qverify.compare.identify.fit import FORMS, RecordedUnit, fit
 from qverify.compare.identify.solve import neighbours, solve
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
@@ -31,8 +31,8 @@ def left_forms(members: Sequence[RecordedUnit]) -> list[str]:
 def solved_forms(members: Sequence[RecordedUnit]) -> list[str]:
     """Returns the forms that are solved from all units that have several forms, the simplest first; [] if some of these
     are not sums of one scale."""
-    triples = [triples_of(m, fewest=True) for m in deciding(members)]
-    known = [t for t in triples if t is not None]
+    triples = [m.triples for m in deciding(members)]
+    known = [t.fewest() for t in triples if t is not None]
     return [str(f) for f in solve(known)] if len(known) == len(triples) else []
 
 
@@ -40,7 +40,7 @@ def neighbours_of(forms: Sequence[str], members: Sequence[RecordedUnit]) -> list
     """Returns neighbours of these forms that give every element, too."""
     some = deciding(members)
     made = dict.fromkeys(str(n) for f in forms for n in neighbours(Form.parse(f)))
-    return [n for n in made if n not in FORMS and all(m.gives(n) for m in some)]
+    return [n for n in made if n not in forms and all(m.gives(n) for m in some)]
 
 
 def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
@@ -48,8 +48,11 @@ def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> Learned
     on changes of the quantization."""
     changes, others = deciding(members), [m for m in members if not m.rounded.formulas]
     if not changes or not others:
-        return _explain(fit(members)[0], members, names)
-    first, second = _explain(fit(changes)[0], changes, names), _explain(fit(others)[0], others, names)
+        return _explain(fit(members, solving=False)[0], members, names)
+    first, second = (
+        _explain(fit(changes, solving=False)[0], changes, names),
+        _explain(fit(others, solving=False)[0], others, names),
+    )
     both = replace(first, nodes=len(members), elements=first.elements + second.elements)
     if second.form:
         return both

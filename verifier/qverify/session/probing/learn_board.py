@@ -10,7 +10,7 @@ import numpy as np
 from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
-from qverify.compare.identify.fit import FORMS, RecordedUnit, collect
+from qverify.compare.identify.fit import RecordedUnit, collect
 from qverify.compare.probing.explain import (
     MOST_ALIKE,
     deciding,
@@ -172,10 +172,9 @@ class _Learner:
                 raise
             self.failed[op] = str(error)
             return LearnedOp(op, "", 0, 0, why=f"the board did not run it: {error}")
-        catalogued = [f for f in left if f in FORMS]
-        if catalogued or not left:
+        if not left or {*left} & {*known}:
             learned = fit_op(members, names)
-            others = [f for f in left if f not in FORMS][:MOST_ALIKE] if learned.form else []
+            others = [f for f in left if f not in known][:MOST_ALIKE] if learned.form else []
             return replace(learned, alike=(*learned.alike, *others))
         return fit_solved(members, left, sum(m.recorded.size for m in members[begun:]), names)
 

@@ -22,9 +22,10 @@ from qverify_agents.worker import RUNTIMES
 
 # Keys with command lines of this host; power is the earlier name of power_cycle.
 HOST_COMMANDS = ("reset", "power_cycle", "power")
-KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_key", "user", "cache", "arch"} | set(
-    WORKER_OPTIONS
-)
+KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_key", "user", "cache", "arch"} | {
+    "arithmetic",
+    *WORKER_OPTIONS,
+}
 QVRT, ANY_RUNTIME = "qvrt", "any"
 RESET_WAIT_S, MAX_RESET_WAIT_S = 60.0, 3600.0
 RunnerOptions = tuple[tuple[str, str], ...]
@@ -47,6 +48,7 @@ class InventoryEntry:
         runner: how such a runtime is run, as (key, value) pairs. A key whose value is a table has one pair with the
             value NAME=VALUE for each of the table's entries.
         reset_wait_s: seconds that the board may take to answer after a reset.
+        arithmetic: how it rounds: the path of a file, from the inventory's folder, or a name; or "".
     """
 
     name: str
@@ -59,6 +61,7 @@ class InventoryEntry:
     foreign: str = ""
     runner: RunnerOptions = ()
     reset_wait_s: float = RESET_WAIT_S
+    arithmetic: str = ""
 
     @property
     def address(self) -> str:
@@ -200,6 +203,7 @@ def _parse_board(path: Path, name: str, table: object, is_named: bool) -> Invent
         foreign,
         runner,
         _parse_reset_wait(where, text.get("reset_wait", str(RESET_WAIT_S))),
+        _find_file(path, text.get("arithmetic", "")),
     )
     try:
         address = parse(board.address)
@@ -225,6 +229,12 @@ def _runs_commands(address: Address) -> str:
     risky_options = [name for name in ("ssh_config", "python", "labgrid_python", "delegate") if name in address.options]
     is_own_program = address.options.get("runtime", RUNTIMES[0]) not in RUNTIMES
     return risky_options[0] if risky_options else "runtime" if is_own_program else ""
+
+
+def _find_file(path: Path, text: str) -> str:
+    """Returns the path of a file that is named from the inventory's folder, or the text itself if there is none."""
+    named = path.parent / text
+    return str(named) if text and named.is_file() else text
 
 
 def _parse_reset_wait(where: str, text: str) -> float:
@@ -281,6 +291,16 @@ def find_runner(text: str) -> tuple[str, RunnerOptions]:
         names = ", ".join(b.name for b in matches)
         raise BadAddress(f"-b {text}: boards that are run in different ways: {names}. Next: name one")
     return (f"{matches[0].file}: [boards.{matches[0].name}]", matches[0].runner) if matches else ("", ())
+
+
+def find_arithmetic(text: str) -> tuple[str, dict[str, str]]:
+    """Returns the `arithmetic` of the inventory entry that -b names, "" without one, and the entry's tags. Raises
+    BadAddress if tags match boards with different ones."""
+    matches = _match_boards(text) or []
+    if len({b.arithmetic for b in matches}) > 1:
+        names = ", ".join(b.name for b in matches)
+        raise BadAddress(f"-b {text}: boards with different arithmetics: {names}. Next: name one")
+    return (matches[0].arithmetic, matches[0].tags) if matches else ("", {})
 
 
 def find_entry(text: str) -> InventoryEntry | None:

@@ -11,8 +11,13 @@ from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.records import encode
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
+from qverify_agents.binaries import runtime_path
+from qverify_agents.emulation.user_mode import find_emulator
 
 from tests.conftest import MODELS, need_models, need_qemu
+from tests.ops.nodes_of_forms import additions_of_every_byte, linear_nodes, products_of_16_bits, products_of_every_byte
+from tests.ops.random_nodes import RandomNodes
+from tests.ops.test_runtime_equals_simulator import agree
 
 ARCHITECTURES = [
     pytest.param("aarch64", marks=need_qemu("aarch64")),
@@ -39,6 +44,17 @@ def digests_agree(source: Path, rounding: str, uri: str) -> None:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_example_in_every_rounding_mode(digits, arch, rounding):
     digests_agree(digits / "digits_quant.onnx", rounding, f"qemu-user:{arch}")
+
+
+@pytest.mark.parametrize("make", [products_of_every_byte, products_of_16_bits, additions_of_every_byte, linear_nodes])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_nodes_in_forms(arch, make, tmp_path):
+    """Nodes of every kind of form, at ties and at the ends of the ranges."""
+    program, made = tmp_path / "qvrt", RandomNodes("ref-exact", 37)
+    program.write_text(f'#!/bin/sh\nexec "{find_emulator(arch)}" "{runtime_path(arch).resolve()}" "$@"\n')
+    program.chmod(0o755)
+    make(made)
+    agree(made, (program,), tmp_path, make.__name__)
 
 
 @need_models()

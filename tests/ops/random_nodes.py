@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from qverify.arithmetic.forms import NAMES, TWICE_HALF_UP, Form, make_rq
 from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.rounding_rules import RULES
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -130,16 +135,31 @@ class RandomNodes:
         scale = self.rng.uniform(0.3, 2, channels) / size
         scale = np.where(self.rng.random(channels) < 0.3, 2.0 ** np.round(np.log2(scale)), scale)
         self.requantized += 1
-        if self.rounding != "ref-exact":
-            return self._fields(scale, wide)
-        return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
+        return self._parameters(scale, wide, np.float64 if wide or not single else np.float32)
 
-    def _fields(self, scale: Array, wide: bool) -> TensorSpec:
-        """Multipliers and shifts of an integer mode: the file's, or the node's own."""
-        if self.rng.random() < 0.7:
-            return self.constant(parameters(self.rounding, scale, wide))
-        own = parameters("tflite-single", scale, wide)
-        return self.constant(np.concatenate([own, np.ones_like(own[:1])]))
+    def _parameters(self, scale: Array, wide: bool, dtype: type) -> TensorSpec:
+        """The rq of the file's rounding mode, or of a form of the node's own."""
+        if self.rng.random() < 0.5:
+            return self.constant(make_rq(self.form(lambda form: make_rq(form, scale, wide)), scale, wide))
+        return self.constant(
+            scale.astype(dtype) if self.rounding == "ref-exact" else parameters(self.rounding, scale, wide)
+        )
+
+    def form(self, use: Callable[[Form], Any], exact: bool = True) -> Form:
+        """A form of any fields with which `use` raises no ValueError; with a multiplier if not `exact`."""
+        while True:
+            rule, kind, zero = str(self.rng.choice(RULES)), self.pick(0, 1, 2, 3, 4), bool(self.pick(0, 1))
+            before = (self.pick(0, 1, 3, 8), str(self.rng.choice(RULES))) if self.pick(0, 1, 2) == 0 else None
+            first = (self.pick(1, 8, 15, 31), str(self.rng.choice(RULES))) if self.pick(0, 1) else None
+            bits = 0 if kind == 0 and exact else self.pick(1, 2, 8, 15, 16, 24, 31, 31)
+            form = Form(rule, bits, zero_inside=zero)
+            if kind == 1:
+                form = NAMES[str(self.rng.choice(("tflite-single", "gemmlowp", TWICE_HALF_UP, "pow2-floor")))]
+            elif bits:
+                form = replace(form, cut=bool(self.pick(0, 1)), before=before, first=first)
+            with contextlib.suppress(ValueError):
+                use(form)
+                return form
 
     def real_scales(self, channels: int) -> TensorSpec:
         """Scales of a node with a float output: float64 in every rounding mode."""
@@ -155,9 +175,7 @@ class RandomNodes:
         """The rq of a sum of `count` elements of x that becomes their mean in y."""
         scale = [x.scale[0] / (y.scale[0] * count)]
         self.requantized += 1
-        if self.rounding != "ref-exact":
-            return self._fields(np.array(scale), False)
-        return self.constant(np.array(scale, dtype))
+        return self._parameters(np.array(scale), False, dtype)
 
     def node(
         self,

@@ -20,8 +20,8 @@ class Requantizer(ctypes.Structure):
     """qv_requantizer of arithmetic/requantize.h."""
 
     _fields_ = [
-        ("values", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("channels", ctypes.c_int64), ("rounding", ctypes.c_int),
-        ("wide", ctypes.c_int), ("zero", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32),
+        ("values", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("channels", ctypes.c_int64), ("rows", ctypes.c_int32),
+        ("rounding", ctypes.c_int), ("wide", ctypes.c_int), ("zero", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32),
     ]  # fmt: skip
 
 
@@ -30,7 +30,8 @@ def requantize(
 ) -> int:
     of = library().qv_requantize
     of.restype, of.argtypes = ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-    r = Requantizer(values.ctypes.data, dtype, values.shape[-1], ROUNDINGS.index(rounding), wide, zero, low, high)
+    rows = len(values) if values.ndim == 2 else 1
+    r = Requantizer(values.ctypes.data, dtype, values.shape[-1], rows, ROUNDINGS.index(rounding), wide, zero, low, high)
     return int(of(ctypes.byref(r), acc, 0))
 
 

@@ -6,10 +6,12 @@ import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import xxhash
+from qverify.model_bin import records
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.records import encode
 from qverify.ops import MOVES, simulate_node, stems
@@ -89,7 +91,7 @@ def with_nans(values: np.ndarray[Any, Any], rng: np.random.Generator, often: flo
 
 def nodes_of_nans(often: float) -> RandomNodes:
     """Every op's random nodes, and some of floats, on inputs of which this share is odd."""
-    made = RandomNodes("ref-exact", 31)
+    made = RandomNodes("ref-exact", 33)
     for random_nodes in RANDOM_NODES.values():
         random_nodes(made)
     for shape in ((70, 9), (90,)):
@@ -126,31 +128,16 @@ def test_the_ops_that_move_are_the_same_in_c() -> None:
 
 def refused(graph: Graph, said: str, folder: Path) -> None:
     """Asserts that the runtime refuses to load the graph, and says this."""
-    (folder / "model.bin").write_bytes(encode(graph))
+    with mock.patch.object(records, "check_graph"):  # the host would not write it
+        (folder / "model.bin").write_bytes(encode(graph))
     words = [str(binary(False)), "model_info", "--model_file=model.bin"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and said in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("wrong, said", [(0, "rounding id 0 of its own"), (2, "rounding id 2 of its own")])
-def test_a_rounding_of_its_own_is_checked(wrong: int, said: str, tmp_path: Path) -> None:
-    """The third row of a node's parameters is 1, the id of tflite-single."""
-    made = RandomNodes("gemmlowp", 3)
-    while not any(
-        c.ndim == 2 and len(c) == 3 for n, c in made.constants.items() if made.nodes and n == made.nodes[-1].inputs[-1]
-    ):
-        RANDOM_NODES["fully_connected"](made)
-    graph = made.graph()
-    graph.constants[graph.nodes[-1].inputs[-1] or ""][2] = wrong
-    refused(graph, said, tmp_path)
-
-
 @pytest.mark.parametrize(
     "op, spoil, said",
     [
-        ("add", lambda c: c.__setitem__((0, 0), -1), "multiplier 0 is -1"),
-        ("add", lambda c: c.__setitem__((0, 1), -(2**31)), "multiplier 1 is -2147483648"),
-        ("add", lambda c: c.__setitem__((1, 2), 31), "its shift 31"),
         ("average_pool", lambda c: c.__setitem__(0, 65537), "its rq is 65537"),
         ("resize_linear", lambda c: c.__setitem__(0, 2049), "weight 0 is 2049"),
     ],
@@ -159,8 +146,8 @@ def test_parameters_in_litert_arithmetic_are_checked(op: str, spoil: Any, said: 
     """The last node of the op whose last input is one of these forms is spoilt."""
     made = RandomNodes("gemmlowp", 5)
     RANDOM_NODES[op](made)
-    graph, rank = made.graph(), {"add": 2}.get(op, 1)
-    node = next(n for n in reversed(graph.nodes) if _integers(graph.constants[n.inputs[-1] or ""], rank))
+    graph = made.graph()
+    node = next(n for n in reversed(graph.nodes) if _integers(graph.constants[n.inputs[-1] or ""], 1))
     spoil(graph.constants[node.inputs[-1] or ""])
     refused(graph, said, tmp_path)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,6 +132,20 @@ def test_what_one_dump_lacks_does_not_hide_its_fault(host: dict[str, Array]) -> 
     assert report["pairs"][0]["cause"] == "region"
     assert (report["blame"]["side"], report["blame"]["region"]["outputs"]) == ("B", [QUANT[4]])
     assert FusedRegion(**report["blame"]["region"]).place.endswith(", not separate in B")
+
+
+def test_what_both_sides_of_this_host_compute_alike_is_judged_once(
+    host: dict[str, Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged, real = list[tuple[str, str]](), two_dumps._DumpForcing._judge
+
+    def judge(self: Any, unit: Unit, name: str, computed: Mapping[str, Array]) -> Any:
+        judged.append((self.judged.pair.b, name))
+        return real(self, unit, name, computed)
+
+    monkeypatch.setattr(two_dumps._DumpForcing, "_judge", judge)
+    assert blamed(compare("host", save(board(host, {LOGITS: plus(3)})))) == [("B", LOGITS)]
+    assert {name for _, name in judged} >= {RELU1, RELU2, LOGITS} and len(judged) == len(set(judged))
 
 
 def test_a_dump_of_final_outputs_only_is_not_located(host: dict[str, Array]) -> None:

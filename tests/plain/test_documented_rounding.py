@@ -126,6 +126,7 @@ def test_what_is_not_rounded_may_not_differ():
     found = explained_in(graph, x, x, recorded)
     assert (found.unexplained, found.why) == (2, "2 elements differ where XNNPACK's kernels have no tie, first [1, 2]")
     assert explained_in(graph, x, recorded, x).unexplained == 2  # nor on the other side
+    assert explained_in(graph, x, x, x).limit == "1 LSB, within 0 LSB of a tie"  # and the limit says so
 
 
 def test_what_has_no_evaluation_is_not_explained():
@@ -149,10 +150,22 @@ def test_floats_have_a_bound_for_each_element():
         return explain(units(graph)[0], "y", graph, given, made, recorded.astype(np.float32), "", "limit")
 
     printed = np.array([0, 4e-6, 0, 0])  # as a text with five decimals has it
+    assert found(made).limit == "within 0 of the exact value"  # nothing differs
     for by in (np.spacing(made) * np.array([1, 0, 0, 1]), 2.0**-19 * made, printed):
         assert (found(made + by).unexplained, found(made + by).evaluated) == (0, True)
     assert found(made + np.array([0, 1e-3, 0, 0])).unexplained == 1
     assert found(made + np.array([0, 1e-3, np.nan, 0])).why == "2 elements differ beyond that error, first [0, 1]"
+
+
+def test_an_infinity_or_nan_is_right_on_the_side_that_has_the_exact_one() -> None:
+    x = np.array([np.inf, -1.0, 4.0], np.float32)
+    tensors = {n: TensorSpec(n, "float32", x.shape) for n in ("x", "y")}
+    root = Node("y", "elementwise_float", ("x",), ("y",), (FUNCTIONS["sqrt"].number, 0, 0))
+    graph = Graph([root], tensors, {}, ("x",), ("y",))
+    right, wrong = np.array([np.inf, np.nan, 2.0], np.float32), np.array([1.0, -1.0, 2.0], np.float32)
+    for made, recorded, fits in ((wrong, right, True), (right, wrong, False)):
+        found = explain(units(graph)[0], "y", graph, {"x": x}, made, recorded, "", "limit")
+        assert (found.unexplained, found.recorded_fits) == (2, fits)
 
 
 def test_where_nothing_can_be_evaluated_nothing_is_explained():
@@ -288,3 +301,17 @@ def test_an_error_without_a_limit_does_not_hide_an_element_beyond_its_own() -> N
     with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
         found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
     assert found.evaluated and found.unexplained == 1 and "within 0.1 LSB" in found.limit
+
+
+def test_the_limit_is_not_that_of_elements_whose_error_decides_nothing() -> None:
+    """An element that is saturated at any error of its own does not widen what is said of the others."""
+    x, made, _ = (v.copy() for v in many())
+    graph, at = _of_rows(REFERENCE, 4000), np.arange(2)
+    made.reshape(-1)[:2] = 5, 127
+    recorded = made.copy()
+    recorded.reshape(-1)[:2] = 6, 126
+    saturated_at = Whole(np.array([5, 127]), np.array([6, 127]), np.array([0.3, 1.5]))
+    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", lambda *_: [(at, saturated_at)]):
+        found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
+    assert (found.unexplained, found.limit) == (1, "1 LSB, within 0.3 LSB of a tie")
+    assert found.why == "1 element differs where the exact value has no tie, first [0, 1]"

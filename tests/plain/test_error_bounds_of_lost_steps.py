@@ -11,9 +11,10 @@ import pytest
 from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compare.error_bounds import recurrences
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, bound_exactly
+from qverify.compare.error_bounds.recurrent_gates import GateKernel
 from qverify.model_bin.graph import Graph, Node
 
-from tests.plain.error_pages import real, word
+from tests.plain.error_pages import FLUSHED, real, word
 from tests.plain.test_error_bounds_of_steps import COUNTS, bounded, draw
 
 
@@ -134,3 +135,9 @@ def test_one_large_state_of_a_gru_loses_every_unit_of_its_row_and_no_other_row()
     found = bounded("gru", of, ("sigmoid", "tanh"))[0]
     assert found.lost is not None and found.lost[0, 0].tolist() == [[True, True], [False, False]]
     assert not found.lost[1:].any()
+
+
+def test_of_zeros_each_term_and_both_sums_lose_what_flushing_does() -> None:
+    zero = np.zeros(1)
+    for own, flushed in ((False, 4 + 2), (True, 1)):  # qverify's own sum is rounded once
+        assert GateKernel(own).sums(4, zero, zero, zero).error.tolist() == [flushed * FLUSHED]

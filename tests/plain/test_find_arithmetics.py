@@ -155,6 +155,16 @@ def test_the_nearest_arithmetic_is_that_of_most_elements() -> None:
     assert found[0].startswith("gemmlowp with halves up") and np.count_nonzero(found[1].reshape(-1) != recorded) == 1
 
 
+def test_an_arithmetic_that_gives_fewer_elements_in_all_is_not_the_nearest() -> None:
+    """It gives the two that differ, and is wrong in more of those that do not."""
+    rounded, made = rounded_of("conv", 0.2, small=True)
+    given = rounded.formulas["gemmlowp with halves up at its second rounding"](np.arange(made.size))
+    differing = np.flatnonzero(given != made.reshape(-1))
+    recorded = made.reshape(-1).copy()
+    recorded[differing[:2]] = given[differing[:2]]
+    assert len(differing) > 4 and find_nearest(rounded, made, recorded.reshape(made.shape)) is None
+
+
 @pytest.mark.parametrize(("scales", "inner"), [(1, 1), (5, 7), (5, 40), (5, 1), (20, 1)])
 @pytest.mark.parametrize("run", [8, 1 << 16])
 def test_the_extremes_of_each_scale_and_integer(scales: int, inner: int, run: int) -> None:

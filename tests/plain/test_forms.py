@@ -92,6 +92,7 @@ def test_names_and_texts_are_as_they_are_written(text: str) -> None:
         ("half up, multiplier of 9 bits, 3 fraction bits kept first (up)", "no rule of rounding: 'up'"),
         ("half up, multiplier of 9 bits, multiplier of 9 bits", "'multiplier of 9 bits' is not known there"),
         ("half up, 3 fraction bits kept first (floor)", "rounded once"),
+        ("each operand scaled by itself, half up", "rounded once"),
         ("ref-exact, means divided, multiplier of 9 bits", "has no parameters"),
         ("half up, multiplier of 9 bits, multiplier of 8 fraction bits", "not both"),
         ("scales in float32", "names 0 rules"),
@@ -192,7 +193,7 @@ def _by_fractions(form: Form, acc: int, scale: float, zero: int) -> int:
         exact = Fraction(scale) * Fraction(2) ** shift
         multiplier = floor(exact) if form.cut else floor(exact + Fraction(1, 2))
         if multiplier == 2**form.bits:
-            multiplier, shift = multiplier // 2, shift - 1
+            multiplier, shift, exponent = multiplier // 2, shift - 1, exponent + 1
     sum_ = Fraction(acc)
     if form.before:
         dropped = max(0, 1 - exponent - form.before[0])

@@ -104,6 +104,24 @@ def test_a_fault_is_unknown_and_two_roundings_are_not_one(
     assert "conv: not one arithmetic" in capsys.readouterr().out
 
 
+def test_parameters_are_solved_from_a_recording(network: Path, tmp_path: Path) -> None:
+    """One half of the elements gives the parameters, the other half confirms them; the simulation under it is equal."""
+    form, chip, written = (
+        "half up, multiplier of 15 bits, 2 fraction bits kept first (floor)",
+        "chip.toml",
+        tmp_path / "x",
+    )
+    (tmp_path / chip).write_text(GOOD.replace("gemmlowp", form))
+    binary = tmp_path / "m.bin"
+    assert main(["compile", str(network), "-o", str(binary), "--arithmetic", str(tmp_path / chip)]) == 0
+    assert main(["infer", "-m", str(binary), "--side", "simulator", "-o", str(tmp_path / "dump")]) == 0
+    assert main(["identify", str(tmp_path / "dump"), "-m", str(network), "-o", str(written)]) == 0
+    ops = read_arithmetic(str(written)).ops
+    assert ops["conv"].form == form and (ops["conv"].decided or 0) > 100
+    assert 4000 < (ops["conv"].held_out or 0) < 5300
+    assert ops["add"].form == "ref-exact" and ops["add"].held_out is None
+
+
 def test_a_dump_of_nothing_that_is_computed_is_refused(
     network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,3 +179,28 @@ def test_an_op_of_which_nothing_is_recorded_is_not_certain(
     np.savez(tmp_path / "part.npz", **tensors)
     assert main(["identify", str(tmp_path / "part.npz"), "-m", str(network)]) == 3
     assert "not certain: no node is in the dump of: global_average_pool" in capsys.readouterr().out
+
+
+def test_the_input_of_the_network_stands_for_what_the_dump_lacks(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from qverify.session.models import open_models
+
+    spec = open_models([str(network)]).graph.spec("in0")
+    given = np.random.default_rng(5).normal(size=spec.shape).astype(spec.dtype)
+    np.save(tmp_path / "x.npy", given)
+    np.save(tmp_path / "other.npy", given + 1)
+    dump(network, tmp_path, "gemmlowp")
+    words = ["-i", str(tmp_path / "x.npy"), "-o", str(tmp_path / "inner")]
+    assert main(["infer", "-m", str(tmp_path / "gemmlowp.bin"), "--side", "simulator", *words]) == 0
+    tensors = {p.stem: np.load(p) for p in (tmp_path / "inner").glob("*.npy")}
+    np.savez(tmp_path / "inner.npz", **{n: v for n, v in tensors.items() if n != "in0"})
+    np.savez(tmp_path / "all.npz", **{**tensors, "in0": given})
+    capsys.readouterr()
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network)]) == 0
+    assert "taken from the recording: " in capsys.readouterr().out
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network), "-i", str(tmp_path / "x.npy")]) == 0
+    out = capsys.readouterr().out
+    assert "taken from the recording" not in out and "tensors bit-equal, first" not in out
+    assert main(["identify", str(tmp_path / "all.npz"), "-m", str(network), "-i", str(tmp_path / "other.npy")]) == 2
+    assert "is not that of -i; give the input that the dump was made with" in capsys.readouterr().err

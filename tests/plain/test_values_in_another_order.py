@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.compare.find_orders import Sides, find_order
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.report.document import ReportDocument
@@ -58,6 +59,13 @@ def test_channels_last() -> None:
     )
     assert found(nhwc) == [words]
     assert found(nhwc.reshape(SHAPE)) == [words]
+
+
+def test_values_that_are_their_negatives_in_place_are_known_as_reversed() -> None:
+    ramp = np.arange(64) - 31.5
+    found = find_order(Sides(ramp, ramp[::-1], 0.0))
+    assert found is not None and found.exact and found.order.words == "it is reversed"
+    assert find_order(Sides(ramp, ramp, 0.0)) is None
 
 
 @pytest.mark.parametrize("order", [(0, 1, 3, 2), (0, 3, 2, 1), (0, 2, 1, 3)])

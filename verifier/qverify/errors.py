@@ -79,6 +79,10 @@ class BoardError(QVerifyError):
     exit_status = 3
 
 
+class NotDeterministicError(BoardError):
+    """A board that gives other values for the same inputs."""
+
+
 class UnreadError(BoardError):
     """A board ran, but what it left could not be read."""
 

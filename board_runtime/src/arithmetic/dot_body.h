@@ -52,11 +52,15 @@ QV_BODY void body_finish_f32(const qv_requantizer *r, float scale, uint32_t bias
   }
 }
 
-QV_BODY int body_is_half_up(qv_rounding rounding) { return rounding == QV_TFLITE_SINGLE || rounding >= QV_MUL8; }
+QV_BODY int64_t body_shift(const qv_short_shift *r, int64_t v) {
+  int64_t low = (v < 0 ? ~(~v >> r->shift) : v >> r->shift) + r->zero;
+  v += r->add + (low < 0 ? r->below : 0) + (low & r->odd);
+  return v < 0 ? ~(~v >> r->shift) : v >> r->shift;
+}
 
-QV_BODY void body_finish_half_up(const qv_requantizer *r, int64_t at, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
-  const int32_t *field = r->values;
-  int64_t multiplier = field[at], shift = field[r->channels + at], half = (int64_t)1 << (shift - 1);
+QV_BODY void body_finish_half_up(const qv_requantizer *r, const qv_steps *s, uint32_t bias, const uint32_t *acc, int64_t count,
+                                 uint8_t *to) {
+  int64_t multiplier = s->multiplier, shift = s->last, half = (int64_t)1 << (shift - 1);
   int64_t low = r->low, high = r->high, zero = r->zero;
   for (int64_t j = 0; j < count; j++) {
     int64_t v = (int32_t)(acc[j] + bias) * multiplier + half;
@@ -65,10 +69,56 @@ QV_BODY void body_finish_half_up(const qv_requantizer *r, int64_t at, uint32_t b
   }
 }
 
+QV_BODY void body_finish_steps(const qv_requantizer *r, const qv_steps *s, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  qv_short_shift before = qv_short_shift_of(-s->pre, s->rules & 7, 0);
+  qv_short_shift first = qv_short_shift_of(s->first, s->rules >> 4 & 7, 0), last = qv_short_shift_of(s->last, s->rules >> 8, r->zero);
+  int64_t multiplier = s->multiplier, low = r->low, high = r->high, zero = r->zero;
+  for (int64_t j = 0; j < count; j++) {
+    int64_t v = (int32_t)(acc[j] + bias);
+    if (before.shift) v = body_shift(&before, v);
+    v *= multiplier;
+    if (first.shift) v = body_shift(&first, v);
+    v = body_shift(&last, v) + zero;
+    to[j] = (uint8_t)(v < low ? low : v > high ? high : v);
+  }
+}
+
+/* An integer rq: the sums are int32, so that their products are within +-2^62. */
+QV_BODY void body_finish_integer(const qv_requantizer *r, int64_t at, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count,
+                                 uint8_t *to) {
+  qv_steps s = qv_steps_of(r, at);
+  if (s.pre > 0)
+    for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
+  else if (!s.pre && !s.first && s.rules >> 8 == QV_HALF_UP && s.last >= 1 && s.last <= 62)
+    body_finish_half_up(r, &s, bias, acc, count, to);
+  else body_finish_steps(r, &s, bias, acc, count, to);
+}
+
 QV_BODY void body_finish_real(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
   float *out = (float *)(void *)to;
   double scale = ((const double *)r->values)[r->channels > 1 ? channel : 0], add = r->bias ? (double)r->bias[channel] : 0.0;
   for (int64_t j = 0; j < count; j++) out[j] = (float)((double)(int32_t)(acc[j] + bias) * scale + add);
+}
+
+/* An exact scale with a rule, without branches: the integer below v, and whether v goes to the one above it. */
+QV_BODY void body_finish_rule(const qv_requantizer *r, int64_t at, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  const double *values = r->values;
+  int code = r->rows == 2 ? (int)values[r->channels] : QV_HALF_EVEN, rule = code & 7;
+  int32_t zero = r->zero, inside = code & QV_ZERO_INSIDE ? zero : 0;
+  int32_t above = rule <= QV_HALF_DOWN, tie = rule == QV_HALF_UP, odd = rule == QV_HALF_EVEN, away = rule == QV_HALF_AWAY;
+  int32_t up = rule == QV_CEILING, toward = rule == QV_TOWARD_ZERO;
+  double scale = values[at], low = (double)(r->low - zero), high = (double)(r->high - zero);
+  for (int64_t j = 0; j < count; j++) {
+    double v = (double)(int32_t)(acc[j] + bias) * scale;
+    v = v < low ? low : v;
+    v = v > high ? high : v;
+    int32_t whole = (int32_t)v;
+    whole -= (double)whole > v;
+    double rest = v - (double)whole;
+    int32_t negative = whole + inside < 0, half = tie | (odd & (whole + inside)) | (away & !negative);
+    whole += ((rest > 0.5) & above) | ((rest == 0.5) & half) | ((rest > 0.0) & (up | (toward & negative)));
+    to[j] = (uint8_t)(whole + zero);
+  }
 }
 
 QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
@@ -77,10 +127,10 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
     body_finish_real(r, channel, bias, acc, count, to);
   } else if (r->dtype == QV_F32) {
     body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
-  } else if (r->dtype == QV_I32 && body_is_half_up(r->rounding) && ((const int32_t *)r->values)[r->channels + at] <= 62) {
-    body_finish_half_up(r, at, bias, acc, count, to);
+  } else if (r->dtype == QV_I32) {
+    body_finish_integer(r, at, channel, bias, acc, count, to);
   } else {
-    for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
+    body_finish_rule(r, at, bias, acc, count, to);
   }
 }
 

@@ -7,26 +7,57 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
   return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
 }
 
-/* Returns the rounding mode of a node: tflite-single if its integer rq has three rows, otherwise that of the model. */
-static qv_rounding rounding_of(const qv_model *m, const qv_tensor *rq) {
-  return rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 3 ? QV_TFLITE_SINGLE : m->rounding;
+/* Returns the parameters of channel `at`: a column of five rows, or what two rows mean in the file's rounding mode. */
+static qv_steps steps_at(const int32_t *field, int64_t columns, int rows, qv_rounding rounding, int wide, int64_t at) {
+  int32_t multiplier = field[at], shift = field[columns + at], one = (int32_t)1 << (shift < 0 ? -shift : 0) % 31;
+  if (rows == 5) return (qv_steps){multiplier, shift, field[2 * columns + at], field[3 * columns + at], field[4 * columns + at]};
+  int32_t left = shift > 0 ? shift : 0, right = shift < 0 ? -shift : 0;
+  if ((rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide)
+    return (qv_steps){multiplier, left, 31, right > 63 ? 63 : right, QV_HALF_AWAY << 8 | QV_HALF_UP << 4};
+  int rule = rounding == QV_POW2_FLOOR ? QV_FLOOR : rounding == QV_POW2_HALF_AWAY ? QV_HALF_AWAY : QV_HALF_UP;
+  int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR;
+  return (qv_steps){power ? one : multiplier, 0, 0, left > 63 ? 63 : left, rule << 8};
 }
 
-/* Checks the ranges of the multipliers, shifts and rounding ids of an integer rq (NUMERICS.md section 1). */
+/* Checks the ranges of the parameters of an integer rq (NUMERICS.md section 1). */
 static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const qv_tensor *rq, int32_t columns) {
   const int32_t *field = rq->constant;
-  qv_rounding rounding = rounding_of(m, rq);
-  int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR,
-      exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
+  int power = m->rounding >= QV_POW2_HALF_UP && m->rounding <= QV_POW2_FLOOR,
+      exponent = (m->rounding == QV_GEMMLOWP || m->rounding == QV_CMSIS) && !wide, five = rq->shape[0] == 5;
   int32_t low = power ? -30 : exponent ? -(1 << 20) : 1, high = exponent ? 30 : 1 << 20;
-  for (int32_t i = 0; i < columns; i++)
-    if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high)
+  for (int32_t i = 0; i < columns; i++) {
+    if (!five && (field[i] < 0 || field[columns + i] < low || field[columns + i] > high))
       return qv_fail(m, n, QV_E_FORMAT, "multiplier %d is %d, its shift %d, wanted 0 or more and %d to %d", i, field[i], field[columns + i],
                      low, high);
-  for (int32_t i = 0; rq->shape[0] == 3 && i < columns; i++)
-    if (field[2 * columns + i] != QV_TFLITE_SINGLE)
-      return qv_fail(m, n, QV_E_FORMAT, "rounding id %d of its own at %d, wanted %d", field[2 * columns + i], i, QV_TFLITE_SINGLE);
+    if (!five) continue;
+    qv_steps s = steps_at(field, columns, 5, m->rounding, wide, i);
+    qv_status status = qv_check_steps(m, n, &s, "column", i, 0, wide ? 0 : 30);
+    if (status != QV_OK) return status;
+    if (s.rules != field[4 * columns])
+      return qv_fail(m, n, QV_E_FORMAT, "column %d has rules 0x%x, column 0 0x%x, wanted the same", i, (unsigned)s.rules,
+                     (unsigned)field[4 * columns]);
+  }
   return QV_OK;
+}
+
+qv_status qv_check_rule(qv_model *m, const qv_node *n, double code) {
+  if (!(code >= 0 && code <= 14) || (double)(int)code != code || ((int)code & 7) > QV_CEILING)
+    return qv_fail(m, n, QV_E_FORMAT, "its rule is %g, wanted 0 to 6, or 8 to 14 with the zero point inside", code);
+  return QV_OK;
+}
+
+/* Checks the scales of a float rq and, in two rows, their rule. */
+static qv_status check_scales(qv_model *m, const qv_node *n, const qv_tensor *rq, int32_t columns) {
+  for (int i = 0; i < columns; i++) {
+    double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
+    if (!(scale > 0) || scale - scale != 0)
+      return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a positive number", i, scale);
+  }
+  if (rq->rank == 1) return QV_OK;
+  const double *rules = (const double *)rq->constant + columns;
+  for (int i = 1; i < columns; i++)
+    if (!(rules[i] == rules[0])) return qv_fail(m, n, QV_E_FORMAT, "rule %d is %g, rule 0 %g, wanted the same", i, rules[i], rules[0]);
+  return qv_check_rule(m, n, rules[0]);
 }
 
 qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
@@ -61,21 +92,18 @@ qv_status qv_check_scaled(qv_model *m, const qv_node *n, int rq_input, int64_t c
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail_operands(m, n, "a constant rq as input %d", rq_input);
-  int integer = m->rounding != QV_REF_EXACT;
-  int good = integer ? rq->dtype == QV_I32 && rq->rank == 2 && (rq->shape[0] == 2 || rq->shape[0] == 3)
-                     : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
+  int in_mode = m->rounding != QV_REF_EXACT, integer = rq->dtype == QV_I32;
+  int own = rq->rank == 2 && rq->shape[0] == (integer ? 5 : 2) && (integer || rq->dtype == QV_F64);
+  int good =
+      own || (in_mode ? integer && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1);
   if (!good)
-    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", integer ? "int32 (2, N) or (3, N)" : "float32 or float64 (N)",
-                            (int)m->rounding);
+    return qv_fail_operands(m, n, "an rq of int32 (5, N), float64 (2, N)%s in rounding mode %d",
+                            in_mode ? " or int32 (2, N)" : ", or float32 or float64 (N),", (int)m->rounding);
   int32_t columns = rq->shape[rq->rank - 1];
   if (columns != 1 && columns != channels)
     return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales, wanted 1 or %ld", columns, (long)channels);
-  for (int i = 0; !integer && i < columns; i++) {
-    double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
-    if (!(scale > 0) || scale - scale != 0)
-      return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a positive number", i, scale);
-  }
-  qv_status status = integer ? check_fields(m, n, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq, columns) : QV_OK;
+  qv_status status =
+      integer ? check_fields(m, n, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq, columns) : check_scales(m, n, rq, columns);
   if (status != QV_OK) return status;
   if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) ||
                         qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
@@ -89,7 +117,8 @@ void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int 
   r->values = rq->constant;
   r->dtype = rq->dtype;
   r->channels = rq->shape[rq->rank - 1];
-  r->rounding = rounding_of(s->model, rq);
+  r->rows = rq->rank == 2 ? rq->shape[0] : 1;
+  r->rounding = s->model->rounding;
   r->wide = wide;
   r->real = y->dtype == QV_F32;
   r->zero = 0;
@@ -99,52 +128,7 @@ void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int 
   r->high = qv_word(n, low_word + 1);
 }
 
-int64_t qv_shift_right(int64_t value, int shift) { return value < 0 ? ~(~value >> shift) : value >> shift; }
-
-int64_t qv_half_up(int64_t value, int32_t shift) {
-  if (shift > 62) return 0;
-  return qv_shift_right((int64_t)((uint64_t)value + ((uint64_t)1 << (shift - 1))), shift);
-}
-
-/* Product and negation that wrap instead of overflowing, because a malicious file can exceed the range. */
-static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static int64_t negative(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
-
-static int64_t half_away(int64_t value, int32_t shift) {
-  return value < 0 ? -qv_half_up(negative(value), shift) : qv_half_up(value, shift);
-}
-
-static int64_t divide_by_pot(int64_t x, int32_t shift) {
-  if (shift > 31) return 0;
-  int64_t mask = ((int64_t)1 << shift) - 1;
-  return qv_shift_right(x, shift) + ((x & mask) > ((mask >> 1) + (x < 0)));
-}
-
-static int64_t saturate32(int64_t x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : x; }
-
-static int64_t power_of_two(qv_rounding rounding, int64_t acc, int32_t shift) {
-  if (shift < 1) return times(acc, (int64_t)1 << -shift);
-  if (rounding == QV_POW2_FLOOR) return qv_shift_right(acc, shift > 63 ? 63 : shift);
-  return rounding == QV_POW2_HALF_AWAY ? half_away(acc, shift) : qv_half_up(acc, shift);
-}
-
-int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t multiplier, int32_t shift) {
-  if (rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR) return power_of_two(rounding, acc, shift);
-  if ((rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide) {
-    int32_t left = shift > 0 ? shift : 0, right = shift < 0 ? -shift : 0;
-    int64_t product = saturate32(acc * ((int64_t)1 << left)) * multiplier;
-    if (rounding == QV_CMSIS) return divide_by_pot(qv_shift_right(product + ((int64_t)1 << 30), 31), right);
-    int64_t nudged = product + (product >= 0 ? (int64_t)1 << 30 : 1 - ((int64_t)1 << 30));
-    return divide_by_pot(nudged / ((int64_t)1 << 31), right);
-  }
-  return qv_half_up(times(acc, multiplier), shift);
-}
-
-int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift) {
-  if (rounding == QV_POW2_FLOOR) return qv_shift_right(value, shift);
-  if (rounding == QV_GEMMLOWP || rounding == QV_POW2_HALF_AWAY) return half_away(value, shift);
-  return qv_half_up(value, shift);
-}
+qv_steps qv_steps_of(const qv_requantizer *r, int64_t at) { return steps_at(r->values, r->channels, r->rows, r->rounding, r->wide, at); }
 
 /* Returns the bits of fl32(f64(acc) * S + f64(b)). */
 static int32_t scaled_bits(const qv_requantizer *r, int64_t acc, int64_t channel) {
@@ -167,10 +151,11 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
   if (r->dtype == QV_F64) {
     double v = (double)acc * ((const double *)r->values)[at];
     v = qv_clamp_f64(v, (double)low, (double)high);
+    if (r->rows == 2) return qv_round_real(v, (int)((const double *)r->values)[r->channels], r->zero) + r->zero;
     return (int32_t)qv_round_f64(v) + r->zero;
   }
-  const int32_t *field = r->values;
-  int64_t y = qv_integer_scale(r->rounding, r->wide, acc, field[at], field[r->channels + at]);
+  qv_steps steps = qv_steps_of(r, at);
+  int64_t y = qv_apply_steps(&steps, acc, r->zero);
   if (y > 1 << 20 || y < -(1 << 20)) return y > 0 ? r->high : r->low;
   y += r->zero;
   return (int32_t)(y < r->low ? r->low : y > r->high ? r->high : y);

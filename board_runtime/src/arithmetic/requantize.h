@@ -2,11 +2,13 @@
 #ifndef QV_REQUANTIZE_H
 #define QV_REQUANTIZE_H
 #include "../elements.h"
+#include "steps.h"
 
 typedef struct {
   const void *values; /* the rq constant */
   int32_t dtype;      /* QV_F32, QV_F64, QV_I32 */
   int64_t channels;   /* number of scales; 1: per tensor */
+  int32_t rows;       /* of the rq; 1 if it has rank 1 */
   qv_rounding rounding;
   int wide; /* 1: accumulators are int64 */
   int32_t zero, low, high;
@@ -28,11 +30,9 @@ const qv_tensor *qv_whole_bias(const qv_model *m, const qv_node *n);
 void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int low_word, int wide, qv_requantizer *r);
 /* Returns an element of the output: an integer, or the bits of a float32. */
 int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel);
-/* Returns the scaled accumulator in an integer rounding mode, before the zero point is added and the
-   result is clipped. */
-int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t multiplier, int32_t shift);
-int64_t qv_half_up(int64_t value, int32_t shift);
-int64_t qv_shift_right(int64_t value, int shift);                         /* arithmetic shift, rounds down */
-int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift); /* the final shift of the op add */
+/* Returns the parameters of channel `at` of an integer rq. */
+qv_steps qv_steps_of(const qv_requantizer *r, int64_t at);
+/* Checks the number of the rule by which an exact value is rounded. */
+qv_status qv_check_rule(qv_model *m, const qv_node *n, double code);
 int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y);
 #endif

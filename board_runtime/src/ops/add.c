@@ -1,5 +1,4 @@
-/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))); in the integer modes ((A-za)Ma + (B-zb)Mb) >> t + zy, or first each operand
-   and then their sum scaled separately. */
+/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))); otherwise each operand is scaled, exactly or rounded, and then their sum. */
 #include "op.h"
 #include "../arithmetic/requantize.h"
 #include "../arithmetic/float32.h"
@@ -10,7 +9,7 @@ typedef struct {
   const void *pa, *pb;
   void *py;
   int32_t swap, low, high;
-  qv_rounding rounding;
+  qv_steps steps[3]; /* of both operands and their sum; of an int32 rq only */
   int bytes;
   float inner[256];              /* fma(B, r2, F) for every byte B; only if both inputs are 8-bit */
   const qv_elementwise *kernels; /* NULL: the loops of this file are used */
@@ -22,18 +21,17 @@ static int32_t limited(const adding *w, double v) {
   return (int32_t)qv_round_f64(v);
 }
 
-#define LEFT_SHIFT 20 /* bits by which operands are shifted left before they are scaled separately */
-
-/* Returns value times a multiplier, rounded as in gemmlowp. A negative multiplier negates the rounded product
-   of its magnitude. */
-static int64_t scaled(int64_t value, int32_t multiplier, int32_t shift) {
-  int64_t y = qv_integer_scale(QV_GEMMLOWP, 0, value, multiplier < 0 ? -multiplier : multiplier, shift);
-  return multiplier < 0 ? -y : y;
-}
-
-static int64_t scaled_sum(const int32_t *r, int64_t da, int64_t db) {
-  const int64_t one = (int64_t)1 << LEFT_SHIFT;
-  return scaled(scaled(da * one, r[0], r[3]) + scaled(db * one, r[1], r[4]), r[2], r[5]);
+/* Sets the steps of an int32 rq: three rows, or two multipliers and a shift in the file's rounding mode. */
+static void take_steps(adding *w, qv_rounding rounding) {
+  const int32_t *r = w->rq->constant;
+  int rule = rounding == QV_POW2_FLOOR ? QV_FLOOR : rounding == QV_GEMMLOWP || rounding == QV_POW2_HALF_AWAY ? QV_HALF_AWAY : QV_HALF_UP;
+  if (w->rq->rank == 2) {
+    memcpy(w->steps, r, sizeof w->steps);
+    return;
+  }
+  w->steps[0] = (qv_steps){r[0], 0, 0, 0, 0};
+  w->steps[1] = (qv_steps){r[1], 0, 0, 0, 0};
+  w->steps[2] = (qv_steps){1, 0, 0, r[2], rule << 8};
 }
 
 static int32_t one(const adding *w, int32_t a, int32_t b) {
@@ -48,10 +46,12 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
     double p = (double)da * r[0], q = (double)db * r[1], total = p + q;
     double low = (double)(w->low - zero), high = (double)(w->high - zero);
     total = total < low ? low : total > high ? high : total;
-    return (int32_t)qv_round_f64(total) + (int32_t)zero;
+    return (w->rq->elements == 3 ? qv_round_real(total, (int)r[2], (int32_t)zero) : (int32_t)qv_round_f64(total)) + (int32_t)zero;
   }
-  const int32_t *r = w->rq->constant;
-  v = (w->rq->rank == 2 ? scaled_sum(r, da, db) : qv_sum_shift(w->rounding, da * r[0] + db * r[1], r[2])) + zero;
+  int64_t sum = qv_apply_steps(&w->steps[0], da, 0) + qv_apply_steps(&w->steps[1], db, 0);
+  v = qv_apply_steps(&w->steps[2], sum, (int32_t)zero);
+  if (v > 1 << 20 || v < -(1 << 20)) return v > 0 ? w->high : w->low;
+  v += zero;
   return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
 }
 
@@ -100,17 +100,27 @@ static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t st
   else v->kernels->add(&v->pairs, first, second, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
-/* Checks an int32 rq: [3], two multipliers and a shift; or [2, 3], a multiplier and a shift each for both operands
-   and their sum. */
+/* Checks an int32 rq: [3], two multipliers and a shift; or [3, 5], the steps of both operands and of their sum. */
 static qv_status check_integers(qv_model *m, const qv_node *n, const qv_tensor *rq) {
   const int32_t *r = rq->constant;
   if (rq->rank == 1) return r[2] >= 1 && r[2] <= 62 ? QV_OK : qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", r[2]);
-  if (!qv_is_8bit(qv_in(m, n, 0)) || !qv_is_8bit(qv_in(m, n, 1)))
-    return qv_fail_operands(m, n, "inputs of 8 bits beside an rq of three multipliers");
-  for (int k = 0; k < 3; k++)
-    if (r[k] < (k == 1 ? -INT32_MAX : 0) || r[3 + k] < -(1 << 20) || r[3 + k] > 30)
-      return qv_fail(m, n, QV_E_FORMAT, "multiplier %d is %d, its shift %d, wanted 0 or more and %d to 30", k, r[k], r[3 + k], -(1 << 20));
+  for (int k = 0; k < 3; k++) {
+    qv_steps s = {r[5 * k], r[5 * k + 1], r[5 * k + 2], r[5 * k + 3], r[5 * k + 4]};
+    qv_status status = qv_check_steps(m, n, &s, "row", k, k == 2 ? 0 : -INT32_MAX, 30);
+    if (status != QV_OK) return status;
+    if (k < 2 && s.rules >> 8 & QV_ZERO_INSIDE)
+      return qv_fail(m, n, QV_E_FORMAT, "row %d has rules 0x%x, wanted no zero point in an operand's", k, (unsigned)s.rules);
+  }
   return QV_OK;
+}
+
+/* Returns whether the rq is of one of the forms that NUMERICS.md has. */
+static int has_form(const qv_tensor *rq, int exact) {
+  if (rq->dtype == QV_F64 && rq->rank == 1 && rq->elements == 3) return 1;
+  if (rq->dtype == QV_I32 && rq->rank == 2) return rq->shape[0] == 3 && rq->shape[1] == 5;
+  if (rq->rank != 1) return 0;
+  return exact ? (rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2)
+               : rq->dtype == QV_I32 && rq->elements == 3;
 }
 
 static qv_status add_check(qv_model *m, qv_node *n) {
@@ -121,15 +131,15 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant)
     return qv_fail_operands(m, n, "two inputs and an output quantized with one scale each, and a constant rq");
   int exact = m->rounding == QV_REF_EXACT;
-  if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2))
-            : !(rq->dtype == QV_I32 && ((rq->rank == 1 && rq->elements == 3) || (rq->rank == 2 && rq->shape[0] == 2 && rq->shape[1] == 3))))
-    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", exact ? "3 float32 or 2 float64" : "int32 (3) or (2, 3)",
-                            (int)m->rounding);
-  for (int i = 0; exact && i < rq->elements; i++) {
+  if (!has_form(rq, exact))
+    return qv_fail_operands(m, n, "an rq of int32 (3, 5), 3 float64%s in rounding mode %d",
+                            exact ? ", 3 float32 or 2 float64" : " or int32 (3)", (int)m->rounding);
+  for (int i = 0; rq->dtype != QV_I32 && i < rq->elements; i++) {
     double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
     if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a finite one", i, v);
   }
-  if (!exact && (status = check_integers(m, n, rq)) != QV_OK) return status;
+  if (rq->dtype == QV_F64 && rq->elements == 3 && (status = qv_check_rule(m, n, ((const double *)rq->constant)[2])) != QV_OK) return status;
+  if (rq->dtype == QV_I32 && (status = check_integers(m, n, rq)) != QV_OK) return status;
   if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2))
     return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d, wanted in order and within %d to %d", qv_word(n, 1), qv_word(n, 2),
                    qv_qmin(y->dtype), qv_qmax(y->dtype));
@@ -145,7 +155,7 @@ static qv_status add_run(const qv_session *s, const qv_node *n) {
   w.swap = qv_word(n, 0);
   w.low = qv_word(n, 1);
   w.high = qv_word(n, 2);
-  w.rounding = s->model->rounding;
+  if (w.rq->dtype == QV_I32) take_steps(&w, s->model->rounding);
   w.pa = qv_data(s, w.a);
   w.pb = qv_data(s, w.b);
   w.py = qv_data(s, w.y);

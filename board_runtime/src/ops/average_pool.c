@@ -38,13 +38,13 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "a quantized input of one scale, and as many channels out as in");
   if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
   if (is_quotient(rq)) return check_quotient(m, n, rq);
+  int each = rq && rq->rank == 2; /* one column for every count of taps */
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2)
     return qv_fail(m, n, QV_E_FORMAT, "%ld scales in its rq, wanted 2", (long)rq->elements);
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
-  if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel)
-    return qv_fail(m, n, QV_E_FORMAT, "%d multipliers in its rq, wanted %ld: one for every count of taps", rq->shape[rq->rank - 1],
-                   (long)kernel);
-  return qv_check_rq(m, n, 1, m->rounding == QV_REF_EXACT ? 1 : kernel, 9);
+  if (each && rq->shape[1] != kernel)
+    return qv_fail(m, n, QV_E_FORMAT, "%d multipliers in its rq, wanted %ld: one for every count of taps", rq->shape[1], (long)kernel);
+  return qv_check_rq(m, n, 1, each ? kernel : 1, 9);
 }
 
 static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, int64_t acc, int64_t divisor) {
@@ -54,7 +54,7 @@ static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, i
     v = qv_clamp_f32(v, (float)r->low, (float)r->high);
     return (int32_t)qv_round_f32(v);
   }
-  if (r->dtype == QV_F64) {
+  if (r->dtype == QV_F64 && r->rows == 1) {
     double v = ((double)acc * ((const double *)r->values)[0]) / (double)divisor, low = (double)(r->low - r->zero),
            high = (double)(r->high - r->zero);
     v = qv_clamp_f64(v, low, high);

@@ -18,6 +18,7 @@ from qverify.inputs.sources import InputRequest
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
 from qverify.session.runner import runner_for
+from qverify.session.stated_arithmetics import arithmetic_for
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.work.file_cache import digest_of
@@ -139,6 +140,7 @@ def _models_key(task: JobTask, request: Request, files: Sequence[StoredFile]) ->
     """Returns a digest of everything that the opened models depend on. files: those that may be part of a model."""
     model_files = sorted((file.path, file.sha256) for file in files)
     shapes = sorted((name, list(shape)) for name, shape in request.shapes.items())
-    runner = _has_runner(task.board)
-    key_fields = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner]
+    runner, stated = _has_runner(task.board), arithmetic_for(task.board, "")
+    arithmetic = None if stated is None else [stated.name, sorted(stated.forms.items())]
+    key_fields = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner, arithmetic]
     return hashlib.sha256(json.dumps(key_fields).encode()).hexdigest()

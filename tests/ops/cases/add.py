@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from qverify.arithmetic.multipliers import add_parameters, parameters
+from qverify.arithmetic.forms import EACH, SUM_UP, Form, make_addition_rq
+from qverify.arithmetic.multipliers import add_parameters
 
 from tests.ops.qdq import Qdq, reference
 from tests.ops.random_nodes import RandomNodes
@@ -35,20 +38,21 @@ def random_nodes(r: RandomNodes) -> None:
     else:
         rq = add_parameters(r.rounding, ra, rb)
     r.node("add", (a, b, r.constant(rq)), y, (swap, *r.limits(y.dtype)))
-    if r.rounding != "ref-exact":
-        r.requantized += 1
-        scaled_one_by_one(r)
+    r.requantized += 1
+    for types in (("uint8", "int8"), ("uint8", "int8"), ("int16", "uint16")):
+        _in_a_form(r, types)
 
 
-def scaled_one_by_one(r: RandomNodes) -> None:
-    """Each operand with a multiplier of its own, the second one of either sign."""
+def _in_a_form(r: RandomNodes, types: tuple[str, str]) -> None:
+    """An addition in a form of its own, the second operand of either sign."""
     first, second = r.broadcast()
-    a, b = (
-        r.input(dtype, shape) for dtype, shape in ((r.type("uint8", "int8"), first), (r.type("uint8", "int8"), second))
-    )
-    y = r.output(r.type(), np.broadcast_shapes(first, second))
-    sa, sb, sy = a.scale[0], b.scale[0], y.scale[0]
-    twice = 2 * max(sa, sb)
-    rq = parameters("gemmlowp", [sa / twice, sb / twice, twice / (sy * 2**20)])
-    rq[0, 1] *= r.pick(1, -1)
+    a, b = r.input(r.type(*types), first), r.input(r.type(*types), second)
+    y = r.output(r.type(*types), np.broadcast_shapes(first, second))
+    ra, rb = a.scale[0] / y.scale[0], b.scale[0] / y.scale[0] * r.pick(1, -1)
+    operands = str(r.rng.choice(("", EACH, SUM_UP)))
+
+    def in_form(form: Form) -> np.ndarray:
+        return make_addition_rq(replace(form, operands=operands), ra, rb)
+
+    rq = in_form(r.form(in_form, exact=operands == ""))
     r.node("add", (a, b, r.constant(rq)), y, (r.pick(0, 1), *r.limits(y.dtype)))

@@ -72,6 +72,7 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     run_sim: bool
     shape: Shapes
     pull: Literal["differ", "all"]
+    arithmetic: Path | str
     allow_other_model: bool
     no_host: bool
     repeat: int
@@ -97,6 +98,7 @@ class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     app_output: Path | None
     loss: Literal["auto", "always", "never"]
     shape: Shapes
+    arithmetic: Path | str
     allow_other_model: bool
     explain: float
     repeat: int
@@ -121,6 +123,7 @@ class CompareOptions(JudgingOptions, total=False):
     side_a: str
     side_b: str
     frame: int
+    arithmetic: Path | str
     outputs_only: bool
 
 

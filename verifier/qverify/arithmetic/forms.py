@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -35,12 +35,16 @@ FIXED_EXPONENTIALS, EXPONENTIAL_TABLE = "exponentials in fixed point", "exponent
 FLOAT_FUNCTION = "function in float32"
 PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
 ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
+ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
+LOWEST, BYTE_PAIRS = "zero point of the lowest code", "products of bytes added in pairs of 16 bits"
 METHODS = (
+    *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS),
     *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE, FLOAT_FUNCTION),
     *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
 )
 POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"
-WIDE_BITS = 15  # of a multiplier of an int64 sum
+WIDE_BITS, ADDITION_BITS = 15, 30  # most of a multiplier of an int64 sum, of an operand of an addition
+LEFT_SHIFT = 20  # of the operands of an addition that are scaled one by one
 MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
 
 
@@ -90,7 +94,7 @@ class Form:
         ):
             if not 0 <= value <= most:
                 raise ValueError(f"{value} {what}, wanted 0 to {most}")
-        if self.is_exact and (self.before or self.first or self.cut):
+        if self.is_exact and (self.before or self.first or self.cut or self.operands):
             raise ValueError("a form without a multiplier is rounded once")
         if self.bits and self.fraction:
             raise ValueError("a multiplier has a number of bits or of fraction bits, not both")
@@ -239,7 +243,10 @@ def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[n
     multiplier, shift = multiplier_of(form, real, wide)
     rules, pre, first = ["half up", "half up", form.rounding], np.zeros_like(shift), np.zeros_like(shift)
     if form.before:
-        pre = -np.maximum(1 - np.frexp(real)[1].astype(np.int64) - form.before[0], 0)
+        exponent = np.frexp(real)[1].astype(np.int64)
+        if form.bits > 1:  # that of the rounded scale
+            exponent = np.frexp(multiplier.astype(np.float64))[1] - shift
+        pre = -np.maximum(1 - exponent - form.before[0], 0)
         shift, rules[0] = shift + pre, form.before[1]
     if form.first and not wide:
         first[:], rules[1] = form.first[0], form.first[1]
@@ -254,7 +261,7 @@ def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[n
         multiplier, shift = multiplier << np.clip(-shift, 0, 30), np.maximum(shift, 0)
     else:
         fits = shift >= 1
-    fits &= multiplier < 2**31
+    fits &= multiplier < 2 ** (WIDE_BITS if wide else 31)
     if not fits.all():
         raise ValueError(f"rounding {form} cannot represent a scale of {real.max():g} (or {real.min():g})")
     codes = sum(RULES.index(rule) << 4 * k for k, rule in enumerate(rules)) + (ZERO_BIT if form.zero_inside else 0)
@@ -265,14 +272,89 @@ def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[n
 ZERO_BIT = 1 << 11  # of the rules: the zero point counts at the last rounding
 
 
-def exact_rule(form: Form) -> int:
+def exact_code(form: Form) -> int:
     """Returns the number of the rule by which the exact value is rounded, as rq has it (NUMERICS.md section 1)."""
     return RULES.index(form.rounding) + (8 if form.zero_inside else 0)
 
 
+def make_rq(form: Form, scale: npt.ArrayLike, wide: bool = False) -> Array:
+    """Returns the rq constant of scales [C]: int32 [5, C], or float64 [2, C] for an exact form. Raises ValueError for a
+    scale that the form cannot represent."""
+    if not form.is_exact:
+        return steps(form, scale, wide)
+    real = np.atleast_1d(np.asarray(scale, np.float64))
+    if not (np.isfinite(real) & (real > 0)).all():
+        raise ValueError(f"rounding {form} cannot represent a scale of {real.max():g} (or {real.min():g})")
+    return np.stack([real, np.full_like(real, exact_code(form))])
+
+
+def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
+    """Returns the rq constant of an addition: int32 [3, 5], or float64 [3] for an exact form (NUMERICS.md, add). For Sub,
+    ratio_b is negative. Raises ValueError for ratios that the form cannot represent."""
+    if form.is_exact:
+        return np.array([ratio_a, ratio_b, exact_code(form)])
+    if form.operands == EACH:
+        twice = 2 * max(abs(ratio_a), abs(ratio_b))
+        scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]
+        rows = steps(replace(form, operands=""), scales).T.copy()
+        rows[:2, 1] += LEFT_SHIFT
+        rows[:2, 4] &= ~ZERO_BIT
+        rows[:2, 0] *= np.sign([ratio_a, ratio_b]).astype(np.int32)
+        return rows
+    multiplier_a, multiplier_b, shift = addition_multipliers(form, ratio_a, ratio_b)
+    dropped = max(0, shift - form.before[0]) if form.before else 0
+    last = "half up" if form.operands == SUM_UP else form.rounding
+    codes = RULES.index(last) << 8 | (RULES.index(form.before[1]) if form.before else 0)
+    codes |= ZERO_BIT if form.zero_inside else 0
+    total = [1, -dropped, 0, shift - dropped, codes]
+    return np.array([[multiplier_a, 0, 0, 0, 0], [multiplier_b, 0, 0, 0, 0], total], np.int32)
+
+
+def addition_multipliers(form: Form, ratio_a: float, ratio_b: float) -> tuple[int, int, int]:
+    """Returns the multipliers of both operands and their common shift (NUMERICS.md, add). Raises ValueError for ratios
+    that the form cannot represent."""
+    most = min(form.bits, ADDITION_BITS)
+    if form.bits == 1:
+        ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(functions64.log2(abs(r)))) for r in (ratio_a, ratio_b))
+    if form.bits == 1 or form.fraction:
+        most = ADDITION_BITS
+    for shift in [form.fraction] if form.fraction else range(62, 0, -1):
+        m_a, m_b = (int(np.floor(r * 2.0**shift + (0.0 if form.cut else 0.5))) for r in (ratio_a, ratio_b))
+        if max(abs(m_a), abs(m_b)) < 2**most:
+            return m_a, m_b, shift
+    raise ValueError(f"rounding {form} cannot represent the scale ratios {ratio_a:g} and {ratio_b:g} of an addition")
+
+
+def real_in_float32(form: Form, real: Array, operands: Sequence[Sequence[float]], y: float) -> Array:
+    """Returns the scales of a node as a form has them computed in float32 from those of its operands (one, or one for
+    each of the node's scales), or `real` itself if it has not. Raises ValueError for an op that has other factors."""
+    if not form.scales:
+        return real
+    product = np.ones(1, np.float32)
+    for k, scale in enumerate(operands):
+        each = np.asarray(scale, np.float32)
+        product = product * (np.repeat(each, max(1, len(real) // len(each))) if k == 0 else np.resize(each, len(real)))
+    if form.scales == SCALES[0]:
+        found = product.astype(np.float64) / np.float64(y)
+    else:
+        found = (product / np.float32(y)).astype(np.float64)
+    if not np.allclose(found, real, rtol=1e-6, atol=0.0):
+        raise ValueError(f"rounding {form}: its scale has another factor than those of the operands")
+    return np.broadcast_to(found, real.shape)
+
+
 @dataclass(frozen=True, slots=True)
 class FormsOfOps:
-    """The arithmetic of a side: forms by op. name: of the arithmetic."""
+    """The forms of a board by op; ops without one compute as the reference. name: the arithmetic's."""
 
     name: str
     forms: Mapping[str, Form]
+
+    def stored(self) -> dict[str, Any]:
+        """Returns it as JSON: texts only."""
+        return {"name": self.name, "ops": {op: str(form) for op, form in self.forms.items()}}
+
+    @staticmethod
+    def restored(stored: Mapping[str, Any]) -> FormsOfOps:
+        """Returns what stored() returned. Raises ValueError, TypeError or KeyError for anything else."""
+        return FormsOfOps(str(stored["name"]), {op: Form.parse(text) for op, text in stored["ops"].items()})

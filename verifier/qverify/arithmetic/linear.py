@@ -13,6 +13,7 @@ from qverify.arithmetic.requantize import requantize
 
 Array = npt.NDArray[Any]
 SHORT_BUFFER = 1024  # elements
+STEPS_BLOCK = 1 << 15  # elements whose int64 values, which several steps read and write, stay in a second-level cache
 SUMS_ALONE = "none"  # in place of a rounding mode: sums are not requantized
 
 
@@ -59,7 +60,8 @@ class Requantization:
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
             self._multiply(acc)
             return acc.astype(self.dtype)
-        whole = acc.astype(np.int64) if self.wide else wrap_int32(acc)
+        short = self.wide or acc.dtype == np.float32  # whole numbers in float32 are below 2^24
+        whole = acc.astype(np.int64) if short else wrap_int32(acc)
         return requantize(
             whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis
         )
@@ -69,6 +71,11 @@ class Requantization:
         if acc.dtype == np.float32 and self.rq.dtype == np.float32 and self.dtype != "float32":
             self._multiply(acc)
             np.copyto(y, acc, casting="unsafe")
+        elif self.rq.ndim == 2 and self.axis == 0 and acc.ndim == 2 and acc.size > 2 * STEPS_BLOCK:
+            rows = max(1, STEPS_BLOCK // acc.shape[1])
+            for start in range(0, len(acc), rows):
+                some = slice(start, start + rows)
+                y[some] = self.select(some).apply(acc[some])
         else:
             y[...] = self.apply(acc)
 

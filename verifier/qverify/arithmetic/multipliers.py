@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic import functions64
+from qverify.arithmetic.forms import NAMES, Form, addition_multipliers, multiplier_of
 
 Ints = npt.NDArray[np.int32]
 
@@ -22,22 +22,14 @@ def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
     """Returns multipliers and shifts, int32 [2, C], for real scales [C] (float64, > 0). Raises ValueError for a scale
     that the mode cannot represent."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
-    if rounding.startswith("pow2"):
-        shift = -np.rint(functions64.log2(real)).astype(np.int64)
-        _check_range(shift, -30, 2**20, rounding, real)
-        return np.stack([np.ones_like(shift), shift]).astype(np.int32)
-    n = bits(rounding, wide)
-    fraction, exponent = np.frexp(real)
-    multiplier = np.floor(fraction * 2.0**n + 0.5).astype(np.int64)
-    exponent = exponent.astype(np.int64)
-    full = multiplier == 2**n
-    multiplier[full] >>= 1
-    exponent[full] += 1
+    form = Form.parse(rounding)
+    multiplier, shift = multiplier_of(form, real, wide)
     if rounding in ("gemmlowp", "cmsis") and not wide:
-        _check_range(exponent, -(2**20), 30, rounding, real)
-        return np.stack([multiplier, exponent]).astype(np.int32)
-    _check_range(n - exponent, 1, 2**20, rounding, real)
-    return np.stack([multiplier, n - exponent]).astype(np.int32)
+        shift = 31 - shift
+        _check_range(shift, -(2**20), 30, rounding, real)
+    else:
+        _check_range(shift, -30 if form.bits == 1 else 1, 2**20, rounding, real)
+    return np.stack([multiplier, shift]).astype(np.int32)
 
 
 def _check_range(
@@ -50,15 +42,5 @@ def _check_range(
 def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
     """Returns the multipliers of both operands and their common shift, int32 [3] (NUMERICS.md, add). For Sub, ratio_b
     is negative. Raises ValueError for ratios that the mode cannot represent."""
-    if rounding.startswith("pow2"):
-        ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(functions64.log2(abs(r)))) for r in (ratio_a, ratio_b))
-        n = 30
-    else:
-        n = min(bits(rounding, False), 30)
-    for shift in range(62, 0, -1):
-        m_a, m_b = (int(np.floor(r * 2.0**shift + 0.5)) for r in (ratio_a, ratio_b))
-        if max(abs(m_a), abs(m_b)) < 2**n:
-            return np.array([m_a, m_b, shift], np.int32)
-    raise ValueError(
-        f"rounding {rounding} cannot represent the scale ratios {ratio_a:g} and {ratio_b:g} of an addition"
-    )
+    form = Form("half up", bits(rounding, False)) if rounding not in NAMES else NAMES[rounding]
+    return np.array(addition_multipliers(form, ratio_a, ratio_b), np.int32)

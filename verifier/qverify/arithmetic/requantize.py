@@ -5,37 +5,66 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.forms import ZERO_BIT, Form, steps
+from qverify.arithmetic.forms import MOST_SHIFT, NAMES, ZERO_BIT, Form, exact_code, steps
 from qverify.arithmetic.rounding_rules import RULES, Array, round_real, shift_right
+
+HALF_EVEN = RULES.index("half even")
 
 
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns the accumulator requantized to dtype. acc: int32, int64, or exact integers in float. rq: float32 or
-    float64 [C], or int32 [2, C], along `axis`; or int32 [3, C] for a node that rounds as tflite-single in any integer
-    mode."""
+    """Returns the accumulator requantized to dtype. acc: int32, int64, or exact integers in float. rq: as in NUMERICS.md
+    section 1, along `axis`; or as steps_of returns it."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
-    if rq.dtype in (np.float32, np.float64):
+    if rq.dtype.kind == "f":
         value = np.array(acc, rq.dtype)  # an array, even if acc is a single number
-        value *= rq.reshape(along)
-        return _finish(value, zero_point, low, high, dtype)
-    result = shifted(
-        acc.astype(np.int64),
-        rq[0].reshape(along).astype(np.int64),
-        rq[1].reshape(along).astype(np.int64),
-        choose_rounding(rq, rounding),
-        wide,
-    )
-    return np.clip(result + zero_point, low, high).astype(dtype)
+        value *= (rq if rq.ndim == 1 else rq[0]).reshape(along)
+        if rq.ndim == 1 or rq[1, 0] == HALF_EVEN:
+            return _finish(value, zero_point, low, high, dtype)
+        return _add_zero(round_by_code(value, int(rq[1, 0]), zero_point), zero_point, low, high, dtype)
+    fields = steps_of(rq, rounding, wide)
+    result = apply_steps(acc.astype(np.int64, copy=False), fields.reshape(len(fields), *along), zero_point, wide)
+    return _add_zero(result, zero_point, low, high, dtype)
 
 
-def choose_rounding(rq: Array, rounding: str) -> str:
-    """Returns the rounding mode of a node with these int32 parameters, in a file of mode `rounding`: tflite-single if
-    there are three rows."""
-    return "tflite-single" if len(rq) == 3 else rounding
+def _add_zero(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
+    """Returns integers of which nobody has another use with the zero point, clipped."""
+    value += zero_point
+    return np.asarray(np.clip(value, low, high, out=value if value.ndim else None)).astype(dtype)
+
+
+def steps_of(rq: Array, rounding: str, wide: bool) -> Array:
+    """Returns integer parameters as the five rows of NUMERICS.md section 1, int64 [5, C]. rq: these, or int32 [2, C] in a
+    file of mode `rounding`."""
+    fields = rq.astype(np.int64, copy=False)
+    if len(fields) == 5:
+        return fields
+    multiplier, shift = fields
+    none = np.zeros_like(shift)
+    if rounding.startswith("pow2"):
+        multiplier, pre, first = np.int64(1) << np.clip(-shift, 0, 30), none, none
+    elif rounding in ("gemmlowp", "cmsis") and not wide:
+        pre, first, shift = np.maximum(shift, 0), none + 31, -shift
+    else:
+        pre, first, rounding = none, none, "tflite-single"
+    codes = none + (RULES.index(NAMES[rounding].rounding) << 8)
+    return np.stack([multiplier, pre, first, np.clip(shift, 0, MOST_SHIFT), codes])
+
+
+def stated_scale(rq: Array, rounding: str, wide: bool) -> Array:
+    """Returns the scales that an rq states, float64 [C]."""
+    if rq.dtype.kind == "f":
+        return (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
+    multiplier, pre, first, last, _ = steps_of(rq, rounding, wide).astype(np.float64)
+    return np.asarray(multiplier * 2.0 ** (pre - first - last))
+
+
+def subtracts(rq: Array) -> bool:
+    """Returns whether the rq of an addition is that of a difference."""
+    return bool(((rq[:2, 0] if rq.ndim == 2 else rq[:2]) < 0).any())
 
 
 def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
@@ -47,57 +76,19 @@ def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> A
 
 def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bool) -> Array:
     """Returns acc scaled in an integer mode, before zero point and clip. All arrays are int64."""
-    if rounding.startswith("pow2"):
-        return _power_of_two(acc, shift, rounding)
-    if rounding in ("gemmlowp", "cmsis") and not wide:  # the high halves of both are this one, for products of any sign
-        high = lift(acc, shift) * multiplier
-        high += 2**30
-        high >>= 31
-        return rounding_divide_by_pot(high, np.maximum(-shift, 0))
-    return half_up(acc * multiplier, shift)
+    return apply_steps(acc, steps_of(np.stack(np.broadcast_arrays(multiplier, shift)), rounding, wide), 0, wide)
 
 
 def half_up(value: Array, shift: Array) -> Array:
     """Returns (value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
-    shift = np.asarray(shift)
-    if shift.size and shift.min() >= 1 and shift.max() <= 62:
-        value = value + (np.int64(1) << (shift - 1))
-        value >>= shift
-        return value
-    safe = np.clip(shift, 1, 62)
-    return np.where(shift > 62, 0, (value + (np.int64(1) << (safe - 1))) >> safe)
-
-
-def half_away(value: Array, shift: Array) -> Array:
-    """Returns value / 2^shift, halves rounded away from zero; 0 where shift > 62."""
-    return np.sign(value) * half_up(np.abs(value), shift)
+    return shift_right(value, np.minimum(shift, MOST_SHIFT), "half up")
 
 
 def lift(acc: Array, shift: Array) -> Array:
-    """Returns acc * 2^shift where the shift is positive, saturated to int32. acc: int32 in int64."""
-    return np.clip(acc << np.maximum(shift, 0), -(2**31), 2**31 - 1) if (shift > 0).any() else acc
-
-
-def rounding_divide_by_pot(value: Array, shift: Array) -> Array:
-    """Returns gemmlowp's RoundingDivideByPOT; 0 where shift > 31."""
-    safe = np.minimum(shift, 31)
-    down = value < 0  # halves of negative numbers are rounded down
-    if not (shift > 0).all():
-        down &= shift > 0
-    rounded = value + ((np.int64(1) << safe) >> 1)
-    rounded -= down
-    rounded >>= safe
-    return np.where(shift > 31, 0, rounded) if (shift > 31).any() else rounded
-
-
-def _power_of_two(acc: Array, shift: Array, rounding: str) -> Array:
-    if rounding == "pow2-floor":
-        down = acc >> np.clip(shift, 0, 63)
-    elif rounding == "pow2-half-away":
-        down = half_away(acc, shift)
-    else:
-        down = half_up(acc, shift)
-    return down if (shift >= 1).all() else np.where(shift >= 1, down, acc << np.clip(-shift, 0, 30))
+    """Returns acc * 2^shift, saturated to int32, where the shift is positive, and acc elsewhere."""
+    limits = -(2**31), 2**31 - 1
+    lifted = np.clip(np.clip(acc, *limits) << np.maximum(shift, 0), *limits)
+    return lifted if (shift > 0).all() else np.where(shift > 0, lifted, acc)
 
 
 def scale_sums(form: Form, acc: Array, scale: npt.ArrayLike, zero: int = 0, wide: bool = False) -> Array:
@@ -105,25 +96,34 @@ def scale_sums(form: Form, acc: Array, scale: npt.ArrayLike, zero: int = 0, wide
     before the zero point is added and the result is clipped. zero: the zero point, which counts if the form has it
     inside. wide: whether sums are int64 and not int32. Raises ValueError for a scale that the form cannot represent."""
     if form.is_exact:
-        value = acc.astype(np.float64) * np.asarray(scale, np.float64)
-        return round_real(value, form.rounding, zero if form.zero_inside else 0).astype(np.int64)
-    return apply_steps(acc, steps(form, scale, wide).astype(np.int64), zero)
+        return round_by_code(acc.astype(np.float64) * np.asarray(scale, np.float64), exact_code(form), zero).astype(
+            np.int64
+        )
+    return apply_steps(acc, steps(form, scale, wide).astype(np.int64), zero, wide)
 
 
-def apply_steps(acc: Array, rq: Array, zero: int = 0) -> Array:
+def round_by_code(value: Array, code: int, zero: int) -> Array:
+    """Returns real values rounded to whole numbers by the rule of this number, with 8 added if the zero point counts."""
+    return round_real(value, RULES[code & 7], zero if code & 8 else 0)
+
+
+def apply_steps(acc: Array, rq: Array, zero: int = 0, wide: bool = False) -> Array:
     """Returns sums (int64) multiplied and shifted. rq: int64 [5, ...], whose rows broadcast with the sums (NUMERICS.md
-    section 1); a multiplier below zero is that of the result. zero: the zero point."""
-    multiplier, pre, first, last, rules = rq
-    rules = int(rules.flat[0])
-    inside = zero if rules & ZERO_BIT else 0
-    if (pre < 0).any():
-        acc = shift_right(acc, np.maximum(-pre, 0), RULES[rules & 7])
-    if (pre > 0).any():
-        acc = lift(acc, pre)
+    section 1); a multiplier below zero is that of the result. zero: the zero point. wide: whether the sums may exceed
+    int32, so that products may exceed int64 and wrap."""
+    multiplier, pre, first, last, codes = rq
+    rules = int(codes.flat[0]) if codes.size else 0
+    if pre.any():
+        if (pre < 0).any():
+            acc = shift_right(acc, np.maximum(-pre, 0), RULES[rules & 7])
+        if (pre > 0).any():
+            acc = lift(acc, pre)
     negative = (multiplier < 0).any()
     value = acc * (np.abs(multiplier) if negative else multiplier)
     if first.any():
-        value = shift_right(value, first, RULES[rules >> 4 & 7])
+        value = shift_right(value, first, RULES[rules >> 4 & 7], short=not wide)
     if last.any():
-        value = shift_right(value, last, RULES[rules >> 8 & 7], inside)
-    return np.where(multiplier < 0, -value, value) if negative else value
+        value = shift_right(value, last, RULES[rules >> 8 & 7], zero if rules & ZERO_BIT else 0, not wide)
+    if negative:
+        value = np.where(multiplier < 0, -value, value)
+    return np.clip(value, -(2**62), 2**62) if wide else value

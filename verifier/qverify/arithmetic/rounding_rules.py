@@ -12,14 +12,19 @@ Array = npt.NDArray[Any]
 RULES = ("half up", "half even", "half away from zero", "half down", "floor", "toward zero", "ceiling")
 
 
-def shift_right(value: Array, shift: Array, rule: str, zero: int = 0) -> Array:
+def shift_right(value: Array, shift: Array, rule: str, zero: int = 0, short: bool = False) -> Array:
     """Returns value / 2^shift, rounded by a rule. value, shift: int64, shift 0 to 63. zero: what is added to the result
-    later and counts at its rounding."""
+    later and counts at its rounding. short: whether the values are within +-2^62, which is faster. May return an
+    overwritten value then."""
+    if short and rule in ("half up", "half away from zero") and not zero and shift.min() >= 1 and shift.max() <= 62:
+        below = value < 0 if rule != "half up" else None
+        value += np.int64(1) << (shift - 1)
+        if below is not None:
+            value -= below
+        value >>= shift
+        return value
     low = value >> shift
     if rule == "floor":
-        return low
-    if rule == "half up" and (shift > 0).all():
-        low += value >> (shift - 1) & 1
         return low
     half = np.int64(1) << np.maximum(shift - 1, 0)
     low += _goes_up(low, value & ~(np.int64(-1) << shift), half, rule, zero)

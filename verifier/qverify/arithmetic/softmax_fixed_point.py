@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from qverify.arithmetic.requantize import rounding_divide_by_pot
-from qverify.arithmetic.rounding_rules import Array
+from qverify.arithmetic.forms import MOST_SHIFT
+from qverify.arithmetic.rounding_rules import Array, shift_right
 
 INPUT_FRACTION = 26  # fraction bits of a difference to the largest of its row; 5 bits are before them
 SUM_FRACTION = 12  # bits by which exponentials are shifted right before they are added
 ONE = np.int64(2**31 - 1)  # stands for 1 where all 31 bits are fraction bits
 OUTPUT_BITS = 8
 NEWTON_STEPS = 3
-_EIGHTH, _THIRD = np.int64(1895147668), np.int64(715827883)  # exp(-1/8) and 1/3, times 2^31
+_EIGHTH, _THIRD = np.asarray(1895147668), np.asarray(715827883)  # exp(-1/8) and 1/3, times 2^31
 # The exponent of a power of two, and exp(-that power) times 2^31
 _FACTORS = tuple(
-    (k, np.int64(m))
+    (k, np.asarray(m))
     for k, m in (
         (-2, 1672461947),
         (-1, 1302514674),
@@ -29,7 +29,7 @@ _FACTORS = tuple(
         (4, 242),
     )
 )
-_START, _SLOPE = np.int64(1515870810), np.int64(-1010580540)  # 48/17 and -32/17, times 2^29
+_START, _SLOPE = np.asarray(1515870810), np.asarray(-1010580540)  # 48/17 and -32/17, times 2^29
 
 
 def softmax(codes: Array, scale: float) -> Array:
@@ -41,12 +41,12 @@ def softmax(codes: Array, scale: float) -> Array:
         multiplier, left = multiplier // 2, left + 1
     counted = difference >= -int(31 * 2.0**INPUT_FRACTION / 2.0**left)  # smaller ones are 0, and not in the sum
     shifted = np.clip(np.where(counted, difference, 0) << left, -(2**31), 2**31 - 1)
-    terms = exponential(_high(shifted, np.int64(multiplier)))
-    total = np.where(counted, rounding_divide_by_pot(terms, np.array(SUM_FRACTION)), 0).sum(-1, keepdims=True)
+    terms = exponential(_high(shifted, np.asarray(multiplier)))
+    total = np.where(counted, _divide(terms, np.asarray(SUM_FRACTION)), 0).sum(-1, keepdims=True)
     total &= 2**32 - 1
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # before the first bit that is set
     parts = _high(_one_over_one_plus((total << zeros) - 2**31), terms)
-    steps = rounding_divide_by_pot(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
+    steps = _divide(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
     return np.where(counted, steps, 0)
 
 
@@ -56,8 +56,8 @@ def exponential(value: Array) -> Array:
     part = (value & (quarter - 1)) - quarter  # in [-1/4, 0)
     x = (part << 5) + 2**28  # about the middle, -1/8
     square = _high(x, x)
-    third = _high(rounding_divide_by_pot(_high(square, square), np.array(2)) + _high(square, x), _THIRD)
-    polynomial = x + rounding_divide_by_pot(third + square, np.array(1))
+    third = _high(_divide(_high(square, square), np.asarray(2)) + _high(square, x), _THIRD)
+    polynomial = x + _divide(third + square, np.asarray(1))
     result, rest = np.clip(_EIGHTH + _high(polynomial, _EIGHTH), -(2**31), 2**31 - 1), part - value
     for power, factor in _FACTORS:
         result = np.where(rest >> (INPUT_FRACTION + power) & 1, _high(result, factor), result)
@@ -71,6 +71,11 @@ def _one_over_one_plus(value: Array) -> Array:
     for _ in range(NEWTON_STEPS):
         result = result + _saturate(_high(result, 2**29 - _high(half, result)) << 2)
     return _saturate(result << 1)
+
+
+def _divide(value: Array, shift: Array) -> Array:
+    """Returns value / 2^shift, halves away from zero."""
+    return shift_right(value, np.minimum(shift, MOST_SHIFT), "half away from zero")
 
 
 def _high(a: Array, b: Any) -> Array:

@@ -82,11 +82,11 @@ class NodeSums:
         """Returns the sums at these flat positions, int64. Of a few, only these are computed."""
         if self.is_computed or len(at) > FEW:
             return self.flat()[at].astype(np.int64, copy=False)
-        sums = integer_sums.SUMS[self._node.op](_WholeOperands(self._node, self._graph, dict(self._given)), at)
+        sums = integer_sums.SUMS[self._node.op](WholeOperands(self._node, self._graph, dict(self._given)), at)
         return as_integers(sums.value, _type_of_sums(self._node, self._graph)).astype(np.int64, copy=False)
 
 
-class _WholeOperands(integer_sums.SumOperands):
+class WholeOperands(integer_sums.SumOperands):
     """Operands whose sums are not scaled, and are exact in float64."""
 
     def centred(self, at: int) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
 from qverify.compare.arithmetics_of_kernels import list_functions, list_kernels_of_sums, list_resizes, list_softmax
+from qverify.compare.arithmetics_of_one_dnn import list_byte_pairs
 from qverify.compare.arithmetics_of_ops import (
     Compute,
     Exact,
@@ -26,8 +27,8 @@ from qverify.compare.catalogue import DOWN, FLOOR, FLOOR_MEANS, MEANS, MISTAKES,
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals
 from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.scaled_sums import At
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 SLIGHTLY = 1 + 1e-6  # factor by which scales may be larger or smaller that were multiplied in float32
@@ -53,6 +54,7 @@ class Rounded:
         named, exact = self._known
         if exact is not None and exact.sums is not None:
             named = named | list_kernels_of_sums(self.unit.nodes[0], self.graph, exact.sums)
+            named |= list_byte_pairs(self.unit.nodes[0], self.graph, self.given, exact.scales)
         rules = dict(_list_rules(exact)) if exact is not None else {}
         floor = rules.get(DOWN) if self.unit.nodes[0].op in MEANS else named.get(FLOOR)
         divided = {FLOOR_MEANS: floor} if floor is not None else {}

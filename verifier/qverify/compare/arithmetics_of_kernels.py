@@ -10,12 +10,17 @@ from math import prod
 import numpy as np
 
 from qverify.arithmetic import float32, functions64, resize_places
+from qverify.arithmetic.forms import Form
 from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.resize_places import WEIGHT_BITS
+from qverify.arithmetic.rounding_rules import round_real
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
+from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
+    HTP_SOFTMAX,
+    HTP_SUMS,
     LITERT_FUNCTION,
     LITERT_MEAN,
     LITERT_POOL,
@@ -25,8 +30,10 @@ from qverify.compare.catalogue import (
     OPTIMIZED_MEAN,
     OPTIMIZED_RESIZE_FLOAT,
     OPTIMIZED_SOFTMAX,
+    RULES,
     XNNPACK_MEAN,
     XNNPACK_RESIZE,
+    ZERO_INSIDE,
 )
 from qverify.compare.error_bounds.bounded_values import Array
 from qverify.compare.error_bounds.own_places import find_modes
@@ -37,6 +44,7 @@ from qverify.tensors.spec import TensorSpec
 Compute = Callable[[At], Array]
 Single = np.float32
 POOLS = ("average_pool", "global_average_pool")
+LINEAR = ("conv", "conv_transpose", "fully_connected", "matmul")
 
 
 def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str, Compute]:
@@ -50,6 +58,9 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
         other = graph.spec(node.inputs[1] or "")
         scale = Single(Single(x.scale[0]) * Single(other.scale[0])) / Single(y.scale[0])
         made[FLOAT_PRODUCT] = lambda s: np.rint(s.acc.astype(Single) * scale)
+    elif node.op in LINEAR:
+        bias = node.inputs[2] if len(node.inputs) > 3 else None
+        made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y, graph.constants.get(bias or ""))
     elif node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
         count = _counts(node, x, y)
         made[LITERT_POOL] = lambda s: _divide(s.acc + x.zero_point[0] * count(s), count(s)) - x.zero_point[0]
@@ -104,23 +115,33 @@ def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Arra
 
 
 def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
-    """Returns the arithmetics of LiteRT's two softmax, by name, for a softmax of 8 bits of which only the input has any
-    quantization: the output has 256 steps from 0 to 1."""
+    """Returns the arithmetics of a softmax of 8 bits by name: the exact value rounded once and, if the output has 256
+    steps from 0 to 1, LiteRT's two."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    limits = np.iinfo(y.dtype)
-    whole = len(x.scale) == 1 and x.numpy_dtype.itemsize == y.numpy_dtype.itemsize == 1
-    if not whole or y.scale != (2.0**-OUTPUT_BITS,) or y.zero_point != (int(limits.min),):
+    limits, zero = np.iinfo(y.dtype), y.zero_point[0]
+    if len(x.scale) > 1 or len(y.scale) > 1 or x.numpy_dtype.itemsize > 1 or y.numpy_dtype.itemsize > 1:
         return {}
     _, depth, inner = node.words[:3]
     rows = given[x.name].reshape(-1, depth, inner)
 
-    def by_rows(at: At, compute: Callable[[Array], Array]) -> Array:
+    def by_rows(at: At, compute: Callable[[Array], Array], zero: int = zero) -> Array:
         assert not isinstance(at, Sums | Pair)
         row, place = at // (depth * inner) * inner + at % inner, at // inner % depth
         some, index = np.unique(row, return_inverse=True)
         values = compute(rows[some // inner, :, some % inner])
-        return np.clip(values[index, place] + limits.min, limits.min, limits.max).astype(y.dtype)
+        return np.clip(values[index, place] + zero, limits.min, limits.max).astype(y.dtype)
 
+    def exactly(codes: Array, name: str) -> Array:
+        form = Form.parse(name)
+        below = codes.astype(np.int64) - codes.max(-1, keepdims=True)
+        terms = functions64.exp(below * float(x.scale[0]))
+        value = terms / terms.sum(-1, keepdims=True) / float(y.scale[0])
+        return round_real(value, form.rounding, zero if form.zero_inside else 0)
+
+    found: dict[str, Compute] = {n: partial(by_rows, compute=partial(exactly, name=n)) for n in (*RULES, ZERO_INSIDE)}
+    found[HTP_SOFTMAX] = partial(by_rows, compute=partial(exactly, name="half even"), zero=int(limits.min))
+    if y.scale != (2.0**-OUTPUT_BITS,) or zero != int(limits.min):
+        return found
     step = Single(x.scale[0])
     table = functions64.exp((-step * np.arange(256, dtype=Single)).astype(np.float64)).astype(Single)
 
@@ -130,6 +151,7 @@ def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[s
         return np.floor(terms * (Single(1) / (total * Single(y.scale[0]))) + Single(0.5))
 
     return {
+        **found,
         LITERT_SOFTMAX: partial(by_rows, compute=lambda codes: softmax(codes, x.scale[0])),
         OPTIMIZED_SOFTMAX: partial(by_rows, compute=by_table),
     }

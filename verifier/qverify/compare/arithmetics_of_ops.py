@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
 
 import numpy as np
 
+from qverify.arithmetic.forms import Form, make_addition_rq
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
-from qverify.compare.catalogue import CONVERT, LITERT_ADD, MODES, RULES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
+from qverify.compare.arithmetics_of_htp import add_operands
+from qverify.compare.catalogue import CONVERT, HTP_ADD, LITERT_ADD, MODES, RULES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
@@ -46,6 +48,7 @@ class Exact:
         scales: those by which integers are multiplied.
         sums: the sums of which it is a multiple, or None.
         codes: the codes on which alone the elements depend, or None if there are none.
+        ways: the scales by the suffix of a form's name, as runtimes compute them; {} if there is one way.
     """
 
     steps: Callable[[At], Reals]
@@ -55,6 +58,7 @@ class Exact:
     scales: Reals
     sums: ScaledSums | None = None
     codes: Codes | None = None
+    ways: Mapping[str, Reals] = field(default_factory=dict)
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -157,7 +161,7 @@ def list_linear(node: Node, graph: Graph, given: Mapping[str, Array], acc: NodeS
         found |= modes.list(suffix)
         if suffix and not wide:
             found |= {rule + suffix: partial(modes.round_once, rule=rule, suffix=suffix) for rule in RULES}
-    return found, _exact(sums, y, limits)
+    return found, replace(_exact(sums, y, limits), ways=modes.scales)
 
 
 def _list_scales(node: Node, graph: Graph, real: Reals) -> dict[str, Reals]:
@@ -251,7 +255,12 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         return add_parameters(mode, float(real[0]), float(real[1]))
 
     found: dict[str, Compute] = {mode: partial(in_form, mode=mode, make=make, name=mode) for mode in MODES}
-    found[LITERT_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode: _scale_operands(real), name=LITERT_ADD)
+    found[LITERT_ADD] = partial(
+        in_form,
+        mode="gemmlowp",
+        make=lambda mode: make_addition_rq(Form.parse(LITERT_ADD), *map(float, real)),
+        name=LITERT_ADD,
+    )
 
     def steps(at: At) -> Reals:
         first, second = pairs.centred(at)
@@ -261,6 +270,8 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
     if all(v.dtype.itemsize == 1 for v in pairs.stored):
         signs, scales = np.sign(real), [np.float32(graph.spec(n or "").scale[0]) for n in node.inputs[:2]]
         found[XNNPACK_ADD] = _in_21_bits(pairs, scales, signs, y, (low, high))
+        htp = add_operands(pairs.centred, real, (graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")), y)
+        found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
     return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
 
 
@@ -279,14 +290,6 @@ def _in_21_bits(
         return np.clip(value, *limits).astype(y.dtype)
 
     return compute
-
-
-def _scale_operands(real: Reals) -> Array:
-    """Returns the multipliers of both operands of a sum and of the sum itself, int32 [2, 3] (NUMERICS.md, add): LiteRT
-    scales the operands one by one. real: their scales in LSB of the output, the second negative for a difference."""
-    twice = 2 * float(np.abs(real).max())
-    rq = parameters("gemmlowp", [abs(real[0]) / twice, abs(real[1]) / twice, twice / (1 << add.LEFT_SHIFT)])
-    return rq * np.sign([[real[0], real[1], 1.0], [1.0, 1.0, 1.0]]).astype(np.int32)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

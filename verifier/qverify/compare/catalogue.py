@@ -41,9 +41,14 @@ XNNPACK_ADD = f"half up, multiplier of 21 bits, {forms.SCALES[1]}"
 FLOAT_PRODUCT, XNNPACK_MEAN = f"half even, {forms.FLOAT_PRODUCT}", f"half even, {forms.FLOAT_MEAN}"
 LITERT_FUNCTION = f"half up, {forms.FLOAT_FUNCTION}"
 XNNPACK_RESIZE = f"half up, {forms.WEIGHTS_11}"
+HTP_SUMS = f"half up, multiplier of 11 bits, 4 fraction bits kept first (floor), {forms.ZERO_IN_SUM}"
+HTP_ADD = f"half up, multiplier of 14 bits, {forms.ONE_SHIFT}"
+HTP_SOFTMAX = f"half even, {forms.LOWEST}"
+BYTE_PAIRS = f"half even, {forms.ZERO}, {forms.BYTE_PAIRS}"
 KERNELS = (  # do not scale one sum as a rounding mode does
     *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
     *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX, LITERT_FUNCTION),
+    *(HTP_SUMS, HTP_ADD, HTP_SOFTMAX, BYTE_PAIRS),
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )
 SINGLE = tuple(f", {how}" for how in forms.SCALES)  # how a runtime computed its multipliers
@@ -62,7 +67,8 @@ LEGAL = (
 )
 # Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
 COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
-COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE)
+COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE, HTP_SUMS, BYTE_PAIRS)
+OWN_SUMS = (BYTE_PAIRS,)  # do not rise with the sum of the node
 FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
 
 

@@ -190,7 +190,7 @@ def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> _Ch
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(value.value)
         endless = finite & ~lost & ~np.isfinite(value.error)
-        allowed = value.error + np.where(finite, SHARE * np.abs(value.value), 0.0) + half
+        allowed = value.error + SHARE * np.abs(value.value) + half
         inside = []
         for side in (to_float64(made), to_float64(recorded)):
             near = finite & (np.abs(side - value.value) <= allowed)

@@ -23,6 +23,7 @@ from qverify.compare.catalogue import (
     LEGAL,
     LITERT_ADD,
     MISTAKES,
+    OWN_SUMS,
     RULES,
     SINGLE,
     TWICE_HALF_UP,
@@ -157,7 +158,10 @@ class _Remaining:
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
-        if self._is_narrow and self._exact is not None and self._exact.codes is not None:
+        parts: list[Part] | None
+        if name in OWN_SUMS:
+            parts = self._every
+        elif self._is_narrow and self._exact is not None and self._exact.codes is not None:
             parts = None if self._coded is None else self._coded.within(find_reach(self._rounded, name))
         else:
             parts = self._standing_for_all
@@ -167,12 +171,16 @@ class _Remaining:
     def _is_narrow(self) -> bool:
         return self._flat.dtype.itemsize == 1
 
+    @property
+    def _every(self) -> list[Part]:
+        return [(at, self._flat[at]) for at in _cut(np.arange(self._flat.size))]
+
     @cached_property
     def _standing_for_all(self) -> list[Part]:
         sums = None if self._exact is None or self._rounded.unit.nodes[1:] else self._exact.sums  # no lookups follow
         found = sums.find_extremes(self._flat) if sums is not None and self._is_narrow else None
         if found is None:
-            return [(at, self._flat[at]) for at in _cut(np.arange(self._flat.size))]
+            return self._every
         extremes, wanted = found
         cut = [slice(start, start + AT_ONCE) for start in range(0, len(wanted), AT_ONCE)]
         return [(Sums(extremes.acc[some], extremes.number[some]), wanted[some]) for some in cut]
@@ -227,7 +235,7 @@ def find_reach(rounded: Rounded, name: str) -> float:
         largest = max(1.0, float(np.abs(exact.scales).max()))
         each = ADD_MULTIPLIERS if name == LITERT_ADD else PAIR * 2.0 ** -min(bits(mode, False), 30)
         return min(0.5, EXACT + largest * each)
-    operands = [rounded.graph.spec(n).dtype for n in node.inputs[:2] if n is not None and n in rounded.graph.tensors]
+    operands = [rounded.graph.spec(n).dtype for n in node.inputs if n is not None and n in rounded.graph.tensors]
     wide = node.op not in ("lookup", "concat") and is_wide(*operands)
     relative = 2.0 ** -bits(mode, wide) + (SINGLE_SCALES if name.endswith(SINGLE) else 0.0)
     twice = rounded.first_rounding if name.startswith(TWICE) and not wide else 0.0

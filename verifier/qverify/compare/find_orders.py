@@ -183,11 +183,13 @@ def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:
 def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> tuple[str, str] | None:
     """Returns a sentence if side b gives another tensor's values under this name, with the other's name if the two are
     exchanged (else ""), or None."""
+    if sides.given.size != sides.wanted.size or _wrong_in_place(sides, sides.step) is None:
+        return None
     others = [n for n, row in judged.rows.items() if n != name and row.elements == sides.wanted.size]
     others.sort(key=lambda n: judged.rows[n].final != judged.rows[name].final)  # outputs are exchanged for outputs
     for other in others[:MOST_OTHERS]:
         crossed = _read(judged, graph, other, name)
-        if crossed is None or crossed.given.size != sides.wanted.size or not _is_other(crossed, sides):
+        if crossed is None or not _is_other(crossed, sides):
             continue
         a, b = (named(side) for side in (judged.pair.a, judged.pair.b))
         back, own = _read(judged, graph, name, other), _read(judged, graph, other, other)
@@ -205,13 +207,19 @@ def _is_other(crossed: Sides, own: Sides) -> bool:
     given = crossed.given.reshape(crossed.wanted.shape)
     if _is_share_below(given.reshape(-1), crossed.wanted.reshape(-1), crossed.step):
         return False
-    wrong = np.abs(own.given.reshape(-1) - own.wanted.reshape(-1)) > max(own.step, crossed.step)
-    if np.count_nonzero(wrong) < max(MIN_VALUES, 0.1 * wrong.size):
+    wrong = _wrong_in_place(own, max(own.step, crossed.step))
+    if wrong is None:
         return False
     wanted = crossed.wanted.reshape(-1)[wrong]
     values = count_values(wanted, crossed.step)
     bits = values * _bits_of_a_match(wanted, given, crossed.step) - log2_of(MOST_OTHERS)
     return values >= MIN_VALUES and bits >= MIN_BITS
+
+
+def _wrong_in_place(own: Sides, step: float) -> npt.NDArray[np.bool_] | None:
+    """Returns which elements, flat, are more than a step off in their own place; None if too few are."""
+    wrong = np.abs(own.given.reshape(-1) - own.wanted.reshape(-1)) > step
+    return wrong if np.count_nonzero(wrong) >= max(MIN_VALUES, 0.1 * wrong.size) else None
 
 
 def _is_share_below(given: Real, wanted: Real, step: float) -> bool:

@@ -12,13 +12,14 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.distance import measure_distance
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
-from qverify.compare.foreign import ForeignUnit
+from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
 from qverify.compare.regions import Region
 from qverify.compare.same_arrays import SameArrays
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
@@ -77,6 +78,7 @@ class Forcing:
         cache: SameArrays | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
+        self.stated = read_stated(graph) if exact and is_foreign(judged.b.recording) else None
         self._cache = cache or SameArrays()
         self._same: dict[str, bool | None] = {}
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
@@ -235,6 +237,7 @@ class Forcing:
         if recorded is None:
             return self._make_inconclusive(unit, name, self._explain_missing(name, "output"))
         limit, by_ties = self._choose_limit(unit, name)
+        foreign = self._is_foreign_unit(unit)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
             if isinstance(unit, Region):  # the row says so; nothing shows at which of its nodes
@@ -245,9 +248,9 @@ class Forcing:
         forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
-        if isinstance(unit, Region) and (self.is_foreign or limit.lsb + limit.share > 0):
+        if isinstance(unit, Region) and (foreign or limit.lsb + limit.share > 0):
             return self._judge_region(unit, name, made, recorded, forced)
-        if self.is_foreign:
+        if foreign or self.stated is not None:
             return self._judge_foreign(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
 
@@ -261,7 +264,7 @@ class Forcing:
         return judge_region(RecomputedRegion(unit, name, self.graph, given, made, recorded, half), measured)
 
     def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
-        """Returns the verdict on a unit of a side that rounds in its own way."""
+        """Returns the verdict on a unit of a side that rounds in its own way, known or stated."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
@@ -271,6 +274,8 @@ class Forcing:
         foreign = ForeignUnit(
             unit, name, self.graph, given, made, recorded, self.kernels, same, others, half, self.is_made_known
         )
+        if not self._is_foreign_unit(unit):
+            return describe_stated(foreign, measured)
         return self._cache.judge_once(foreign, measured)
 
     def gives_all(self, unit: Unit, arithmetic: str) -> bool | None:
@@ -339,10 +344,11 @@ class Forcing:
     def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
         """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if a side is another
         runtime, which is judged by foreign.judge_foreign()."""
-        if self.exact:
+        foreign = self._is_foreign_unit(unit)
+        if self.exact and not foreign:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
-        if self.is_foreign:
+        if foreign:
             return choose_foreign_limit(limit, self.graph.spec(name)), False
         return choose_tie_aware_limit(limit, unit, name, self.graph)
 
@@ -350,7 +356,12 @@ class Forcing:
     def is_foreign(self) -> bool:
         """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
         a, b = self.judged.a.recording, self.judged.b.recording
-        return not self.exact and (is_foreign(b) or a.runtime != "qvrt")
+        return is_foreign(b) or (not self.exact and a.runtime != "qvrt")
+
+    def _is_foreign_unit(self, unit: Unit) -> bool:
+        """Returns whether the unit is judged as one of a side that rounds in its own way: not if the side's arithmetic
+        states every byte of it."""
+        return self.is_foreign and (self.stated is None or not self.stated.states(unit, self.graph))
 
     @property
     def kernels(self) -> str:

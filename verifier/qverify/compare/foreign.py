@@ -120,6 +120,18 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
     )
 
 
+def describe_stated(foreign: ForeignUnit, measured: Forced) -> Forced:
+    """Returns a failing verdict on a unit whose arithmetic is stated, with what is known of the elements that differ: their
+    direction, their channels, and the arithmetic of the catalogue that gives all of them, if that is no chance."""
+    names = foreign.find_arithmetics()
+    parts = [describe_direction(foreign.made, foreign.recorded), describe_channels(foreign.made, foreign.recorded)]
+    parts.append("the inputs of both sides are equal" if foreign.inputs_same else "the inputs differ")
+    if names and measure_evidence(measured) >= EVIDENCE_BITS:
+        parts.append(f"{describe(choose_name(names))} gives every element")
+    why = "; ".join(part for part in parts if part)
+    return replace(measured, why=why, arithmetics=names, unexplained=measured.mismatched or 0, at_fault=measured.on)
+
+
 def _judge_without_evaluation(foreign: ForeignUnit, measured: Forced, found: RoundingExplanation) -> Forced:
     """Returns the verdict on a unit that has no evaluation: FAILED beyond the plain limit, else INCONCLUSIVE, because
     nothing shows that the elements that differ may differ."""

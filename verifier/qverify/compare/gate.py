@@ -67,9 +67,9 @@ def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
 
 
 def requires_equal_bits(a: Recording, b: Recording) -> bool:
-    """Returns whether both sides run the same model.bin in qverify's own arithmetic, so that their bytes must be
-    equal."""
-    return (a.side, b.side) == ("simulator", "board") and b.runtime == "qvrt"
+    """Returns whether the bytes of both sides must be equal: they run the same model.bin in qverify's own arithmetic, or
+    the simulator computes in the one that the board is stated to have."""
+    return (a.side, b.side) == ("simulator", "board") and (b.runtime == "qvrt" or bool(a.settings.get("arithmetic")))
 
 
 def _limit_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:

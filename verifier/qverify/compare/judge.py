@@ -19,6 +19,7 @@ from qverify.plural import count
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
 from qverify.report.facts import Finding
 from qverify.report.side_names import named, within
+from qverify.tensors.codes import store_as
 from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -34,7 +35,7 @@ class Judged:
         names: the names of each judged tensor on both sides, by its name in the report.
         rows: all rows by tensor, whether the report shows them or not.
         declared: every tensor that both sides declare, whether it is judged or not.
-        decimals_only: tensors that fail the decimals and nothing else.
+        decimals_only: tensors that fail the decimals, or bit equality, and nothing else.
         untried: tensors that would have failed the decimals, which were not requested, with the reason.
         not_finite: tensors that fail only because elements are NaN or Inf on one side, or that fail only the decimals
             while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
@@ -171,6 +172,12 @@ class Judge:
                 return None
         assert a is not None and b is not None
         spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
+        if self.exact and b.dtype != spec_a.numpy_dtype and b.shape == spec_a.shape:
+            stored = store_as(b, spec_b, spec_a)  # real values, of a board whose arithmetic is stated
+            if isinstance(stored, str):
+                pair.coverage.missing.append(MissingTensor(p.b, self.b.recording.side, stored))
+                return None
+            b, spec_b = stored, spec_a
         if wrong := _check_type(a, spec_a, pair.a) or _check_type(b, spec_b, pair.b) or _check_shapes(a, b, pair):
             if not self.gate.decimals and not self.gate.bits:
                 judged.untried[p.name] = wrong
@@ -201,7 +208,8 @@ class Judge:
         row.beyond = counted.beyond if counted.close else None
         refusals, missed = counted.list_refusals(row.bit_equal, row.metrics), counted.describe_missed_decimals()
         unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
-        if missed and refusals == [missed] and not values.one_sided and not unknown:
+        plainly = not values.one_sided and not unknown
+        if plainly and ((missed and refusals == [missed]) or (self.gate.bits and refusals)):
             judged.decimals_only.add(p.name)
         if missed and not self.gate.decimals and not self.gate.bits:
             judged.untried[p.name] = missed
@@ -275,9 +283,13 @@ def _check_runs(a: Recording, b: Recording) -> str:
             return f"{named(side.side)} ran, but what it left could not be read: {side.why or 'no reason given'}"
         if side.state == "did not run":
             return f"{named(side.side)} did not run: {side.why or 'no reason given'}"
-    if gate.requires_equal_bits(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
+    if b.runtime == "qvrt" and gate.requires_equal_bits(a, b) and _ran_other_models(a, b):
         return f"{a.side} and {b.side} ran different models"
     return ""
+
+
+def _ran_other_models(a: Recording, b: Recording) -> bool:
+    return bool(a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256)
 
 
 def conclude(judged: Judged) -> None:

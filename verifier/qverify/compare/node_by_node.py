@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from qverify.compare.documented_rounding import NAMES
 from qverify.compare.judge import Judged, conclude, describe_alike
 from qverify.compare.limits import float_inside
+from qverify.compare.stated_arithmetic import StatedArithmetic, find_after_unstated
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
@@ -70,21 +71,29 @@ def judge_node_by_node(
     forced: Mapping[str, Forced],
     nan_equal: bool,
     kernels: str = "",
+    stated: StatedArithmetic | None = None,
 ) -> None:
-    """Sets rows that fail only the decimals to PASSED if every unit before them passes when recomputed, and concludes
-    the pair again.
+    """Sets rows that fail only the decimals (or bit equality) to PASSED if every unit before them passes when recomputed,
+    and concludes the pair again.
 
     This applies to rows after a node whose reference is float, and to all rows of a board with documented kernels, if
-    model.bin rounds as the reference does. Elements that are NaN or Inf on one side are excused only if values of the
+    model.bin rounds as the reference does; of a board whose arithmetic is stated, to rows after a unit that it does not
+    state. Elements that are NaN or Inf on one side are excused only if values of the
     reference mean nothing in this tensor or in one that it depends on; elements that are NaN or Inf on both sides make
     the row INCONCLUSIVE, unless nan_equal is set. Extra gates judge the free-running values, so a pair with extra gates
-    is left unchanged. kernels: the documented kernels of the side that is not qvrt, or ""."""
-    if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
+    is left unchanged. kernels: the documented kernels of the side that is not qvrt, or "". stated: the arithmetic that the board
+    is stated to have."""
+    if judged.pair.verdict != "FAILED":
         return
-    if graph.rounding not in (("ref-exact", LITERT) if kernels else ("ref-exact",)):
+    if stated is None and (judged.gate.bits or not judged.gate.decimals or judged.gate.extra):
+        return
+    if stated is None and graph.rounding not in (("ref-exact", LITERT) if kernels else ("ref-exact",)):
         return  # integer nodes may then differ by much more than one step
     agreeing = find_agreeing(graph, units, forced, {})
-    agreeing = agreeing if kernels else agreeing & find_after_float(graph, units)
+    if stated is not None:
+        agreeing &= find_after_unstated(stated, graph, units, forced)
+    elif not kernels:
+        agreeing &= find_after_float(graph, units)
     excused, meaningless = set(judged.decimals_only), find_after_meaningless(graph, units, forced)
     excused |= {name for name, (one_sided, _) in judged.not_finite.items() if not one_sided or name in meaningless}
     rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in agreeing]
@@ -97,9 +106,8 @@ def judge_node_by_node(
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
-    judged.pair.node_by_node = NodeByNode(
-        len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), NAMES.get(kernels, "")
-    )
+    how = f"ops without a form in {stated.name}" if stated is not None else NAMES.get(kernels, "")
+    judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
 
 

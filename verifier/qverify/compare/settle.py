@@ -33,7 +33,7 @@ def settle_pair(
     blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
     if (judged.pair.a == "reference" or force.is_foreign) and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels)
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels, force.stated)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:
@@ -124,7 +124,7 @@ def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: M
                 pair.not_judged.append(NotJudged(name, verdict.not_judged, verdict.elements, _explain_not_judged(unit)))
     if not pair.not_judged or pair.verdict != "PASSED":
         return
-    not_finite = {name: one_sided for name, (one_sided, _) in judged.not_finite.items() if one_sided}
+    not_finite = {name: one_sided for name, (one_sided, _) in judged.not_finite.items()}
     meaningless = {n.tensor: max(n.elements, not_finite.get(n.tensor, 0)) for n in pair.not_judged}
     wholly_lost = {n.tensor for n in pair.not_judged if meaningless[n.tensor] >= n.of}
     wholly_lost |= {r.name for r in judged.rows.values() if not_finite.get(r.name, 0) >= r.elements}

@@ -15,6 +15,7 @@ from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmeti
 from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -76,7 +77,7 @@ class _DumpForcing(Forcing):
     compute the same bytes and both, or neither, are held to the exact value."""
 
     def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
-        super().__init__(judged, graph, run_unit, False, {})
+        super().__init__(judged, graph, run_unit, read_stated(graph) is not None, {})
         self._both, self._peer = both, peer
         self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
         self._given: dict[tuple[str, str], bool | None] = {} if peer is None else peer._given
@@ -171,7 +172,8 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
             judged.rows[name].forced = forced
     parts = replace_by_regions(host.units, dumps[1].steps)
     if not options.strict:
-        judge_node_by_node(judged, host.graph, parts, merged, options.nan_equal)
+        stated = read_stated(host.graph)
+        judge_node_by_node(judged, host.graph, parts, merged, options.nan_equal, stated=stated)
     blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
     _explain(both, dumps, parts, merged)
     return blamed
@@ -180,7 +182,10 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
 def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _LocatedDump:
     """Returns a dump with the verdicts of each side of this host on its nodes and regions."""
     located = _LocatedDump(name, [])
+    stated = read_stated(host.graph)
     for side, run_unit in host.run_unit.items():
+        if stated is not None and side != "simulator":
+            continue  # the reference does not compute as the dump is stated to
         pair, own = Pair(side, name, "INCONCLUSIVE"), Values(host.recordings.get(side) or Recording(side, ""))
         judged = Judged(pair, own, values, both.judged.gate, both.judged.names, {})
         peer = located.forcing[0] if located.forcing else None
@@ -193,8 +198,9 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         region = describe_region(step, name)
         for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
             verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
+    free = [u for u in list_single(located.steps) if stated is None or not stated.states(u, host.graph)]
     for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
-        accept_one_arithmetic(list_single(located.steps), verdicts, forcing.gives_all, forcing.needs_evidence)
+        accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
     return located
 
 

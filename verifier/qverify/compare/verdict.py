@@ -19,6 +19,7 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.reference_distance import measure_reference_distance
 from qverify.compare.regions import (
     describe_region,
     find_inside,
@@ -30,16 +31,18 @@ from qverify.compare.regions import (
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.untapped import judge_untapped, name_optimization
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.report.distance import Distance
 from qverify.report.document import Blame, Forced, NetworkUnit, Pair, ReportDocument, TensorRow, worst
 from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.recording import NO_VALUES, Array, Recording
 
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # A and B: two dumps that are compared with each other
 Progress = Callable[[int, int], None]
@@ -89,8 +92,10 @@ def judge_all(
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
     judged, forcing, matrix, cache = [], list[tuple[Forcing, list[Unit]]](), {}, SameArrays()
-    located_blame = list[Blame]()
+    located_blame, stated, distances = list[Blame](), read_stated(graph), list[Distance]()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
+        if stated is not None and a.side == "reference":
+            continue  # a side that rounds in its own way is not judged by the reference
         judge = Judge(values[label_a], values[label_b], graph, options)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
         judged.append(judged_pair)
@@ -121,14 +126,38 @@ def judge_all(
         name_optimization(judged_pair)
         state_containers(judged_pair)
         _keep_rows(judged_pair, options)
+    if stated is not None and graph is not None:
+        distances = _measure_distances(judged, values, graph, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
+    _state_distances(report, distances)
     report.units = [_describe_unit(unit) for unit in units]
     report.findings = [*find_scales(report.pairs), *list_orders_found(judged)]
     if graph is None and not blamed:
         report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED" and not j.orders)
     return report
+
+
+def _measure_distances(
+    judged: list[Judged], values: Mapping[str, Values], graph: Graph, options: Options
+) -> list[Distance]:
+    """Returns the distance of the simulator from the reference, and that of the board where it has other bytes."""
+    by_side = {v.recording.side: v for v in values.values() if v.recording.state not in NO_VALUES}
+    reference = by_side.get("reference")
+    apart = [j for j in judged if not j.pair.bit_equal]
+    sides = [s for s in ("simulator", "board") if s in by_side and (s == "simulator" or apart)]
+    if reference is None:
+        return []
+    return [measure_reference_distance(reference, by_side[side], graph, options) for side in sides]
+
+
+def _state_distances(report: ReportDocument, distances: list[Distance]) -> None:
+    """Adds the distances from the reference to a report, which a given gate that one of them misses makes FAILED."""
+    report.distance = distances
+    if missed := next((d for d in distances if d.misses), None):
+        report.verdict = worst([report.verdict, "FAILED"])
+        report.notes.append(f"FAILED by the gate that was given: {missed.side} ~ reference: {missed.misses}")
 
 
 def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list[tuple[str, Recording]]:
@@ -193,7 +222,8 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         if progress is not None:
             progress(i + 1, len(todo))
     if force.is_foreign:
-        accept_one_arithmetic(list_single(todo), verdicts, force.gives_all, force.needs_evidence)
+        free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
+        accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict
@@ -349,6 +379,7 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         input_drawings=[*{(d.frame, d.name): d for r in reports for d in r.input_drawings}.values()],
         units=first.units,
         tasks=[t for r in reports for t in r.tasks],
+        distance=[d for r in reports for d in r.distance],
         findings=[f for r in reports for f in r.findings],
     )
 

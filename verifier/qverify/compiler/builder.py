@@ -36,6 +36,7 @@ class Builder:
         self.constants: dict[str, Array] = {}
         self.real_tables: dict[str, Callable[[], Array]] = {}  # as in Graph
         self.folded_norms: dict[str, FoldedNorm] = {}  # likewise
+        self.reals: dict[str, Array] = {}  # the real scales of an rq constant in ref-exact, by its name
 
     def tensor(self, spec: TensorSpec) -> str:
         """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
@@ -103,7 +104,13 @@ class Builder:
                 value = parameters(self.rounding, real, wide)
             except ValueError as error:
                 raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
-        return self.new_constant(f"{output}/rq", value)
+        return self.exact_rq(output, value, real)
+
+    def exact_rq(self, output: str, value: Array, real: Array) -> str:
+        """Adds the `rq` constant of a node and returns its name. real: the real scales, from which other forms follow."""
+        name = self.new_constant(f"{output}/rq", value)
+        self.reals[name] = np.atleast_1d(real.astype(np.float64))
+        return name
 
     def real_scales(self, output: str, real: Array) -> str:
         """Adds the `rq` constant of a node with a float output, float64 in every rounding mode, and returns its name.

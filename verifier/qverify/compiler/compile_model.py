@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
 import onnx
 
+from qverify.arithmetic.forms import FormsOfOps
 from qverify.arithmetic.workers import submit
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.forms_of_nodes import with_forms
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
 from qverify.compiler.integer_blocks import split_integer_blocks
 from qverify.compiler.integer_model import IntegerModel, Piece, address
@@ -63,6 +65,7 @@ class CompilerOptions:
         folder: the folder with external data.
         inputs: network input to the description (INPUTS.md) of the bytes that the board receives for it.
         host: whether nodes that no kernel serves are computed on the host.
+        arithmetic: the forms of a board by op, or None. It needs rounding ref-exact, in which the other ops compute.
     """
 
     rounding: str = "ref-exact"
@@ -74,11 +77,13 @@ class CompilerOptions:
     folder: str = ""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     host: bool = False
+    arithmetic: FormsOfOps | None = None
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that affect the bytes of model.bin, for its meta section."""
-        options = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
-        return {k: v for k, v in options.items() if v or k not in ("inputs", "host")}
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("check", "folder")}
+        options["arithmetic"] = None if self.arithmetic is None else self.arithmetic.stored()
+        return {k: v for k, v in options.items() if v or k not in ("inputs", "host", "arithmetic")}
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompilerOptions:
@@ -87,8 +92,10 @@ class CompilerOptions:
         try:
             options = {k: stored[k] for k in STORED_OPTIONS if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
-            return CompilerOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
-        except (TypeError, ValueError, AttributeError) as error:
+            arithmetic = FormsOfOps.restored(stored["arithmetic"]) if "arithmetic" in stored else None
+            shapes = {**dims, **shapes}
+            return CompilerOptions(**options, check=False, shapes=shapes, folder=folder, arithmetic=arithmetic)
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
 
 
@@ -218,8 +225,8 @@ def _compile(
         **({"empty_inputs": empty} if empty else {}),
     }
     if original is not None:  # the check is always of ref-exact: other rounding modes differ by the user's choice
-        exact = replace(options, rounding="ref-exact")
-        exact_graph = graph if options.rounding == exact.rounding else lowered.lower_again(exact)
+        exact = replace(options, rounding="ref-exact", arithmetic=None)
+        exact_graph = graph if options == exact else lowered.lower_again(exact)
         graph.meta["check"] = check_against_original(exact_graph, original, watch)
     graph.meta["integer_sha256"] = integer_sha256.result()
     lowered.matched.view.constants = {}  # units and view refer to each other, so that the view is freed late
@@ -243,6 +250,10 @@ def _check_options(options: CompilerOptions) -> None:
     """Raises UnsupportedError for an unknown rounding mode or alignment."""
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    if options.arithmetic is not None and options.rounding != "ref-exact":
+        raise UnsupportedError(
+            f"--rounding {options.rounding} and --arithmetic exclude each other; leave out --rounding"
+        )
     if not 1 <= options.align <= 4096:
         raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
 
@@ -351,6 +362,8 @@ def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers, 
     blockers.check()
     builder.carry_scales_back()
     graph = builder.graph(list(view.inputs), list(view.outputs), {})
+    if options.arithmetic is not None:
+        graph = with_forms(graph, builder.reals, options.arithmetic)
     if options.align > 1:
         graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}
     return graph

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from qverify.errors import BadFileError
+from qverify.model_bin.check_requantization import check_requantization
 from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
 from qverify.model_bin.islands import HostIsland
 from qverify.model_bin.units import may_be_interior
@@ -32,6 +33,7 @@ def check_graph(graph: Graph) -> None:
         _check_tensor(name, spec)
     for node in graph.nodes:
         _check_node(node)
+        check_requantization(graph, node)
     for name, array in graph.constants.items():
         spec = graph.tensors[name]
         if array.shape != spec.shape or array.dtype != spec.numpy_dtype:

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-import numpy as np
-
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
 
 T = TypeVar("T")
-
-
-def is_change_of_quantization(node: Node, graph: Graph) -> bool:
-    """Returns whether a lookup changes the quantization of its input, and is not the table of a function."""
-    x, y, table = (graph.spec(n or "") for n in (node.inputs[0], node.outputs[0], node.inputs[1]))
-    if len(x.scale) != 1 or len(y.scale) != 1:
-        return False
-    limits, low = np.iinfo(y.dtype), int(np.iinfo(x.dtype).min)
-    stored = graph.constants[table.name].astype(np.float64)
-    every = (np.arange(low, low + len(stored)) - x.zero_point[0]) * (x.scale[0] / y.scale[0]) + y.zero_point[0]
-    return bool((np.abs(np.clip(every, int(limits.min), int(limits.max)) - stored) <= 1).all())
 
 
 def _is_function(node: Node, graph: Graph) -> bool:
@@ -46,6 +34,12 @@ def _has_one_scale(node: Node, graph: Graph) -> bool:
     return node.op in ("conv", "fully_connected") and len(graph.spec(node.inputs[1] or "").scale) == 1
 
 
+def _is_tall(node: Node, graph: Graph) -> bool:
+    """Returns whether a whole image is averaged that has more than 8 rows and 64 elements."""
+    rows, columns = ([1, *graph.spec(node.inputs[0] or "").shape])[-2:]
+    return node.op == "global_average_pool" and rows > 8 and rows * columns > 64
+
+
 def _keeps_dimensions(node: Node, graph: Graph) -> bool:
     ranks = {len(graph.spec(n or "").shape) for n in (node.inputs[0], node.outputs[0])}
     return node.op == "reduce_mean" and len(ranks) == 1
@@ -57,6 +51,7 @@ KINDS: dict[str, Callable[[Node, Graph], bool]] = {  # a node is of the first ki
     "depthwise, of uint8": _is_depthwise_uint8,
     "of uint8": _reads_uint8,
     "one scale of weights": _has_one_scale,
+    "of tall images": _is_tall,
     "dimensions kept": _keeps_dimensions,
 }
 

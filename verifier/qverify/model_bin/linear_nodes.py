@@ -16,6 +16,7 @@ from qverify.arithmetic.exact_matmul import (
     plan_exact_sums,
 )
 from qverify.arithmetic.linear import Requantization, is_wide
+from qverify.arithmetic.requantize import steps_of
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -40,6 +41,8 @@ def read_requantization(node: Node, graph: Graph, axis: int = 1) -> Requantizati
     low, high = node.words[-2:]
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)
     rq = graph.constants[node.inputs[-1] or ""]
+    if rq.dtype == np.int32:
+        rq = steps_of(rq, graph.rounding, wide)
     zero = y.zero_point[0] if y.zero_point else 0
     bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) == 4 and y.dtype == "float32" else None
     real = None if bias is None or bias.dtype.kind != "f" else bias

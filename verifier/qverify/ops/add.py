@@ -1,5 +1,5 @@
-"""y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; ((A-za)Ma + (B-zb)Mb) >> t + zy, or each operand
-scaled by itself and then their sum, in the integer modes."""
+"""y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; otherwise each operand is scaled, exactly or rounded, and then
+their sum."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import fma32
+from qverify.arithmetic.forms import NAMES
 from qverify.arithmetic.pairs import FloatSteps
-from qverify.arithmetic.requantize import half_away, half_up, shifted
+from qverify.arithmetic.requantize import apply_steps, round_by_code
+from qverify.arithmetic.rounding_rules import RULES
 from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
 
@@ -19,7 +21,6 @@ Array = npt.NDArray[Any]
 Formula = Callable[[Node, Graph, Array, Array], Array]
 WORDS = ("swap", "act_min", "act_max")
 ROWS_AT_ONCE = 64  # rows of a table that are computed at once, so that their float64 values fit the cache
-LEFT_SHIFT = 20  # of operands that are scaled one by one
 FEW = 4096  # largest number of elements that are computed faster than a table of 65536
 OFFSETS = sorted(range(-12, 13), key=abs)  # of the constant that are tried, in units of 2^-20
 
@@ -82,25 +83,22 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
         return np.clip(np.rint(value), low, high).astype(y.dtype)
     real_a, real_b = first.astype(np.int64) - a.zero_point[0], second.astype(np.int64) - b.zero_point[0]
     if rq.dtype == np.float64:
-        result = np.rint(real_a * rq[0] + real_b * rq[1])
-    elif rq.ndim == 2:
-        lifted = (_scale(real << LEFT_SHIFT, rq[:, k]) for k, real in enumerate((real_a, real_b)))
-        result = _scale(sum(lifted), rq[:, 2])
+        value = real_a * rq[0] + real_b * rq[1]
+        result = round_by_code(value, int(rq[2]), zero) if len(rq) == 3 else np.rint(value)
     else:
-        result = _shift(real_a * np.int64(rq[0]) + real_b * np.int64(rq[1]), np.int64(rq[2]), graph.rounding)
+        steps = rq.astype(np.int64) if rq.ndim == 2 else _steps_of(rq, graph.rounding)
+        result = apply_steps(apply_steps(real_a, steps[0]) + apply_steps(real_b, steps[1]), steps[2], zero, True)
     return np.clip(result + zero, low, high).astype(y.dtype)
 
 
-def _scale(value: Any, rq: Array) -> Array:
-    """Returns value times one multiplier as gemmlowp computes it. The product has the sign of the multiplier."""
-    multiplier, shift = rq[:1].astype(np.int64), rq[1:].astype(np.int64)
-    return np.sign(multiplier) * shifted(value, np.abs(multiplier), shift, "gemmlowp", False)
-
-
-def _shift(acc: Array, shift: Any, rounding: str) -> Array:
-    if rounding == "pow2-floor":
-        return acc >> shift
-    return half_away(acc, shift) if rounding in ("gemmlowp", "pow2-half-away") else half_up(acc, shift)
+def _steps_of(rq: Array, rounding: str) -> Array:
+    """Returns the parameters of an integer mode as those of the operands and of their sum, int64 [3, 5]."""
+    away = rounding in ("gemmlowp", "pow2-half-away")
+    rule = "half away from zero" if away else NAMES.get(rounding, NAMES["tflite-single"]).rounding
+    rule = "half up" if rounding == "cmsis" else rule
+    first, second, shift = rq.tolist()
+    rows = [first, 0, 0, 0, 0], [second, 0, 0, 0, 0], [1, 0, 0, shift, RULES.index(rule) << 8]
+    return np.array(rows, np.int64)
 
 
 def simulate(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.requantize import choose_rounding, shifted
+from qverify.arithmetic.requantize import apply_steps, round_by_code, steps_of
 from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, taps_counted, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -40,14 +40,15 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         acc = np.zeros((*x.shape[:2], *out), np.int64)
         for tap in state.reads(centred, out, 0):
             acc += tap
-        if rq.dtype == np.float64:
+        if rq.dtype == np.float64 and rq.ndim == 2:
+            value = round_by_code(acc * rq[0][divisor - 1], int(rq[1, 0]), zero) + zero
+        elif rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
         elif rq.ndim == 1:
             value = _divide(acc + np.int64(rq[0]) * divisor, divisor) - np.int64(rq[0]) + zero
         else:
-            multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq[:2])
-            mode = choose_rounding(rq, graph.rounding)
-            value = shifted(acc, multiplier, shift, mode, is_wide(spec.dtype, y.dtype)) + zero
+            wide = is_wide(spec.dtype, y.dtype)
+            value = apply_steps(acc, steps_of(rq, graph.rounding, wide)[:, divisor - 1], zero, wide) + zero
     value = np.where(count == 0, zero, value)
     return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)
 

@@ -12,6 +12,7 @@ from qverify.renderers.findings import finding_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import verdict_line_over
+from qverify.report.distance import distance_lines
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
@@ -75,6 +76,7 @@ def _summarize(report: ReportDocument) -> str:
         parts += ["worst frames:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
     parts += describe_repeat(report)
     parts += untapped_lines(report.pairs)
+    parts += distance_lines(report.distance)
     parts += finding_lines(report.findings)
     if report.blame is not None:
         parts.append(blame_line(report.blame))

@@ -14,15 +14,24 @@ MOST = 3  # names in a line
 
 def render(ops: list[LearnedOp], free: FreeRun, nodes: tuple[int, int], view: TextView) -> str:
     """Returns the table of ops, a line on each op that is not certain, and how far a simulation gives the recording."""
+    return "\n".join([_render_ops(ops, "nodes", view), *map(view.wrap, _totals(free, nodes))])
+
+
+def render_probed(ops: list[LearnedOp], view: TextView) -> str:
+    """Returns the table of ops that were asked by probes, and a line on each op that is not certain."""
+    return _render_ops(ops, "probes", view).rstrip()
+
+
+def _render_ops(ops: list[LearnedOp], nodes: str, view: TextView) -> str:
     columns = [
         Column("op", [o.op for o in ops]),
         Column("arithmetic", [o.form or "unknown" for o in ops]),
-        Column("nodes", [str(o.nodes) for o in ops], right=True),
+        Column(nodes, [str(o.nodes) for o in ops], right=True),
         Column("elements", [str(o.elements) for o in ops], right=True),
         Column("decided by", [str(o.decided) if o.form and o.decided is not None else "" for o in ops], right=True),
     ]
     lines = [view.wrap(line) for op in ops for line in _remarks(op)]
-    return "\n".join([render_table(columns, view), "", *lines, *map(view.wrap, _totals(free, nodes))])
+    return "\n".join([render_table(columns, view), "", *lines])
 
 
 def _remarks(op: LearnedOp) -> list[str]:
@@ -53,10 +62,8 @@ def _describe_ties(ties: int, negative: int) -> str:
     if not ties:
         return "no element lies at a tie: scales that are powers of two make ties"
     if not negative:
-        return (
-            f"{count(ties, 'element lies', 'elements lie')} at a tie, none below the zero point: other inputs tell more"
-        )
-    return f"{count(ties, 'element lies', 'elements lie')} at a tie, {negative} below the zero point"
+        return f"{count(ties, 'element', 'lies', 'lie')} at a tie, none below the zero point: other inputs tell more"
+    return f"{count(ties, 'element', 'lies', 'lie')} at a tie, {negative} below the zero point"
 
 
 def _totals(free: FreeRun, nodes: tuple[int, int]) -> list[str]:

@@ -6,6 +6,7 @@ from qverify.renderers import task_lines
 from qverify.renderers.blamed import blame_in_one_line
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.overall_lines import overall_lines
+from qverify.report.distance import distance_lines
 from qverify.report.document import ReportDocument
 from qverify.report.untapped import untapped_lines
 
@@ -19,6 +20,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     lines += finding_lines(report.findings, None)
     lines += untapped_lines(report.pairs)
+    lines += [line.strip() for line in distance_lines(report.distance)]
     lines += dict.fromkeys(f"blame: {blame_in_one_line(blame)}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:

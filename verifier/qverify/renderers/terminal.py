@@ -21,6 +21,7 @@ from qverify.renderers.blamed import blame_line
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
+from qverify.report.distance import distance_lines
 from qverify.report.document import ReportDocument
 from qverify.report.untapped import untapped_lines
 
@@ -44,6 +45,7 @@ def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) ->
     lines += untapped_lines(report.pairs)
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
+    parts.append(view.wrap("\n".join(distance_lines(report.distance))))
     parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
     parts.append(draft)
     if view.wrapped:

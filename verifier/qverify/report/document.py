@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
+from qverify.report.distance import Distance
 from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.facts import Finding, FusedRegion, NamedCause
 from qverify.report.spread import SpreadRun
@@ -326,7 +327,8 @@ class ReportDocument:
     without a model. command: the command that produces this report again, without the options that write reports; "" if
     no command produced it. tasks: results of --labels or --task-metric, one for each board. frames: the frames, if
     there were several. reference_spread: results of --reference-spread, those of this interpreter first. findings: what
-    the recorded values alone show, frozen outputs first."""
+    the recorded values alone show, frozen outputs first. distance: how far sides whose arithmetic is stated
+    (--arithmetic) lie from the reference, which no verdict depends on unless a gate was given."""
 
     verdict: Verdict
     blame: Blame | None
@@ -359,6 +361,7 @@ class ReportDocument:
     input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
     tasks: list[TaskNumbers] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    distance: list[Distance] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

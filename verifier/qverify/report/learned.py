@@ -36,6 +36,8 @@ class LearnedOp:
         parts: if one form does not hold at all nodes, those of each node, by node.
         nearest: if no form fits, the one that gives most elements.
         why: the reason why the op is unknown, or why its form may be chance; else "".
+        held_out: if the parameters of the form were solved, the number of elements that were not used for that, all of
+            which it gives; else None.
     """
 
     op: str
@@ -49,6 +51,7 @@ class LearnedOp:
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nearest: Contradiction | None = None
     why: str = ""
+    held_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +63,23 @@ class Arithmetic:
         engine: what computed the recording, in the user's words, or "".
         learned: the command that learned it.
         ops: what was learned, by op, or by op and kind of nodes (model_bin/kinds_of_nodes.py).
+        learned_on: the versions that it holds for, such as firmware and toolchain, as tags of a board.
     """
 
     name: str
     engine: str
     learned: str
     ops: dict[str, LearnedOp]
+    learned_on: dict[str, str] = field(default_factory=dict)
 
     def form_of(self, op: str) -> str:
         """Returns the form of an op, or "" if it is not known."""
         return self.ops[op].form if op in self.ops else ""
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The forms that are known, by op."""
+        return {op: learned.form for op, learned in self.ops.items() if learned.form}
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,8 @@ class Job:
             "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
         }
+        if request.arithmetic and not request.run_sim:
+            raise UsageError("--arithmetic is computed by the simulator; give -s True")
         if sum(sides.values()) < fewest_sides:
             only = ", ".join(s for s, on in sides.items() if on) or "none"
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")

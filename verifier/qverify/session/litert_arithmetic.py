@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.forms import Form, make_addition_rq
 from qverify.arithmetic.multipliers import parameters
-from qverify.arithmetic.requantize import requantize
+from qverify.arithmetic.requantize import requantize, steps_of
 from qverify.arithmetic.resize_places import fixed_point, in_float32
 from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph, Node
@@ -20,8 +21,7 @@ from qverify.tflite_model.read_tflite import TfliteOperator
 
 Ints = npt.NDArray[np.int32]
 ROUNDING = "gemmlowp"  # rounding mode of LiteRT's convolutions
-SINGLE_ID = 1  # number of the rounding mode tflite-single in FORMAT.md
-LEFT_SHIFT = 20  # bits by which LiteRT shifts the operands of a sum
+SUM = Form.parse("each operand scaled by itself, gemmlowp")
 FIXED_POINT, HALF_UP = 2, 3  # values of resize_linear's word
 
 
@@ -70,8 +70,8 @@ def _find_operator(converted: ConvertedModel, name: str) -> TfliteOperator | Non
 def _set_single_rounding(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets multipliers that are applied with the single rounding of tflite-single."""
     name = node.inputs[-1] or ""
-    multiplier, exponent = np.asarray(r.constants[name], np.int32)
-    r.set(name, np.stack([multiplier, 31 - exponent, np.full_like(multiplier, SINGLE_ID)]))
+    multiplier, exponent = np.asarray(r.constants[name], np.int64)
+    r.set(name, steps_of(np.stack([multiplier, 31 - exponent]), "tflite-single", False).astype(np.int32))
 
 
 def _set_requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
@@ -85,14 +85,9 @@ def _set_requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -
 
 
 def _set_sum_multipliers(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets the multipliers of both operands of a sum, relative to twice the larger scale, and of the sum itself. The
-    multiplier of the second operand of a difference is negative."""
+    """Sets the multipliers of both operands of a sum, and of the sum itself."""
     a, b, y = (float(r.spec(n).scale[0]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
-    twice = 2 * max(a, b)
-    rq = parameters(ROUNDING, [a / twice, b / twice, twice / ((1 << LEFT_SHIFT) * y)])
-    if operator.kind == "SUB":
-        rq[0, 1] = -rq[0, 1]
-    r.set(node.inputs[2], rq)
+    r.set(node.inputs[2], make_addition_rq(SUM, a / y, -b / y if operator.kind == "SUB" else b / y))
 
 
 def _set_rounding_point(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:

@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
+from qverify.compare.identify.arithmetic_file import forms_of_ops
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, OwnInputsError, UsageError
@@ -18,10 +20,12 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
+from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
+from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
@@ -116,9 +120,10 @@ def open_models(
     shapes: dict[str, tuple[int, ...]] | None = None,
     allow_other: bool = False,
     host: bool = True,
+    arithmetic: Arithmetic | None = None,
 ) -> Models:
     """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
-    that no kernel serves may be computed on the host. Raises UsageError or BadFileError for files that are not models,
+    that no kernel serves may be computed on the host. arithmetic: the one that the board is stated to have. Raises UsageError or BadFileError for files that are not models,
     two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
@@ -138,21 +143,39 @@ def open_models(
                 "`qverify triage` takes a float ONNX"
             )
     if tflite is not None and quantized is None:
-        return _open_alone(tflite, binary, files, shapes)
-    models = _open(binary, quantized, files, shapes, allow_other, host)
+        return _state(_open_alone(tflite, binary, files, shapes, arithmetic), arithmetic)
+    models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, _read_tensor_map(tflite.path, quantized.path)
     return models
 
 
+def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
+    """Returns the models with a caveat that names the arithmetic under which they were compiled. Raises UsageError if it
+    is another one than that of --arithmetic, or none."""
+    stated = read_stated(models.graph)
+    if arithmetic is not None and (stated is None or dict(stated.forms) != arithmetic.forms):
+        compiled = "without an arithmetic" if stated is None else f"under the arithmetic {stated.name}"
+        raise UsageError(
+            f"--arithmetic {arithmetic.name}: the model.bin of -m was compiled {compiled}; compile it with --arithmetic, or leave it out"
+        )
+    if stated is not None:
+        models.caveats.append(stated.describe(units(models.graph), models.graph))
+    return models
+
+
 def _open_alone(
-    tflite: _File, binary: _File | None, files: list[_File], shapes: dict[str, tuple[int, ...]] | None
+    tflite: _File,
+    binary: _File | None,
+    files: list[_File],
+    shapes: dict[str, tuple[int, ...]] | None,
+    arithmetic: Arithmetic | None,
 ) -> Models:
     """Returns the models of a .tflite without an ONNX. Raises BadFileError for a model.bin that the .tflite does not
     compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    compiled, alone = open_tflite(tflite.path, tflite.data)
+    compiled, alone = open_tflite(tflite.path, tflite.data, arithmetic)
     notes = [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
     data = encode(compiled.graph)
     if binary is not None:
@@ -194,6 +217,7 @@ def _open(
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
     host: bool,
+    arithmetic: Arithmetic | None,
 ) -> Models:
     """Returns the models of a quantized ONNX, a model.bin, or both."""
     if binary is None and quantized is None:
@@ -209,7 +233,7 @@ def _open(
             )
         caveats = _check_compiled(graph, binary.path)
         return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
-    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host)
+    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host, arithmetic)
     judged = compiled.graph if graph is None else graph
     if judged.islands:
         if not host:
@@ -291,6 +315,7 @@ def _compile_again(
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
     host: bool,
+    arithmetic: Arithmetic | None,
 ) -> tuple[CompiledModel, list[str]]:
     """Compiles the quantized ONNX again with the options stored in model.bin. Returns the result, and the caveats that
     the verdict must state. The hash of the integer ONNX shows whether the two files belong together; raises
@@ -300,6 +325,8 @@ def _compile_again(
     options = CompilerOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     was_checked = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
+    if graph is None and arithmetic is not None:
+        options = replace(options, arithmetic=forms_of_ops(arithmetic))
     digest = quantized.digest.result()
     compiled, caveats = _compile_checked(quantized, options, digest)
     _check_compiled(

@@ -24,6 +24,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
+from qverify.session.stated_arithmetics import arithmetic_for
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
@@ -71,17 +72,21 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
     for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
     the latter."""
+    arithmetic = None if request.arithmetic is None else arithmetic_for(request.board, request.arithmetic)
+    how = request.shapes, request.allow_other_model, request.host, arithmetic
+    if request.reference_engine and arithmetic is not None:
+        raise UsageError("--arithmetic needs the integer graph, which --reference-engine does not give")
     if runner is None:
         if request.reference_engine:
             _refuse_board_without_runner(request)
             return open_engine_models(request, request.models[0]), None
-        return open_models(request.models, request.shapes, request.allow_other_model, request.host), None
+        return open_models(request.models, *how), None
     *others, last = request.models
     if request.reference_engine:
         _require_single(others or [last])
         models = open_engine_models(request, (others or [last])[0])
     else:
-        models = open_models(others or [last], request.shapes, request.allow_other_model, request.host)
+        models = open_models(others or [last], *how)
     if models.engine is None and (models.compiled is None or models.original is None):
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"

@@ -7,9 +7,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
+from qverify.report.learned import Arithmetic
 from qverify.session.litert_arithmetic import ROUNDING, in_litert_arithmetic
 from qverify.tflite_model.convert import ConvertedModel, convert
 from qverify.tflite_model.read_tflite import read_tflite
@@ -23,21 +25,25 @@ class TfliteAlone:
     converted: ConvertedModel
 
 
-def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
+def open_tflite(path: str, data: bytes, arithmetic: Arithmetic | None = None) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
     reference needs. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be converted,
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
+    options = CompilerOptions(rounding=ROUNDING)
+    if arithmetic is not None:
+        options = CompilerOptions(arithmetic=forms_of_ops(arithmetic))
     try:
-        compiled = compile_model(converted.onnx, name, CompilerOptions(rounding=ROUNDING))
+        compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise
         kind = BadFileError if isinstance(error, BadFileError) else UnsupportedError
         raise kind(f"{name}: {error}") from error
     _check_shapes(converted, compiled.graph)
-    compiled.graph = in_litert_arithmetic(compiled.graph, converted)
+    if arithmetic is None:
+        compiled.graph = in_litert_arithmetic(compiled.graph, converted)
     return compiled, TfliteAlone(data, converted)
 
 

@@ -93,7 +93,7 @@ class Simulator:
             "simulator",
             "qverify simulator",
             __version__,
-            _describe_engines(graph.rounding),
+            _describe_engines(graph),
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,
@@ -157,10 +157,12 @@ class Simulator:
             self._room += _bytes_of(self._states.pop(node.name, None))
 
 
-def _describe_engines(rounding: str) -> dict[str, Any]:
-    """Returns the settings of a run: the rounding mode and the libraries that this process has loaded for products."""
-    onednn = loaded_version()
-    return {"rounding": rounding, "numpy": np.__version__, **({"onednn": onednn} if onednn else {})}
+def _describe_engines(graph: Graph) -> dict[str, Any]:
+    """Returns the settings of a run: the rounding mode, the arithmetic if one is stated, and the libraries that this
+    process has loaded for products."""
+    onednn, stated = loaded_version(), graph.meta.get("options", {}).get("arithmetic")
+    named = {"arithmetic": str(stated["name"])} if stated else {}
+    return {"rounding": graph.rounding, **named, "numpy": np.__version__, **({"onednn": onednn} if onednn else {})}
 
 
 def _bytes_of(state: Any) -> int:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.multipliers import bits
-from qverify.arithmetic.requantize import requantize
+from qverify.arithmetic.requantize import requantize, stated_scale
 from qverify.triage.case import Case, UnitChange
 
 Array = npt.NDArray[Any]
@@ -132,22 +131,13 @@ def real_scale(case: Case, rq: Array, wide: bool) -> Array:
     """Returns output LSB per unit of the accumulator, float64: computed from the tensors' scales, or from rq where that
     differs from them because the op has a factor of its own."""
     node, graph = case.last, case.graph
-    stored = _stored_scale(rq, graph.rounding, wide)
+    stored = stated_scale(rq, graph.rounding, wide)
     operands = [graph.spec(n) for n in node.inputs[:2] if n is not None and graph.spec(n).quantized]
     product: Array = np.ones(1)
     for operand in operands:
         product = product * np.array(operand.scale if len(operand.scale) in (1, len(stored)) else operand.scale[:1])
     scale = product / np.float64(case.spec.scale[0]) / _mean_count(case)
     return np.where(np.abs(scale - stored) <= 1e-5 * stored, scale, stored)
-
-
-def _stored_scale(rq: Array, rounding: str, wide: bool) -> Array:
-    if rq.dtype.kind == "f":
-        return rq.astype(np.float64)
-    multiplier, shift = rq.astype(np.float64)
-    if rounding in ("gemmlowp", "cmsis") and not wide:
-        return multiplier * 2.0 ** (shift - bits(rounding, wide))
-    return multiplier * 2.0**-shift
 
 
 def _mean_count(case: Case) -> int:

@@ -64,6 +64,12 @@ class WithProfiles(click.Command):
     help="frame of a capture; qualcomm: N of Result_N; axera: N of output/N",
 )
 @click.option(
+    "--arithmetic",
+    default="",
+    metavar="FILE|NAME",
+    help="how the nodes of -m are computed (qverify identify), in both dumps: when recomputed, every bit must agree",
+)
+@click.option(
     "--outputs-only",
     is_flag=True,
     help="compare only the final outputs, like -r False; needs -m where neither dump names them",
@@ -81,6 +87,7 @@ def command(
     dtype: tuple[str, ...],
     layer_info: str,
     outputs_only: bool,
+    arithmetic: str,
     side: str,
     side_a: str,
     side_b: str,
@@ -100,7 +107,7 @@ def command(
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
-    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides)
+    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides, arithmetic)
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0

@@ -33,6 +33,11 @@ MAX_REASONS = 8  # nodes computed on the host that are printed with the reason
     show_default=True,
     help="ref-exact tflite-single gemmlowp cmsis pow2-half-up pow2-half-away pow2-floor mul8 mul15 mul16 mul24 mul31",
 )
+@click.option(
+    "--arithmetic",
+    metavar="FILE",
+    help="the forms of a board by op, which `qverify identify` learned: a TOML file, or the name of a shipped one",
+)
 @click.option("--align", default=1, show_default=True, help="pad the innermost dimension to a multiple of N elements")
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
@@ -61,6 +66,7 @@ def command(
     only_list: bool,
     integer_onnx: str | None,
     rounding: str,
+    arithmetic: str | None,
     align: int,
     shapes: tuple[str, ...],
     no_fuse: bool,
@@ -73,12 +79,15 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
+    from qverify.compare.identify.arithmetic_file import forms_of_ops
     from qverify.compiler.check_units import CUT_OR_REPORT
     from qverify.compiler.compile_model import CompilerOptions
+    from qverify.compiler.forms_of_nodes import describe_forms
     from qverify.errors import UsageError
     from qverify.inputs.description_tables import parse_inputs, read_tables
     from qverify.session.models import parse_shapes
     from qverify.session.other_jobs.compile_file import CompileJob, compile_file
+    from qverify.session.stated_arithmetics import open_arithmetic
 
     if output is None and not only_list:
         raise UsageError("Missing option '-o' / '--output': where to write model.bin; --list writes nothing")
@@ -93,6 +102,7 @@ def command(
         os.path.dirname(os.path.abspath(model)),
         _merge(read_tables(description), parse_inputs(inputs)),
         not no_host,
+        None if arithmetic is None else forms_of_ops(open_arithmetic(arithmetic)),
     )
     if output is None or only_list:
         return _list(model, replace(options, check=False, host=False), not no_host)
@@ -109,6 +119,8 @@ def command(
         say(f"check FAILED: {compiled.failed}. {output} is not written. {CUT_OR_REPORT}", err=True)
         return 1
     say_compiled(output, compiled.size_bytes, compiled.graph)
+    if options.arithmetic is not None:
+        say(describe_forms(compiled.graph, options.arithmetic))
     return 0
 
 

@@ -97,6 +97,7 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
     metavar="DIR",
     help="reduce the model to the smallest part that still differs on the board, with everything to repeat it",
 )
+@click.option("--arithmetic", default="", metavar="FILE|NAME", help="how the board rounds, as in the main job")
 @click.option(
     "--build-cmd",
     "build",
@@ -127,6 +128,7 @@ def command(
     quiet: bool,
     shapes: tuple[str, ...],
     allow_other_model: bool,
+    arithmetic: str,
     explain_s: float,
     repeat: int,
     reduce: str | None,
@@ -171,6 +173,7 @@ def command(
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
+        arithmetic=arithmetic,
         reach=reach,
         runner=runner,
         explain_s=explain_s,

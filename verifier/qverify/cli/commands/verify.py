@@ -62,6 +62,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="tensors whose bytes cross the link: those whose digests differ, or all",
 )
+@click.option(
+    "--arithmetic",
+    default="",
+    metavar="FILE|NAME",
+    help="how the board rounds, as qverify identify found it, or a shipped arithmetic: the board must give every bit of the simulator under it",
+)
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option(
     "--no-host",
@@ -132,6 +138,7 @@ def command(
     run_sim: bool,
     shapes: tuple[str, ...],
     pull: Literal["differ", "all"],
+    arithmetic: str,
     allow_other_model: bool,
     no_host: bool,
     repeat: int,
@@ -180,6 +187,7 @@ def command(
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
+        arithmetic=arithmetic,
         host=not no_host,
         pull=pull,
         reach=reach,

@@ -15,7 +15,7 @@ import numpy as np
 
 from qverify.arithmetic import functions64
 from qverify.arithmetic.multipliers import add_parameters
-from qverify.arithmetic.requantize import half_up
+from qverify.arithmetic.requantize import half_up, stated_scale, subtracts
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_sizes
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
@@ -32,8 +32,8 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 
 MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
@@ -48,7 +48,6 @@ RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
-NO_ALPHA = 2.0**-21  # relative distance of scales in float32 from those of a product without a factor alpha
 IN_CACHE = 1 << 15  # elements that are evaluated at once, so that they stay in a second-level cache
 SHARE_AT_ONCE = 0.1  # of a tensor's elements, from which its whole accumulator is faster than sums one by one
 SUMMED_AT_ONCE = ("conv", "conv_transpose", "fully_connected", "matmul")
@@ -97,6 +96,9 @@ class TooMany(Exception):
     """Raised if more elements differ than are evaluated. The text states their number."""
 
 
+SINGLE = 2.0**-21  # relative error of a scale that was computed in float32
+
+
 class StatedOperands(integer_sums.SumOperands):
     """Operands with the scales that the tensors state, whatever the multipliers in model.bin are."""
 
@@ -107,12 +109,12 @@ class StatedOperands(integer_sums.SumOperands):
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
         if self.node.op in SCALED_AFTER_SUM:
             real = x * scale[self.node.inputs[1] or ""] / y
-            has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
-            if has_alpha and not np.allclose(stored, real, rtol=NO_ALPHA, atol=0.0):
-                return stored.astype(np.float64)
+            if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales may include alpha
+                used = stated_scale(np.asarray(stored), "", False)
+                return real if np.allclose(used, real, rtol=SINGLE, atol=0.0) else used
             return real
         if self.node.op == "add":
-            sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
+            sign = -1.0 if subtracts(np.asarray(stored)) else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])
         part = self.graph.spec(self.node.inputs[0] or "").elements / self.graph.spec(self.node.outputs[0]).elements
         return x / y / (1.0 if self.node.op == "average_pool" else part)

@@ -27,8 +27,8 @@ from qverify.compare.error_bounds.bounded_values import (
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any
 from qverify.compare.error_bounds.table_ranges import TableRanges
+from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import is_change_of_quantization
 from qverify.model_bin.units import Unit
 from qverify.tensors.spec import TensorSpec
 

@@ -6,6 +6,7 @@ import json
 import tomllib
 from typing import Any
 
+from qverify.arithmetic.forms import Form, FormsOfOps
 from qverify.closest_names import closest_names
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
@@ -16,8 +17,21 @@ from qverify.report.learned import Arithmetic, Contradiction, LearnedOp
 
 FORMAT = 1
 MAX_BYTES = 1 << 20
-_TOP = {"format", "name", "engine", "learned", "op"}
-_OP = {"form", "nodes", "elements", "decided", "against", "alike", "ties", "nodes_apart", "nearest", "residual", "why"}
+_TOP = {"format", "name", "engine", "learned", "learned_on", "op"}
+_OP = {
+    "form",
+    "nodes",
+    "elements",
+    "decided",
+    "against",
+    "alike",
+    "ties",
+    "nodes_apart",
+    "nearest",
+    "residual",
+    "why",
+    "held_out",
+}
 
 
 def to_text(arithmetic: Arithmetic) -> str:
@@ -25,6 +39,8 @@ def to_text(arithmetic: Arithmetic) -> str:
     lines = [f"format = {FORMAT}", f"name = {_quote(arithmetic.name)}"]
     lines += [f"engine = {_quote(arithmetic.engine)}"] if arithmetic.engine else []
     lines += [f"learned = {_quote(arithmetic.learned)}"] if arithmetic.learned else []
+    if arithmetic.learned_on:
+        lines += ["", "[learned_on]", *(f"{_quote(k)} = {_quote(v)}" for k, v in arithmetic.learned_on.items())]
     for op, learned in arithmetic.ops.items():
         lines += ["", f"[op.{_key(op)}]", *_op_lines(learned)]
     return "\n".join([*lines, ""])
@@ -35,6 +51,7 @@ def _op_lines(op: LearnedOp) -> list[str]:
     lines += [f"nodes = {op.nodes}", f"elements = {op.elements}"]
     if op.decided is not None:
         lines += [f"decided = {op.decided}", f"against = {_quote(op.against)}"]
+    lines += [f"held_out = {op.held_out}"] if op.held_out is not None else []
     lines += [f"alike = {_list(op.alike)}"] if op.alike else []
     lines += [f"ties = {[*op.ties]}"] if op.ties is not None else []
     if op.nearest is not None:
@@ -73,6 +90,12 @@ def read_arithmetic(path: str) -> Arithmetic:
     return _Reader(path).read(content)
 
 
+def forms_of_ops(arithmetic: Arithmetic) -> FormsOfOps:
+    """Returns the forms of an arithmetic's ops, for the compiler; ops that are not known have none."""
+    forms = {op: Form.parse(learned.form) for op, learned in arithmetic.ops.items() if learned.form}
+    return FormsOfOps(arithmetic.name, forms)
+
+
 class _Reader:
     """Checks what a file says."""
 
@@ -89,7 +112,11 @@ class _Reader:
             raise self._refuse("op", "wanted a table [op.NAME] for each op")
         made = {op: self._read_op(op, table) for op, table in ops.items()}
         texts = {key: self._text(content, key, "") for key in ("name", "engine", "learned")}
-        return Arithmetic(texts["name"], texts["engine"], texts["learned"], made)
+        versions = content.get("learned_on", {})
+        if not isinstance(versions, dict):
+            raise self._refuse("learned_on", 'wanted a table of versions, such as firmware = "2.1"')
+        learned_on = {key: self._text(versions, key, "learned_on.") for key in versions}
+        return Arithmetic(texts["name"], texts["engine"], texts["learned"], made, learned_on)
 
     def _read_op(self, op: str, table: Any) -> LearnedOp:
         stem, _, kind = op.partition(", ")
@@ -112,7 +139,8 @@ class _Reader:
         apart = {str(n): self._forms(forms, f"{where}nodes_apart") for n, forms in parts.items()}
         found = Contradiction(nearest, residual[0], residual[1], "") if nearest else None
         why = self._text(table, "why", where)
-        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why)
+        held = self._number(table, "held_out", where) if "held_out" in table else None
+        return LearnedOp(op, form, nodes, elements, decided, against, alike, ties, apart, found, why, held)
 
     def _check_keys(self, table: dict[str, Any], known: set[str], where: str) -> None:
         for key in table:
@@ -126,9 +154,12 @@ class _Reader:
         if not isinstance(names, list):
             raise self._refuse(where, "wanted a list of forms")
         for name in names:
-            if name not in FORMS:
+            try:
+                Form.parse(name if isinstance(name, str) else str(name))
+            except ValueError as error:
                 meant = self._meant(name, FORMS) if isinstance(name, str) else ""
-                raise self._refuse(where, f"{str(name)[:60]!r} is no form of the catalogue{meant}")
+                why = f"{str(name)[:60]!r} is no form of the catalogue{meant}" if meant else str(error)
+                raise self._refuse(where, why) from None
         return tuple(names)
 
     def _number(self, table: dict[str, Any], key: str, where: str) -> int:

@@ -11,11 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
+from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
+from qverify.compare.identify.solve import Triples, solve
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
@@ -28,6 +30,9 @@ RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the r
 FORMS = (REFERENCE, *LEGAL, *MISTAKES)
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
+MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
+MOST_SOLVED = 12  # solved forms that are listed
+LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
 COUNTED = 8192  # elements of a node at which forms that do not fit are counted
 
 
@@ -62,7 +67,23 @@ class RecordedUnit:
         form that the unit does not have."""
         if form == REFERENCE:
             return self.made
-        return self.rounded.formulas[form](np.arange(self.recorded.size)).reshape(self.recorded.shape)
+        every = np.arange(self.recorded.size)
+        if form in self.rounded.formulas:
+            return self.rounded.formulas[form](every).reshape(self.recorded.shape)
+        if self.triples is None:
+            raise KeyError(form)
+        return self.triples.compute(Form.parse(form)).astype(self.recorded.dtype).reshape(self.recorded.shape)
+
+    @cached_property
+    def triples(self) -> Triples | None:
+        """The sums, scales and stored integers; None for a unit that is no sum of one scale and 8 bits."""
+        return triples_of(self)
+
+    def gives(self, form: str) -> bool:
+        """Returns whether the form gives every element."""
+        if form == REFERENCE or form in self.rounded.formulas:
+            return form in self.fitting
+        return self.triples is not None and self.triples.is_given_by(Form.parse(form))
 
     def count_wrong(self, form: str) -> int | None:
         """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not
@@ -95,6 +116,19 @@ class RecordedUnit:
         return np.sort(np.argpartition(np.abs(steps - np.floor(steps) - 0.5), COUNTED)[:COUNTED])
 
 
+def triples_of(member: RecordedUnit, at: Array | None = None) -> Triples | None:
+    """Returns the sums, scales and stored integers of a unit at flat positions; of all elements if these are None. None
+    for a unit that is not a sum of one scale and 8 bits."""
+    exact, flat = member.rounded.exact, member.recorded.reshape(-1)
+    if exact is None or exact.sums is None or member.unit.nodes[1:] or flat.dtype.itemsize > 1:
+        return None
+    at = np.arange(flat.size) if at is None else at
+    sums, out = exact.sums.read(at), flat[at]
+    ways = {how.removeprefix(", "): scale for how, scale in (exact.ways or {"": exact.scales}).items()}
+    scales = {how: np.broadcast_to(scale[sums.number], sums.acc.shape) for how, scale in ways.items()}
+    return Triples(sums.acc.astype(np.int64), scales, out.astype(np.int64), exact.zero, exact.limits)
+
+
 def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> list[RecordedUnit]:
     """Returns the units of which everything is recorded, and whose first output is of integers."""
     found = []
@@ -112,18 +146,19 @@ def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) 
     return found
 
 
-def fit(recorded: Iterable[RecordedUnit]) -> list[LearnedOp]:
-    """Returns what the recorded units show of each op, in running order."""
+def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedOp]:
+    """Returns what the recorded units show of each op, in running order. solving: whether parameters are solved if no
+    form of the catalogue fits."""
     by_op: dict[str, list[RecordedUnit]] = {}
     for one in recorded:
         if one.unit.nodes[0].op in MOVING:  # nothing is computed
             continue
         by_op.setdefault(one.unit.nodes[0].op, []).append(one)
     every = [m for members in by_op.values() for m in members]
-    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
+    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every, solving)]
 
 
-def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
+def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> list[LearnedOp]:
     """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which most have a form in
     common."""
     best, least = {op: members}, 0 if _common(members) else len(members)
@@ -135,7 +170,7 @@ def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) 
         unknown = sum(len(some) for some in parts.values() if not _common(some))
         if len(parts) == len(kinds) + 1 and unknown < least:
             best, least = parts, unknown
-    return [_fit_op(key, best[key], every) for key in sorted(best)]
+    return [_fit_op(key, best[key], every, solving) for key in sorted(best)]
 
 
 def _common(members: list[RecordedUnit]) -> list[str]:
@@ -144,7 +179,7 @@ def _common(members: list[RecordedUnit]) -> list[str]:
     return [f for f in FORMS if f in first and all(f in m.fitting for m in members)]
 
 
-def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> LearnedOp:
+def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> LearnedOp:
     elements = sum(m.recorded.size for m in members)
     common = _common(members)
     if common:
@@ -155,12 +190,37 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> 
         why = _doubt(members, every, form)
         return LearnedOp(op, form, len(members), elements, decided, against, alike, _count_ties(members), why=why)
     nearest = _find_nearest(members, FORMS)
+    if solving and nearest is not None and (solved := _solve(members)) is not None:
+        (first, *others), held_out = solved
+        why = "" if nearest.elements >= LEAST_DECIDED else "too few elements tell it from a fault"
+        return LearnedOp(
+            op, str(first), len(members), elements, nearest.elements, nearest.form, tuple(map(str, others)),
+            _count_ties(members), why=why, held_out=held_out,
+        )  # fmt: skip
     if all(m.fitting for m in members):
         parts = {m.unit.name: m.fitting for m in members}
         return LearnedOp(op, "", len(members), elements, parts=parts, nearest=nearest, why="not one arithmetic")
     left = [m.unit.name for m in members if not m.fitting]
     why = f"no form of the catalogue gives every element of {count(len(left), 'node')}, first {left[0]}"
     return LearnedOp(op, "", len(members), elements, nearest=nearest, why=why)
+
+
+def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:
+    """Returns the forms that are solved from one half of the elements of each node and give the other half, too, and the
+    number of elements in that; None if there are none."""
+    halves: tuple[list[Triples], list[Triples]] = [], []
+    held_out = 0
+    for m in members:
+        every = np.arange(m.recorded.size)
+        is_shown = (every * MIXING >> 7) % 2 == 0
+        for half, at in zip(halves, (every[is_shown], every[~is_shown]), strict=True):
+            triples = triples_of(m, at)
+            if triples is None:
+                return None
+            half.append(triples.fewest())
+        held_out += int(np.count_nonzero(~is_shown))
+    found = [f for f in solve(halves[0]) if all(t.is_given_by(f) for t in halves[1])]
+    return (found[:MOST_SOLVED], held_out) if found else None
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:
@@ -202,7 +262,7 @@ def _doubt(members: list[RecordedUnit], every: list[RecordedUnit], form: str) ->
 def run_free(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit, forms: Mapping[str, str]) -> FreeRun:
     """Returns how far a simulation in which every op computes by its form gives the recorded tensors, from the first
     recorded tensors on. forms: by op, or by op and kind."""
-    values = {n: value for n in graph.inputs if (value := read(n)) is not None}
+    values = {n: v for n in graph.inputs if (v := read(n)) is not None}
     equal, compared, first, started, unknown = 0, 0, "", list[str](), list[str]()
     for unit in units:
         given = {n: v for n in unit.inputs if (v := values.get(n)) is not None}

@@ -86,10 +86,11 @@ def lower(
         raise NotOnHostError(f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32")
     if kind == "Sub":
         ratio_b = -ratio_b
+    ratios = np.array([ratio_a, ratio_b])
     if builder.rounding != "ref-exact":
         rq, swap = builder.add_scales(y.name, ratio_a, ratio_b), 0
     elif not kernel:
-        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
+        rq = builder.exact_rq(y.name, ratios, ratios)
     else:
         first, second = (b, a) if swap else (a, b)
         r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
@@ -98,7 +99,7 @@ def lower(
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
         if not np.isfinite(offset[0]):
             raise NotOnHostError(f"{y.name}: its scales ({ratio_a:g}, {ratio_b:g} of the sum's) leave no finite offset")
-        rq = builder.new_constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
+        rq = builder.exact_rq(y.name, np.array([r1, r2, offset[0]], np.float32), ratios)
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node(
         "add",

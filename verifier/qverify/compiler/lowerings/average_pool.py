@@ -50,14 +50,13 @@ def lower(
         builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
         return
     height, width = flat(window, spatial)
-    ratio = float(x.scale[0]) / float(y.scale[0])
+    ratio, counts = float(x.scale[0]) / float(y.scale[0]), np.arange(1, height * width + 1, dtype=np.float64)
     if builder.rounding != "ref-exact":
-        counts = np.arange(1, height * width + 1, dtype=np.float64)
         rq = builder.scales(y.name, counts, ratio / counts, kernel, x.sixteen_bit or y.sixteen_bit)
     elif kernel:
-        rq = builder.new_constant(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
+        rq = builder.exact_rq(y.name, np.array([x.scale[0], y.scale[0]], np.float32), ratio / counts)
     else:
-        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio]))
+        rq = builder.exact_rq(y.name, np.array([ratio]), ratio / counts)
     strides = flat(attrs.get("strides", [1] * spatial), spatial)
     words = [height, width, *strides, *pads, attrs.get("count_include_pad", 0), act.low, act.high]
     builder.node("average_pool", [source, rq], [y.name], words, (), kernel)

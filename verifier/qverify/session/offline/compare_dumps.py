@@ -12,9 +12,11 @@ from itertools import permutations
 from qverify.capture.reader import is_capture
 from qverify.compare.containers import unwrap_differing
 from qverify.compare.options import Options
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.model_bin.layouts import infer_layouts
+from qverify.model_bin.units import units
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, ReportDocument
@@ -23,6 +25,7 @@ from qverify.session.offline.dump_reservations import describe_same_files, read_
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
+from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
@@ -44,6 +47,7 @@ class DumpPair:
         reading: further options, for both.
         outputs_only: compare only the final outputs.
         side_a, side_b: the side to read from a dump of several sides; "" for that of `reading`.
+        arithmetic: file or name of the arithmetic that both are stated to have; "" for none.
     """
 
     a: str
@@ -55,6 +59,7 @@ class DumpPair:
     outputs_only: bool = False
     side_a: str = ""
     side_b: str = ""
+    arithmetic: str = ""
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
@@ -65,7 +70,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     """Returns the report of A against B. A tensor that only one of them has is missing in the other, so that the
     verdict is not PASSED. Raises UsageError if the two cannot be compared, BadFileError for a dump that cannot be
     read."""
-    models = open_models([dumps.model]) if dumps.model is not None else None
+    arithmetic = open_arithmetic(dumps.arithmetic) if dumps.arithmetic else None
+    if arithmetic is not None and dumps.model is None:
+        raise UsageError("--arithmetic says how the nodes of a model are computed; give -m MODEL")
+    models = open_models([dumps.model], arithmetic=arithmetic) if dumps.model is not None else None
     sides = [
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
@@ -101,7 +109,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
     report.notes += notes
     _mark_outputs(report.pairs, first, second, models)
-    report.models = list(models.rows) if models is not None else []
+    if models is not None:
+        report.models, stated = list(models.rows), read_stated(models.graph)
+        report.caveats += [stated.describe(units(models.graph), models.graph)] if stated is not None else []
     for pair in report.pairs:
         pair.relaxed += [same_source] if same_source else []
         if borrowed:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.identify.fit import Read, collect, fit, run_free
 from qverify.errors import UsageError
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.model_bin.layouts import infer_layouts
@@ -41,16 +45,26 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an arithmetic comes from: its name, what computed the dump, and the command that learns it."""
+    """Where an arithmetic comes from: its name, what computed the dump, the command that learns it, and the versions that
+    it holds for."""
 
     name: str
     engine: str = ""
     learned: str = ""
+    learned_on: dict[str, str] = field(default_factory=dict)
 
 
-def identify_dump(path: str, model: str, profile: str, reading: ReadingOptions, origin: Origin) -> Identified:
-    """Returns the arithmetic of the side that wrote a dump. Raises UsageError if nothing of it can be compared,
-    BadFileError for files that cannot be read."""
+def identify_dump(
+    path: str,
+    model: str,
+    profile: str,
+    reading: ReadingOptions,
+    origin: Origin,
+    inputs: InputRequest | None = None,
+) -> Identified:
+    """Returns the arithmetic of the side that wrote a dump. inputs: those of the network that the dump is of, which stand
+    for what it lacks. Raises UsageError if nothing of it can be compared, or if it has other inputs, BadFileError for
+    files that cannot be read."""
     models = open_models([model])
     graph = models.graph if models.alone is None else compile_plainly(models.alone)
     side = open_dump(path, profile, reading, graph, hashlib.sha256(models.binary).hexdigest())
@@ -62,6 +76,8 @@ def identify_dump(path: str, model: str, profile: str, reading: ReadingOptions, 
         recording = side
     if os.path.isdir(path):
         refuse_twins(path, recording)
+    if inputs is not None and inputs.files is not None:
+        recording = _with_inputs(recording, prepared_inputs(graph, inputs).arrays(), path)
     read, every, run_unit = _reader(recording, graph), units(graph), Simulator(graph, models.islands).run_unit
     known = collect(every, graph, read, run_unit)
     if not known:
@@ -72,10 +88,21 @@ def identify_dump(path: str, model: str, profile: str, reading: ReadingOptions, 
         )
     ops = {op.op: op for op in fit(known)}
     free = run_free(every, graph, read, run_unit, {op: learned.form for op, learned in ops.items()})
-    arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops)
+    arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops, origin.learned_on)
     total = sum(_has_integers(unit, graph) for unit in every)
     doubts = _list_doubts(recording, graph, every, ops, free)
     return Identified(arithmetic, free, (total, len(known)), tuple(doubts), tuple(recording.notes))
+
+
+def _with_inputs(recording: Recording, inputs: Mapping[str, Array], path: str) -> Recording:
+    """Returns the recording with the inputs of the network that it lacks. Raises UsageError if it has another."""
+    for name, value in inputs.items():
+        recorded = recording.tensors.get(name) if name not in recording.missing else None
+        if recorded is not None and not np.array_equal(recorded, value, equal_nan=value.dtype.kind == "f"):
+            raise UsageError(f"{path}: its {name} is not that of -i; give the input that the dump was made with")
+    tensors = {**{n: recording.tensors[n] for n in recording.tensors}, **inputs}
+    missing = {n: why for n, why in recording.missing.items() if n not in inputs}
+    return replace(recording, tensors=tensors, missing=missing)
 
 
 def _list_doubts(

@@ -9,6 +9,7 @@ from itertools import pairwise
 from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
+from qverify.compare.stated_arithmetic import read_stated
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -122,6 +123,7 @@ class Ladder:
             deadline_s=request.deadline_s,
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
+            arithmetic=request.arithmetic,
             reach=request.reach,
             runner=request.runner,
             capture=request.keep,
@@ -159,10 +161,14 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. Results of another runtime are compared with the reference."""
-        other_runtimes = ("dump", "board") if isinstance(self.job, Job) and self.job.has_runner else ("dump",)
+        """Returns the pairs of stages to compare. Results of another runtime are compared with the reference, those of a
+        board whose arithmetic is stated with the simulator alone."""
+        stated = self.job is not None and read_stated(self.job.models.graph) is not None
+        has_runner = isinstance(self.job, Job) and self.job.has_runner
+        other_runtimes = ("dump", "board") if has_runner and not stated else ("dump",)
         chain = [s.name for s in self.report.stages if s.kind not in other_runtimes]
-        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other_runtimes)]
+        pairs = [p for p in pairwise(chain) if not stated or p != ("reference", "simulator")]
+        return [*pairs, *(("reference", s.name) for s in self.report.stages if s.kind in other_runtimes)]
 
     def close(self) -> None:
         """Closes the connection to the board, and marks a capture that finish_capture did not finish as cut off."""

@@ -28,6 +28,7 @@ class TriageRequest:
         deadline_s: time limit of each reply of the board.
         shapes: shapes of dynamic inputs, by name.
         allow_other_model: accept a model.bin that was compiled from another ONNX.
+        arithmetic: file or name of the arithmetic that the board is stated to have, "" for none.
         reach: options of the board's address that were given separately.
         runner: what runs on the board, as in Request.
         explain_s: seconds for testing known faults at the nodes where the board is blamed.
@@ -52,6 +53,7 @@ class TriageRequest:
     deadline_s: float = 120.0
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
+    arithmetic: str = ""
     reach: dict[str, str] = field(default_factory=dict)
     runner: tuple[tuple[str, str], ...] = ()
     explain_s: float = 20.0

@@ -8,6 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic.forms import MOST_SHIFT
+from qverify.arithmetic.requantize import stated_scale
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
@@ -40,7 +42,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
     for text, way in WAYS.items():
         yield FaultVariant(f"scales {text}", output_from(place, way))
-    real = value if value.ndim == 1 else np.ldexp(value[0], value[1] if rounding in LEFT else -value[1])
+    real = stated_scale(value, rounding, False)
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
     for text, channel in one.items():
         yield FaultVariant(
@@ -50,7 +52,8 @@ def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[F
         if value.ndim == 1:
             yield FaultVariant(f"scales taken per tensor: their {text}", output_from(place, partial(_filled, by=mean)))
     if value.ndim == 2:
-        for row, text in ((0, "multipliers"), (1, "shifts")):
+        shifts = ((1, "shifts"),) if len(value) == 2 else ((3, "shifts"),)
+        for row, text in ((0, "multipliers"), *(shifts if value.dtype.kind == "i" else ())):
             for way_text, way in WAYS.items():
                 yield FaultVariant(f"{text} {way_text}", output_from(place, partial(_change_row, row=row, way=way)))
 
@@ -71,10 +74,18 @@ def _change_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
 
 def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
     """Returns rq with its real scale multiplied by 2^k."""
-    if value.dtype.kind == "f":
-        return value * value.dtype.type(2.0**k)
     changed = value.copy()
-    if op == "add":
+    if value.dtype.kind == "f":
+        scales = changed[:2] if op == "add" else changed if value.ndim == 1 else changed[0]
+        scales *= value.dtype.type(2.0**k)
+        if op == "add" and value.dtype == np.float32:
+            changed[2] *= value.dtype.type(2.0**k)
+    elif value.shape[-1 if op == "add" else 0] == 5:  # the steps of a sum: M, pre, s1, s2, rules
+        fields = changed[2] if op == "add" else changed
+        shift = fields[3] - k
+        fields[1] += np.maximum(-shift, 0)
+        fields[3] = np.clip(shift, 0, MOST_SHIFT)
+    elif op == "add":
         changed[2] -= k
     else:
         changed[1] += k if rounding in LEFT else -k

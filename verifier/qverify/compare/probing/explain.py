@@ -1,0 +1,111 @@
+"""What the probes of an op show: its form, or where it is not one arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from qverify.arithmetic.forms import Form
+from qverify.compare.identify.fit import FORMS, RecordedUnit, fit
+from qverify.compare.identify.solve import neighbours, solve
+from qverify.compare.probing.corners import find_corner
+from qverify.compare.probing.places import describe_places
+from qverify.report.learned import LearnedOp
+
+MOST = 3  # probes named
+MOST_ALIKE = 12  # solved forms that are listed
+NOT_ONE = "not one arithmetic"
+
+
+def deciding(members: Sequence[RecordedUnit]) -> list[RecordedUnit]:
+    """Returns the units that have several forms; functions of one element have the reference's only."""
+    return [m for m in members if m.rounded.formulas]
+
+
+def left_forms(members: Sequence[RecordedUnit]) -> list[str]:
+    """Returns the forms of the catalogue that give every element of all units that have several forms."""
+    some = deciding(members)
+    return [f for f in FORMS if all(f in m.fitting for m in some)] if some else []
+
+
+def solved_forms(members: Sequence[RecordedUnit]) -> list[str]:
+    """Returns the forms that are solved from all units that have several forms, the simplest first; [] if some of these
+    are not sums of one scale."""
+    triples = [m.triples for m in deciding(members)]
+    known = [t.fewest() for t in triples if t is not None]
+    return [str(f) for f in solve(known)] if len(known) == len(triples) else []
+
+
+def neighbours_of(forms: Sequence[str], members: Sequence[RecordedUnit]) -> list[str]:
+    """Returns neighbours of these forms that give every element, too."""
+    some = deciding(members)
+    made = dict.fromkeys(str(n) for f in forms for n in neighbours(Form.parse(f)))
+    return [n for n in made if n not in forms and all(m.gives(n) for m in some)]
+
+
+def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
+    """Returns what the probes of one op show. names: of probes by their output. Functions of one element do not decide
+    on changes of the quantization."""
+    changes, others = deciding(members), [m for m in members if not m.rounded.formulas]
+    if not changes or not others:
+        return _explain(fit(members, solving=False)[0], members, names)
+    first, second = (
+        _explain(fit(changes, solving=False)[0], changes, names),
+        _explain(fit(others, solving=False)[0], others, names),
+    )
+    both = replace(first, nodes=len(members), elements=first.elements + second.elements)
+    if second.form:
+        return both
+    why = f"functions: {second.why}" + (f"; changes of the quantization: {first.form}" if first.form else "")
+    return replace(both, form="", alike=(), decided=None, against="", nearest=second.nearest, why=why)
+
+
+def fit_solved(
+    members: Sequence[RecordedUnit], forms: Sequence[str], held_out: int, names: Mapping[str, str]
+) -> LearnedOp:
+    """Returns the op with the first of these forms, which were solved and give every element. held_out: the number of
+    elements that were asked after that."""
+    op = fit_op(members, names)
+    others = [m for m in members if not m.rounded.formulas]
+    if others and not all(m.gives("ref-exact") for m in others):
+        return replace(op, why=f"{op.why}; changes of the quantization: {forms[0]}")
+    near = op.nearest
+    decided, against = (near.elements, near.form) if near is not None else (None, "")
+    return LearnedOp(
+        op.op, forms[0], op.nodes, op.elements, decided, against, tuple(forms[1:MOST_ALIKE]), op.ties, held_out=held_out
+    )  # fmt: skip
+
+
+def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
+    """Returns the op with the probes that show why it is not one arithmetic."""
+    if op.form:
+        return op
+    parts = {names.get(m.output, m.unit.name): m.fitting for m in members if m.fitting} if op.parts else {}
+    if (corner := find_corner(members, solved=False)) is not None:
+        return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
+    held = {form: [m for m in members if form in m.fitting] for form in FORMS}
+    form = max(FORMS, key=lambda f: len(held[f]))
+    if 2 * len(held[form]) >= len(members):
+        but = f"of {len(held[form])} of {len(members)} probes"
+        return replace(
+            op, parts=parts, why=f"{NOT_ONE}: {form} gives every element {but}; {_list(members, form, names)}"
+        )
+    if (corner := find_corner(members, solved=True)) is not None:
+        return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
+    lost = [names.get(m.output, m.unit.name) for m in members if not m.fitting]
+    more = f"of {len(lost)} of {len(members)} probes no form gives every element, first {lost[0]}" if lost else ""
+    return replace(op, parts=parts, why=f"{NOT_ONE if op.parts else 'no form'}{f'; {more}' if more else ''}")
+
+
+def _list(members: Sequence[RecordedUnit], form: str, names: Mapping[str, str]) -> str:
+    """Returns the probes of which a form does not give every element, and where it does not."""
+    shown = [f"not {names.get(m.output, m.unit.name)} ({_where(m, form)})" for m in members if not m.gives(form)]
+    more = f"; and {len(shown) - MOST} more" if len(shown) > MOST else ""
+    return "; ".join(shown[:MOST]) + more
+
+
+def _where(member: RecordedUnit, form: str) -> str:
+    try:
+        return describe_places(member.compute(form) != member.recorded)
+    except (KeyError, ValueError):
+        return "its scales have no such form"

@@ -1,0 +1,165 @@
+"""Probes of ops without weights: additions, products of elements, means, changes of the quantization, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from qverify.compare.probing.draws import (
+    GENERAL,
+    NEAR,
+    TIES,
+    all_codes,
+    draw_operand,
+    draw_scale,
+    draw_zero,
+    near_scale,
+    power_of_two,
+    random_of,
+)
+from qverify.tensors.one_op import OneOp, Operand
+
+PAIRS = ((1, 5, 7, 9), (1, 16, 8, 8))  # shapes of the operands of additions and products
+POOLS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
+    ("pool 3x3 padded", (1, 5, 9, 11), {"kernel_shape": [3, 3], "pads": [1] * 4}),
+    ("pool 3x3 padding counted", (1, 5, 9, 11), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}),
+    ("pool 2x2 stride 2", (1, 16, 8, 8), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    ("pool 5x3", (1, 7, 9, 8), {"kernel_shape": [5, 3]}),
+)
+FUNCTIONS: dict[str, tuple[str, float, float, dict[str, Any]]] = {  # operator: its name, limits of its output
+    "Sigmoid": ("sigmoid", 0.0, 1.0, {}),
+    "Tanh": ("tanh", -1.0, 1.0, {}),
+    "HardSwish": ("hardswish", -0.375, 6.0, {}),
+    "LeakyRelu": ("leakyrelu", -1.0, 6.0, {"alpha": 0.1}),
+    "Elu": ("elu", -1.0, 6.0, {}),
+}
+
+
+def _named(words: str, kind: str, dtype: str, turn: int) -> tuple[str, np.random.Generator]:
+    name = f"{words}, {kind}, {dtype}" + (f", draw {turn}" if turn else "")
+    return name, random_of(name)
+
+
+def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields probes of add or mul with general scales, with scales of very different size, and with powers of two."""
+    operator = {"add": "Add", "mul": "Mul"}[op]
+    for words, shape, kind, apart in (
+        (op, PAIRS[0], GENERAL, 1.0),
+        (f"{op} whole", PAIRS[1], GENERAL, 1.0),
+        (f"{op} unequal", PAIRS[0], GENERAL, 37.0),
+        (op, PAIRS[0], TIES, 1.0),
+        (f"{op} unequal", PAIRS[1], TIES, 8.0),
+        (op, PAIRS[0], NEAR, 1.0),
+        (f"{op} whole", PAIRS[1], NEAR, 1.0),
+    ):
+        name, random = _named(words, kind, dtype, turn)
+        a, b = draw_operand(random, shape, dtype, kind), draw_operand(random, shape, dtype, kind)
+        if op == "add":
+            b = Operand(b.codes, np.asarray(b.scale * np.float32(apart), np.float32), b.zero)
+            scale = max(float(a.scale), float(b.scale)) * np.exp2(random.uniform(-1.0, 1.5))
+        else:
+            scale = float(a.scale) * float(b.scale) * 60.0 * np.exp2(random.uniform(-2.0, 2.0)) / apart
+        scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
+        if kind == NEAR and op == "mul":
+            one = float(a.scale) * float(b.scale)
+            scale = near_scale(random, one * max(1.0, np.rint(scale / one)), 9)
+        elif kind == NEAR:
+            b = Operand(b.codes, a.scale, b.zero)  # the sum is that of the integers
+            scale = near_scale(random, float(a.scale), 9)
+        yield OneOp(op, name, operator, (a, b), scale, draw_zero(random, dtype, kind), dtype)
+
+
+def draw_means(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields probes of a pool or mean with its input's scale, with another, and with powers of two."""
+    shapes: tuple[tuple[str, tuple[int, ...], str, dict[str, Any], tuple[int, ...]], ...]
+    if op == "average_pool":
+        shapes = tuple((words, shape, "AveragePool", more, ()) for words, shape, more in POOLS)
+    elif op == "global_average_pool":
+        shapes = tuple(
+            (f"global pool {h}x{w}", (1, c, h, w), "GlobalAveragePool", {}, ())
+            for c, h, w in ((32, 8, 8), (37, 7, 7), (35, 5, 3))
+        )
+    else:
+        shapes = (
+            ("mean of columns", (1, 37, 6, 11), "ReduceMean", {"keepdims": 1}, (3,)),
+            ("mean of a row", (1, 45, 29), "ReduceMean", {"keepdims": 1}, (2,)),
+            ("mean of the plane", (1, 48, 4, 4), "ReduceMean", {"keepdims": 0}, (2, 3)),
+        )
+    for words, shape, operator, more, axes in shapes:
+        for kind, same in ((GENERAL, True), (GENERAL, False), (TIES, False), (NEAR, False)):
+            label = f"{words} same scale" if same else words
+            name, random = _named(label, kind, dtype, turn)
+            x = draw_operand(random, shape, dtype, kind)
+            scale, zero = float(x.scale), x.zero
+            if not same:
+                factor = random.integers(-2, 1) if kind == TIES else random.uniform(-2.0, 0.5)
+                scale, zero = float(np.float32(x.scale * np.exp2(factor))), draw_zero(random, dtype, kind)
+            if kind == NEAR:
+                scale = near_scale(random, float(x.scale) / 2, 9)
+            yield OneOp(op, name, operator, (x,), scale, zero, dtype, attributes=more, axes=axes)
+
+
+def draw_changes(dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields changes of the quantization of every integer."""
+    for words, low, high, kind in (
+        ("smaller", 1.05, 4.0, GENERAL),
+        ("slightly smaller", 1.001, 1.05, GENERAL),
+        ("larger", 0.3, 0.95, GENERAL),
+        ("smaller", 2.0, 4.0, TIES),
+        ("much smaller", 8.0, 32.0, TIES),
+        ("smaller", 1.0, 4.0, NEAR),
+        ("slightly smaller", 1.0, 2.0, NEAR),
+    ):
+        name, random = _named(f"requantized {words}", kind, dtype, turn)
+        x = Operand(
+            all_codes(dtype, (1, 1, 16, 16)), draw_scale(random, 0.01, 0.08, kind), draw_zero(random, dtype, kind)
+        )
+        ratio = power_of_two(random.uniform(low, high)) if kind == TIES else random.uniform(low, high)
+        scale = float(np.float32(float(x.scale) * ratio))
+        scale = near_scale(random, float(x.scale), 9) if kind == NEAR else scale
+        yield OneOp("lookup", name, "", (x,), scale, draw_zero(random, dtype, kind), dtype)
+
+
+def draw_functions(dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields functions of one element, of every integer."""
+    for operator, (words, low, high, more) in FUNCTIONS.items():
+        name, random = _named(words, GENERAL, dtype, turn)
+        x = Operand(
+            all_codes(dtype, (1, 1, 16, 16)), draw_scale(random, 0.03, 0.06, GENERAL), draw_zero(random, dtype, GENERAL)
+        )
+        limits = np.iinfo(dtype)
+        scale = float(np.float32((high - low) / 255.0))
+        if operator in ("Sigmoid", "Tanh"):  # the scale that documented kernels have
+            scale = (high - low) / 256.0
+        zero = int(np.clip(np.rint(limits.min - low / scale), limits.min, limits.max))
+        yield OneOp("lookup", name, operator, (x,), scale, zero, dtype, attributes=more)
+
+
+def draw_softmaxes(dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields softmaxes over short and long rows."""
+    lowest = int(np.iinfo(dtype).min)
+    for words, shape in (("softmax of 10", (7, 10)), ("softmax of 33", (3, 33)), ("softmax of 16", (4, 16))):
+        for low, high in ((0.02, 0.05), (0.1, 0.3)):
+            name, random = _named(f"{words} scale {low}", GENERAL, dtype, turn)
+            x = draw_operand(random, shape, dtype, GENERAL, low, high)
+            yield OneOp("softmax", name, "Softmax", (x,), 1 / 256, lowest, dtype, attributes={"axis": -1})
+
+
+def draw_concats(dtype: str, turn: int = 0) -> Iterator[OneOp]:
+    """Yields joined tensors of two scales."""
+    for words, shapes, kind in (
+        ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), GENERAL),
+        ("concat whole", ((1, 16, 4, 8), (1, 16, 4, 8)), GENERAL),
+        ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), TIES),
+        ("concat", ((1, 3, 7, 9), (1, 5, 7, 9)), NEAR),
+        ("concat whole", ((1, 16, 4, 8), (1, 16, 4, 8)), NEAR),
+    ):
+        name, random = _named(words, kind, dtype, turn)
+        operands = tuple(draw_operand(random, shape, dtype, kind) for shape in shapes)
+        scale = max(float(o.scale) for o in operands) * (2.0 if kind == TIES else random.uniform(1.0, 1.7))
+        if kind == NEAR:
+            scale = near_scale(random, max(float(o.scale) for o in operands), 9)
+        zero = draw_zero(random, dtype, kind)
+        yield OneOp("concat", name, "Concat", operands, float(np.float32(scale)), zero, dtype, attributes={"axis": 1})

@@ -1,0 +1,64 @@
+"""The arithmetic that a board is stated to have (VERDICTS.md, "A board whose arithmetic is stated"): which units it
+states, and which tensors may have other bytes all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from qverify.compare.error_bounds.region import MOVING
+from qverify.compare.regions import Region
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import in_order
+from qverify.model_bin.kinds_of_nodes import find_of_node
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.report.document import Forced
+
+
+@dataclass(frozen=True, slots=True)
+class StatedArithmetic:
+    """The arithmetic under which a graph was compiled. name: that of its file. forms: by op, or by op and kind of
+    nodes; a node without one computes as the reference does."""
+
+    name: str
+    forms: Mapping[str, str]
+
+    def states(self, unit: Unit, graph: Graph) -> bool:
+        """Returns whether every byte of the unit is stated. An op that only moves values computes nothing."""
+        if isinstance(unit, Region) or any(graph.spec(o).numpy_dtype.kind == "f" for o in unit.outputs):
+            return False
+        node = unit.nodes[0]
+        return node.op in MOVING or bool(find_of_node(self.forms, node, graph))
+
+    def describe(self, units: Iterable[Unit], graph: Graph) -> str:
+        """Returns the name, how many nodes are stated, and the ops of integers without a form."""
+        members = [u for u in units if any(graph.spec(o).quantized for o in u.outputs)]
+        lacking = [u for u in members if not self.states(u, graph)]
+        ops = ", ".join(dict.fromkeys(u.nodes[0].op for u in lacking))
+        without = f"; without a form: {ops}" if ops else ""
+        return f"arithmetic {self.name}: {len(members) - len(lacking)} of {count(len(members), 'node')}{without}"
+
+
+def read_stated(graph: Graph | None) -> StatedArithmetic | None:
+    """Returns the arithmetic under which a graph was compiled; None if it computes as the reference does, or all of it in
+    one rounding mode."""
+    options = {} if graph is None else graph.meta.get("options")
+    stored = options.get("arithmetic") if isinstance(options, dict) else None
+    if not isinstance(stored, dict) or not isinstance(forms := stored.get("ops"), dict):
+        return None
+    return StatedArithmetic(str(stored.get("name", "")), {str(op): str(form) for op, form in forms.items()})
+
+
+def find_after_unstated(
+    stated: StatedArithmetic, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]
+) -> set[str]:
+    """Returns the names of the tensors of which the arithmetic does not state every byte: those of units that it does
+    not state and that have other bytes when recomputed, and of all units that depend on them."""
+    names: set[str] = set()
+    for step in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
+        open_here = isinstance(step, Unit) and not stated.states(step, graph)
+        differs = open_here and any(o in forced and forced[o].mismatched != 0 for o in step.outputs)
+        if differs or any(n in names for n in step.inputs):
+            names.update(step.outputs)
+    return names

@@ -1,0 +1,167 @@
+"""Gives the nodes of a graph the forms of an arithmetic (verifier/ARITHMETICS.md): their rq, their tables, and tables
+before a concat that changes the quantization of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.forms import REFERENCE, Form, FormsOfOps, make_addition_rq, make_rq, real_in_float32
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.requantize import scale_sums
+from qverify.errors import UnsupportedError
+from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.kinds_of_nodes import find_of_node
+from qverify.ops import MOVES
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[Any]
+PRODUCTS = ("conv", "conv_transpose", "fully_connected", "matmul", "mul")
+MEANS = ("average_pool", "global_average_pool", "reduce_mean")
+REQUANTIZED = (*PRODUCTS, *MEANS, "add")
+MOVED = ("lookup", "concat")  # ops that change the quantization of their operands
+WITH_FORMS = (*REQUANTIZED, *MOVED)
+CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
+
+
+def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps) -> Graph:
+    """Returns the graph, lowered in ref-exact, with the forms of an arithmetic.
+
+    reals: the real scales of each rq constant, by its name. Raises UnsupportedError for a form that a node cannot have,
+    and for one of an op that has no forms."""
+    for op, form in arithmetic.forms.items():
+        if op.partition(", ")[0] not in WITH_FORMS and form != Form(REFERENCE):
+            raise UnsupportedError(
+                f"arithmetic {arithmetic.name}: {op} cannot have the form {str(form)!r}; ops with forms: {', '.join(WITH_FORMS)}"
+            )
+    work = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), [])
+    for node in graph.nodes:
+        form = find_of_node(arithmetic.forms, node, graph) or Form(REFERENCE)
+        try:
+            if form != Form(REFERENCE):
+                node = work.rewrite(node, form, reals)
+        except ValueError as error:
+            raise UnsupportedError(f"{node.name} ({node.op}), arithmetic {arithmetic.name}: {error}") from None
+        work.nodes.append(node)
+    return replace(graph, nodes=work.nodes, tensors=work.tensors, constants=work.constants)
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """What becomes of a graph."""
+
+    graph: Graph
+    tensors: dict[str, TensorSpec]
+    constants: dict[str, npt.NDArray[np.generic]]
+    nodes: list[Node]
+
+    def rewrite(self, node: Node, form: Form, reals: Mapping[str, Array]) -> Node:
+        """Returns the node in a form. Raises ValueError for a form that it cannot have."""
+        if node.op == "lookup":
+            if is_change_of_quantization(node, self.graph):
+                x, y = self.graph.spec(node.inputs[0] or ""), self.graph.spec(node.outputs[0])
+                self._set(node.inputs[1] or "", make_table(form, x, y))
+            return node
+        if node.op == "concat":
+            return self._change_operands(node, form)
+        rq = node.inputs[-1] or ""
+        if rq not in reals:  # a float output
+            return node
+        if node.op == "add":
+            if form.scales:
+                raise ValueError(f"an addition cannot have the form {str(form)!r}")
+            self._set(rq, make_addition_rq(form, *map(float, reals[rq])))
+            return replace(node, words=(0, *node.words[1:]))  # the operands are not exchanged
+        if node.op in MEANS and form.means_divided:
+            form = Form(form.rounding, zero_inside=form.zero_inside)
+        self._set(rq, make_rq(form, self._scale(node, form, reals[rq]), self._is_wide(node)))
+        return node
+
+    def _scale(self, node: Node, form: Form, real: Array) -> Array:
+        names = [n or "" for n in (node.inputs[:2] if node.op in PRODUCTS else ())]
+        if form.scales and not names:
+            raise ValueError(f"{node.op} cannot have the form {str(form)!r}, because it has one operand")
+        operands = [self.graph.spec(n).scale for n in names]
+        return real_in_float32(form, np.atleast_1d(real), operands, self.graph.spec(node.outputs[0]).scale[0])
+
+    def _is_wide(self, node: Node) -> bool:
+        operands = node.inputs[:2] if node.op in PRODUCTS else node.inputs[:1]
+        return is_wide(*(self.graph.spec(n or "").dtype for n in (*operands, node.outputs[0])))
+
+    def _change_operands(self, node: Node, form: Form) -> Node:
+        """Returns a concat whose operands have the quantization of its output: those that have another go through a new
+        lookup, whose output has no integer reference."""
+        y, inputs = self.graph.spec(node.outputs[0]), list(node.inputs)
+        for k, name in enumerate(inputs):
+            x = self.graph.spec(name or "")
+            if not has_other_quantization(x, y):
+                continue
+            table = make_table(form, x, y)
+            if x.name in self.graph.constants:
+                stored = self.graph.constants[x.name].astype(np.int64) - int(np.iinfo(x.dtype).min)
+                inputs[k] = self._add(
+                    f"{y.name}/operand{k}", table[stored], replace(y, shape=x.shape, aligned_shape=())
+                )
+                continue
+            changed = self._declare(
+                f"{y.name}/operand{k}", replace(y, shape=x.shape, aligned_shape=(), integer_reference=False)
+            )
+            source = self._add(f"{changed}/table", table, TensorSpec("", str(table.dtype), table.shape))
+            self.nodes.append(Node(changed, "lookup", (x.name, source), (changed,), (), node.covers, False))
+            inputs[k] = changed
+        return replace(node, inputs=tuple(inputs))
+
+    def _set(self, name: str, value: Array) -> None:
+        self.constants[name] = value
+        self.tensors[name] = replace(self.tensors[name], dtype=str(value.dtype), shape=value.shape, aligned_shape=())
+
+    def _declare(self, name: str, spec: TensorSpec) -> str:
+        while name in self.tensors:
+            name += "~"
+        self.tensors[name] = replace(spec, name=name)
+        return name
+
+    def _add(self, name: str, value: Array, spec: TensorSpec) -> str:
+        name = self._declare(name, spec)
+        self.constants[name] = value
+        return name
+
+
+def make_table(form: Form, x: TensorSpec, y: TensorSpec) -> Array:
+    """Returns the table of a change of the quantization of x to that of y in a form, for each value of x from the lowest.
+    Raises ValueError for scales that the form cannot represent."""
+    if len(x.scale) != 1 or len(y.scale) != 1:
+        raise ValueError(f"a form cannot change several scales: {x.name!r} or {y.name!r} has them")
+    inputs, limits = np.iinfo(x.dtype), np.iinfo(y.dtype)
+    acc = np.arange(inputs.min, int(inputs.max) + 1, dtype=np.int64) - x.zero_point[0]
+    real = real_in_float32(form, np.array([float(x.scale[0]) / float(y.scale[0])]), [x.scale], y.scale[0])
+    value = scale_sums(form, acc, real, y.zero_point[0]) + y.zero_point[0]
+    return np.clip(value, int(limits.min), int(limits.max)).astype(y.dtype)
+
+
+def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
+    """Returns the ops of a graph that compute as the reference because an arithmetic has no form for them, in order;
+    those that only move or choose values and those on floats are left out."""
+    found = set[str]()
+    for node in graph.nodes:
+        y, inputs = graph.spec(node.outputs[0]), [graph.spec(n) for n in node.inputs if n is not None]
+        if node.op == "concat":
+            computes = any(has_other_quantization(x, y) for x in inputs)
+        else:
+            computes = y.quantized and node.op not in (*MOVES, *CHOOSING)
+        found |= {node.op} if computes and find_of_node(arithmetic.forms, node, graph) is None else set()
+    return sorted(found)
+
+
+def describe_forms(graph: Graph, arithmetic: FormsOfOps) -> str:
+    """Returns in one line which ops of a graph have forms of an arithmetic, and which compute as the reference."""
+    ops, left = {n.op for n in graph.nodes}, list_without_form(graph, arithmetic)
+    known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if op.partition(", ")[0] in ops]
+    return f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}" + (
+        f". As the reference, without a form: {', '.join(left)}" if left else ""
+    )

@@ -1,0 +1,70 @@
+"""Checks the rq constants that state a node's own form: that their parameters are in range (NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.forms import MOST_SHIFT, ZERO_BIT
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.rounding_rules import RULES
+from qverify.errors import BadFileError
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+OPS = {  # those with an rq as their last input, and how many operands they have
+    **dict.fromkeys(("conv", "conv_transpose", "fully_connected", "matmul", "mul", "add"), 2),
+    **dict.fromkeys(("average_pool", "global_average_pool", "reduce_mean"), 1),
+}
+RULE_BITS, MOST_LIFTED = 0x777 | ZERO_BIT, 30
+
+
+def check_requantization(graph: Graph, node: Node) -> None:
+    """Raises BadFileError, which names the node, for an rq with a form of its own that is out of range."""
+    rq = graph.constants.get((node.inputs[-1] if node.inputs else None) or "")
+    if node.op not in OPS or rq is None:
+        return
+    names = [n for n in (*node.inputs[: OPS[node.op]], *node.outputs[:1]) if n is not None]
+    wrong = ""
+    if node.op == "add":
+        if rq.shape == (3, 5) and rq.dtype == np.int32:
+            wrong = _find_wrong_addition(rq)
+        elif rq.shape == (3,) and rq.dtype == np.float64:
+            wrong = _find_wrong_rules(rq[2:]) or ("" if np.isfinite(rq).all() else "a scale is not finite")
+    elif rq.ndim == 2 and len(rq) == 5 and rq.dtype == np.int32:
+        lifted = 0 if is_wide(*(graph.tensors[n].dtype for n in names)) else MOST_LIFTED
+        wrong = _find_wrong_steps(rq, 0, lifted) or ("" if (rq[4] == rq[4, 0]).all() else "its rules differ")
+    elif rq.ndim == 2 and len(rq) == 2 and rq.dtype == np.float64:
+        good = bool((np.isfinite(rq[0]) & (rq[0] > 0)).all())
+        wrong = _find_wrong_rules(rq[1]) or ("" if good else "a scale is not finite and positive")
+    if wrong:
+        raise BadFileError(f"node {node.name!r} ({node.op}): its rq: {wrong}")
+
+
+def _find_wrong_addition(rq: Array) -> str:
+    if (rq[:2, 4] & ZERO_BIT).any():
+        return "the zero point counts at the rounding of an operand"
+    return _find_wrong_steps(rq[:2].T, -(2**31) + 1, MOST_LIFTED) or _find_wrong_steps(rq[2:].T, 0, MOST_LIFTED)
+
+
+def _find_wrong_steps(rq: Array, least: int, lifted: int) -> str:
+    """Returns what is wrong with steps [5, C], or "". least: the least multiplier. lifted: the most bits of a shift to the
+    left."""
+    limits = (
+        ("multiplier", least, 2**31 - 1), ("first shift", -MOST_SHIFT, lifted), ("shift of the product", 0, MOST_SHIFT),
+        ("last shift", 0, MOST_SHIFT),
+    )  # fmt: skip
+    for row, (what, low, high) in zip(rq.astype(np.int64), limits, strict=False):
+        if (row < low).any() or (row > high).any():
+            return f"a {what} of {row[(row < low) | (row > high)][0]}, wanted {low} to {high}"
+    rules = rq[4].astype(np.int64)
+    if (rules & ~RULE_BITS).any() or any((rules >> 4 * k & 7 >= len(RULES)).any() for k in range(3)):
+        return f"rules of {rules.max():#x}, wanted 0 to {len(RULES) - 1} each"
+    return ""
+
+
+def _find_wrong_rules(codes: Array) -> str:
+    good = np.isin(codes, [*range(len(RULES)), *range(8, 8 + len(RULES))]).all() and (codes == codes[0]).all()
+    return "" if good else f"a rule of {codes[0]:g}, wanted 0 to 6, or 8 to 14 with the zero point inside, once for all"

@@ -1,0 +1,1 @@
+"""Learns the arithmetic of a board by experiment."""

@@ -147,14 +147,16 @@ def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) 
 
 
 def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedOp]:
-    """Returns what the recorded units show of each op, in running order. solving: whether parameters are solved if no
-    form of the catalogue fits."""
+    """Returns what the recorded units show of each op, in running order. solving: whether kinds of nodes are told apart,
+    and parameters solved, if no form of the catalogue fits."""
     by_op: dict[str, list[RecordedUnit]] = {}
     for one in recorded:
         if one.unit.nodes[0].op in MOVING:  # nothing is computed
             continue
         by_op.setdefault(one.unit.nodes[0].op, []).append(one)
     every = [m for members in by_op.values() for m in members]
+    if not solving:
+        return [_fit_op(op, members, every, False) for op, members in by_op.items()]
     return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
 
 
@@ -170,14 +172,13 @@ def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) 
         unknown = sum(len(some) for some in parts.values() if not _common(some))
         if len(parts) == len(kinds) + 1 and unknown < least:
             best, least = parts, unknown
-    return [_fit_op(key, best[key], every) for key in sorted(best)]
+    return [_fit_op(key, best[key], every, True) for key in sorted(best)]
 
 
 def _common(members: list[RecordedUnit]) -> list[str]:
     """Returns the forms that give every element of all these units."""
     first = [*members[0].fitting]
     return [f for f in FORMS if f in first and all(f in m.fitting for m in members)]
-    return [_fit_op(op, members, every, solving) for op, members in by_op.items()]
 
 
 def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> LearnedOp:

@@ -147,18 +147,20 @@ def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) 
 
 
 def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedOp]:
-    """Returns what the recorded units show of each op, in running order. solving: whether parameters are solved if no
-    form of the catalogue fits."""
+    """Returns what the recorded units show of each op, in running order. solving: whether kinds of nodes are told apart,
+    and parameters solved, if no form of the catalogue fits."""
     by_op: dict[str, list[RecordedUnit]] = {}
     for one in recorded:
         if one.unit.nodes[0].op in MOVING:  # nothing is computed
             continue
         by_op.setdefault(one.unit.nodes[0].op, []).append(one)
     every = [m for members in by_op.values() for m in members]
-    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every, solving)]
+    if not solving:
+        return [_fit_op(op, members, every, False) for op, members in by_op.items()]
+    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
 
 
-def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit], solving: bool) -> list[LearnedOp]:
+def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
     """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which most have a form in
     common."""
     best, least = {op: members}, 0 if _common(members) else len(members)
@@ -170,7 +172,7 @@ def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit], 
         unknown = sum(len(some) for some in parts.values() if not _common(some))
         if len(parts) == len(kinds) + 1 and unknown < least:
             best, least = parts, unknown
-    return [_fit_op(key, best[key], every, solving) for key in sorted(best)]
+    return [_fit_op(key, best[key], every, True) for key in sorted(best)]
 
 
 def _common(members: list[RecordedUnit]) -> list[str]:

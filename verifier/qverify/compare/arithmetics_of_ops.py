@@ -48,6 +48,7 @@ class Exact:
         sums: the sums of which it is a multiple, or None.
         codes: the codes on which alone the elements depend, or None if there are none.
         ways: the scales by the suffix of a form's name, as runtimes compute them; {} if there is one way.
+        operands: of an addition, function that returns both operands without their zero points.
     """
 
     steps: Callable[[At], Reals]
@@ -58,6 +59,7 @@ class Exact:
     sums: ScaledSums | None = None
     codes: Codes | None = None
     ways: Mapping[str, Reals] = field(default_factory=dict)
+    operands: Callable[[At], tuple[Array, Array]] | None = None
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -259,7 +261,8 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         return np.asarray(first * real[0] + second * real[1])
 
     low, high = node.words[-2:]
-    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+    exact = Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+    return found, replace(exact, operands=pairs.centred)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

@@ -122,6 +122,8 @@ def neighbours(form: Form) -> list[Form]:
             wide = replace(plain, bits=bits)
             found += [replace(wide, before=(n, how)) for n in (4, 8, 12) for how in ("floor", "half up")]
             found += [replace(wide, first=(n, how)) for n in (bits - 1, bits) for how in ("floor", "half up")]
+    if not form.is_exact and form.operands in ("", EACH):  # of an addition
+        found.insert(0, replace(form, operands="" if form.operands else EACH))
     return [f for f in dict.fromkeys(found) if f != form]
 
 

@@ -49,6 +49,7 @@ class Exact:
         sums: the sums of which it is a multiple, or None.
         codes: the codes on which alone the elements depend, or None if there are none.
         ways: the scales by the suffix of a form's name, as runtimes compute them; {} if there is one way.
+        operands: of an addition, function that returns both operands without their zero points.
     """
 
     steps: Callable[[At], Reals]
@@ -59,6 +60,7 @@ class Exact:
     sums: ScaledSums | None = None
     codes: Codes | None = None
     ways: Mapping[str, Reals] = field(default_factory=dict)
+    operands: Callable[[At], tuple[Array, Array]] | None = None
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -272,7 +274,8 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         found[XNNPACK_ADD] = _in_21_bits(pairs, scales, signs, y, (low, high))
         htp = add_operands(pairs.centred, real, (graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")), y)
         found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
-    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+    exact = Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+    return found, replace(exact, operands=pairs.centred)
 
 
 def _in_21_bits(

@@ -125,6 +125,34 @@ def test_two_ways_are_not_one_arithmetic(tmp_path: Path, capsys: pytest.CaptureF
     assert "mul: not one arithmetic: " in capsys.readouterr().out
 
 
+def test_ops_whose_inputs_a_runner_does_not_take_are_left_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "chip.toml"
+    command = f"{sys.executable} {CHIP} {{model}} {{npy}} {{out}} bits=10"
+    words = [
+        "identify",
+        "-b",
+        "local",
+        "--runner",
+        command,
+        "--ops",
+        "mul,lookup",
+        "--types",
+        "int8",
+        "-o",
+        str(written),
+    ]
+    assert main(words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "probe 'mul, general scales, int8': --runner: {npy}: the model's inputs are " in error
+    assert "(--keep-going leaves mul out)" in error
+    assert main([*words, "--keep-going"]) == 1
+    learned = read_arithmetic(str(written)).ops
+    assert learned["mul"].form == "" and learned["mul"].why.startswith("the board did not run it: --runner: {npy}: ")
+    assert "half up, multiplier of 10 fraction bits" in learned["lookup"].why
+
+
 @pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 def test_litert_is_probed_by_a_tflite_of_each_op(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two runs give one answer."""
@@ -172,6 +200,10 @@ def test_a_folder_of_answers_that_is_damaged_is_refused(tmp_path: Path, capsys: 
     (tmp_path / "board.toml.probes" / "board.json").write_text('{"format": 2}')
     assert main(words) == 2
     assert "board.json: not of answers of probes, of format 1" in capsys.readouterr().err
+    assert main([*words, "--afresh"]) == 0
+    (tmp_path / "board.toml.probes" / "thesis.doc").write_text("")
+    assert main([*words, "--afresh"]) == 2
+    assert "has thesis.doc, so it is no folder of answers" in capsys.readouterr().err
 
 
 def triples(form: str, seed: int) -> Triples:

@@ -94,7 +94,7 @@ class Form:
         ):
             if not 0 <= value <= most:
                 raise ValueError(f"{value} {what}, wanted 0 to {most}")
-        if self.is_exact and (self.before or self.first or self.cut):
+        if self.is_exact and (self.before or self.first or self.cut or self.operands):
             raise ValueError("a form without a multiplier is rounded once")
         if self.bits and self.fraction:
             raise ValueError("a multiplier has a number of bits or of fraction bits, not both")

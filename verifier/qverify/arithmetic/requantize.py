@@ -54,6 +54,19 @@ def steps_of(rq: Array, rounding: str, wide: bool) -> Array:
     return np.stack([multiplier, pre, first, np.clip(shift, 0, MOST_SHIFT), codes])
 
 
+def stated_scale(rq: Array, rounding: str, wide: bool) -> Array:
+    """Returns the scales that an rq states, float64 [C]."""
+    if rq.dtype.kind == "f":
+        return (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
+    multiplier, pre, first, last, _ = steps_of(rq, rounding, wide).astype(np.float64)
+    return np.asarray(multiplier * 2.0 ** (pre - first - last))
+
+
+def subtracts(rq: Array) -> bool:
+    """Returns whether the rq of an addition is that of a difference."""
+    return bool(((rq[:2, 0] if rq.ndim == 2 else rq[:2]) < 0).any())
+
+
 def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
     np.rint(value, out=value)
     np.clip(value, low - zero_point, high - zero_point, out=value)

@@ -138,8 +138,8 @@ def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[s
         value = terms / terms.sum(-1, keepdims=True) / float(y.scale[0])
         return round_real(value, form.rounding, zero if form.zero_inside else 0)
 
-    found = {n: partial(by_rows, compute=partial(exactly, name=n)) for n in (*RULES, ZERO_INSIDE)}
-    found[HTP_SOFTMAX] = partial(found["half even"], zero=int(limits.min))
+    found: dict[str, Compute] = {n: partial(by_rows, compute=partial(exactly, name=n)) for n in (*RULES, ZERO_INSIDE)}
+    found[HTP_SOFTMAX] = partial(by_rows, compute=partial(exactly, name="half even"), zero=int(limits.min))
     if y.scale != (2.0**-OUTPUT_BITS,) or zero != int(limits.min):
         return found
     step = Single(x.scale[0])

@@ -49,7 +49,8 @@ class _BytePairs:
         number = at // inner % len(self._scales) if len(self._scales) > 1 else np.zeros_like(at)
         value = np.concatenate(sums) * self._scales[number] if sums else np.zeros(0)
         rounded = np.rint(value + self._y.zero_point[0])
-        return np.clip(rounded, *self._node.words[-2:]).astype(self._y.dtype)
+        low, high = self._node.words[-2:]
+        return np.clip(rounded, low, high).astype(self._y.dtype)
 
     def _sum(self, at: Array) -> Reals:
         return np.asarray(integer_sums.SUMS[self._node.op](self._operands, at).value)
@@ -65,7 +66,7 @@ class _BytePairs:
             return _Pairs(self._node, self._graph, dict(self._given), each, x.zero_point[0] - lowest)
         if x.dtype == "uint8" or x.zero_point[0]:  # one product in each pair, or products in float32
             return WholeOperands(self._node, self._graph, dict(self._given))
-        halved = 2 * np.rint(self._graph.constants[w.name] / 2).astype(np.int16)
+        halved = 2 * np.rint(self._graph.constants[w.name].astype(np.float64) / 2).astype(np.int16)
         changed = replace(self._graph, constants={**self._graph.constants, w.name: halved})
         return _Halved(self._node, changed, dict(self._given))
 

@@ -158,6 +158,7 @@ class _Remaining:
 
     def is_given_by(self, name: str) -> bool:
         """Returns whether this arithmetic gives every element."""
+        parts: list[Part] | None
         if name in OWN_SUMS:
             parts = self._every
         elif self._is_narrow and self._exact is not None and self._exact.codes is not None:

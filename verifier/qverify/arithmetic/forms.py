@@ -32,13 +32,14 @@ QUOTIENT, DIVIDED = "stored integers divided", "multiplier divided by the number
 WHOLE_ZERO, FLOAT_MEAN = "zero point in whole steps of the output", "stored integers and zero point in float32"
 FLOAT_PRODUCT = "product in float32"
 FIXED_EXPONENTIALS, EXPONENTIAL_TABLE = "exponentials in fixed point", "exponentials in a table of float32"
+FLOAT_FUNCTION = "function in float32"
 PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
 ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
 ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
 BYTE_PAIRS = "products of bytes added in pairs of 16 bits"
 METHODS = (
     *(ZERO_IN_SUM, ONE_SHIFT, BYTE_PAIRS),
-    *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE),
+    *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE, FLOAT_FUNCTION),
     *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
 )
 POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
-from qverify.compare.arithmetics_of_kernels import list_kernels_of_sums, list_resizes, list_softmax
+from qverify.compare.arithmetics_of_kernels import list_functions, list_kernels_of_sums, list_resizes, list_softmax
 from qverify.compare.arithmetics_of_one_dnn import list_byte_pairs
 from qverify.compare.arithmetics_of_ops import (
     Compute,
@@ -95,6 +95,8 @@ class Rounded:
                 return list_concats(first, self.graph, self.given)
             if first.op == "lookup" and is_change_of_quantization(first, self.graph):
                 return list_changes(first, self.graph, self.given)
+            if first.op == "lookup":
+                return list_functions(first, self.graph, self.given), None
         except (NoBound, KeyError, IndexError, ValueError):  # inputs or scales that do not fit
             pass
         return {}, None

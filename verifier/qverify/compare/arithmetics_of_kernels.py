@@ -18,6 +18,7 @@ from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
     HTP_SUMS,
+    LITERT_FUNCTION,
     LITERT_MEAN,
     LITERT_POOL,
     LITERT_RESIZE,
@@ -65,7 +66,7 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
 
 def _store(compute: Callable[[Sums], Array], sums: ScaledSums, y: TensorSpec, limits: tuple[int, ...], at: At) -> Array:
     value = compute(sums.read(at)) + y.zero_point[0]
-    return np.clip(value, *limits).astype(y.dtype)
+    return np.clip(value, limits[0], limits[1]).astype(y.dtype)
 
 
 def _counts(node: Node, x: TensorSpec, y: TensorSpec) -> Callable[[Sums], Array | int]:
@@ -88,8 +89,8 @@ def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Arra
     def divided(s: Sums) -> Array:
         multiplier, exponent = parameters("gemmlowp", in_scale / out_scale)[:, 0].tolist()
         left = min(count.bit_length() - 1, 32, 31 + exponent)
-        rq = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
-        return shifted(s.acc, *rq, "gemmlowp", False)
+        one, shift = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
+        return shifted(s.acc, one, shift, "gemmlowp", False)
 
     def whole_zero(s: Sums) -> Array:
         single = Single(in_scale) / (Single(count) * Single(out_scale))
@@ -140,6 +141,31 @@ def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[s
     }
 
 
+SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
+
+
+def list_functions(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the arithmetic of LiteRT's LOGISTIC, by name; empty for the table of another function."""
+    x, y, real = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0]), graph.real_tables.get(node.outputs[0])
+    if real is None or len(x.scale) != 1 or x.numpy_dtype.itemsize > 1:
+        return {}
+    lowest, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
+    centred = np.arange(lowest, lowest + 256) - x.zero_point[0]
+    values = np.asarray(real(), np.float64) * y.scale[0]
+    if not np.allclose(values, float32.sigmoid64(centred * x.scale[0]), rtol=0.0, atol=SIGMOID):
+        return {}
+    terms = functions64.exp(-(Single(x.scale[0]) * centred.astype(Single)).astype(np.float64)).astype(Single)
+    steps = Single(1) / (Single(1) + terms) * (Single(1) / Single(y.scale[0]))
+    table = np.clip(np.floor(steps + Single(0.5)) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
+    stored = given[x.name].reshape(-1)
+
+    def compute(at: At) -> Array:
+        assert not isinstance(at, Sums | Pair)
+        return table[stored[at].astype(np.int64) - lowest]
+
+    return {LITERT_FUNCTION: compute}
+
+
 Axis = tuple[Array, ...]  # the two samples of each output, and their weights
 
 
@@ -182,7 +208,7 @@ def _weigh_in_1024ths(corners: list[Array], dy: Axis, dx: Axis) -> Array:
 def _weigh_in_11_bits(corners: list[Array], dy: Axis, dx: Axis) -> Array:
     a, b, c, d = (v.astype(np.int64) for v in corners)
     upper, lower = (a << WEIGHT_BITS) + (b - a) * dx[0], (c << WEIGHT_BITS) + (d - c) * dx[0]
-    return half_up((upper << WEIGHT_BITS) + (lower - upper) * dy[0], np.int64(2 * WEIGHT_BITS))
+    return half_up((upper << WEIGHT_BITS) + (lower - upper) * dy[0], np.array(2 * WEIGHT_BITS))
 
 
 def _weigh_rows_first(corners: list[Array], dy: Axis, dx: Axis) -> Array:

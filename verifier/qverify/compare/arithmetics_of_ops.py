@@ -281,7 +281,7 @@ def _in_21_bits(
     """Returns XNNPACK's addition: the larger ratio of scales, in float32, becomes a multiplier of 21 bits, both are
     rounded half to even, and their sum half up."""
     ratios = [float(s / np.float32(y.scale[0])) for s in scales]
-    shift = np.int64(21 - np.frexp(max(ratios))[1])
+    shift = np.array(21 - np.frexp(max(ratios))[1], np.int64)
     first, second = (np.int64(np.rint(r * 2.0**shift)) * np.int64(sign) for r, sign in zip(ratios, signs, strict=True))
 
     def compute(at: At) -> Array:

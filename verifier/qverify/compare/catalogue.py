@@ -39,13 +39,14 @@ LITERT_RESIZE, LITERT_RESIZE_FLOAT = f"half away from zero, {forms.PLACES}", f"h
 OPTIMIZED_RESIZE_FLOAT = f"half up, {forms.WEIGHTS_FIRST}"
 XNNPACK_ADD = f"half up, multiplier of 21 bits, {forms.SCALES[1]}"
 FLOAT_PRODUCT, XNNPACK_MEAN = f"half even, {forms.FLOAT_PRODUCT}", f"half even, {forms.FLOAT_MEAN}"
+LITERT_FUNCTION = f"half up, {forms.FLOAT_FUNCTION}"
 XNNPACK_RESIZE = f"half up, {forms.WEIGHTS_11}"
 HTP_SUMS = f"half up, multiplier of 11 bits, 4 fraction bits kept first (floor), {forms.ZERO_IN_SUM}"
 HTP_ADD = f"half up, multiplier of 14 bits, {forms.ONE_SHIFT}"
 BYTE_PAIRS = f"half even, {forms.ZERO}, {forms.BYTE_PAIRS}"
 KERNELS = (  # do not scale one sum as a rounding mode does
     *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
-    *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX),
+    *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX, LITERT_FUNCTION),
     *(HTP_SUMS, HTP_ADD, BYTE_PAIRS),
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )

@@ -49,6 +49,11 @@ class Requantization:
         rq = self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels]
         return replace(self, rq=rq, axis=axis, bias=None if self.bias is None else self.bias[channels])
 
+    @property
+    def _has_scales(self) -> bool:
+        """Whether rq is float32 [C], as in ref-exact."""
+        return self.rq.dtype == np.float32 and self.rq.ndim == 1
+
     def apply(self, acc: Array) -> Array:
         """Returns the output for an accumulator. May overwrite acc. acc: exact integers in float32, float64 or int64.
         Sums of 8-bit operands beyond int32 wrap."""
@@ -56,7 +61,7 @@ class Requantization:
             return as_integers(acc, self.dtype)
         if self.dtype == "float32":
             return self._scale(acc)
-        if acc.dtype == np.float32 and self.rq.dtype == np.float32:
+        if acc.dtype == np.float32 and self._has_scales:
             self._multiply(acc)
             return acc.astype(self.dtype)
         whole = acc.astype(np.int64) if self.wide else wrap_int32(acc)
@@ -66,7 +71,7 @@ class Requantization:
 
     def apply_into(self, acc: Array, y: Array) -> None:
         """Writes the output for an accumulator to y, which has the same shape. May overwrite acc."""
-        if acc.dtype == np.float32 and self.rq.dtype == np.float32 and self.dtype != "float32":
+        if acc.dtype == np.float32 and self._has_scales and self.dtype != "float32":
             self._multiply(acc)
             np.copyto(y, acc, casting="unsafe")
         else:

@@ -92,7 +92,9 @@ def _weights_of_both(size: int, to: int, align: bool, half: bool) -> tuple[Whole
     return first, second, (1 << WEIGHT_BITS) - weight, weight
 
 
-METHODS: dict[str, tuple[Callable[..., tuple[Array, ...]], int, str]] = {  # places, the word of resize_linear, and the type
+METHODS: dict[
+    str, tuple[Callable[..., tuple[Array, ...]], int, str]
+] = {  # places, the word of resize_linear, and the type
     PLACES: (fixed_point, 2, "int32"),
     ROWS_FIRST: (in_float32, 3, "float32"),
     WEIGHTS_FIRST: (in_float32, 4, "float32"),
@@ -107,6 +109,8 @@ def make_tables(method: str, sizes: list[list[int]], mode: tuple[bool, bool]) ->
     axes = [places(size, to, *mode) for size, to in sizes]
     for (first, *_), (size, to) in zip(axes, sizes, strict=True):
         if int(first.max()) >= size:
-            raise ValueError(f"from {size} to {to} elements its kernel reads beyond its input (its step is rounded to 1/1024)")
+            raise ValueError(
+                f"from {size} to {to} elements its kernel reads beyond its input (its step is rounded to 1/1024)"
+            )
     index = np.concatenate([part for axis in axes for part in axis[:2]]).astype(np.int32)
     return index, np.concatenate([part for axis in axes for part in axis[2:]]).astype(dtype), word

@@ -273,7 +273,9 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         scales = [graph.spec(n or "").scale[0] * float(np.sign(r)) for n, r in zip(node.inputs, real, strict=False)]
         with suppress(ValueError):
             summed = add_in_float32(Form.parse(XNNPACK_ADD), scales[0], scales[1], y.scale[0])
-            found[XNNPACK_ADD] = partial(in_form, mode="gemmlowp", make=lambda mode, made=summed: made, name=XNNPACK_ADD)
+            found[XNNPACK_ADD] = partial(
+                in_form, mode="gemmlowp", make=lambda mode, made=summed: made, name=XNNPACK_ADD
+            )
         operands = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
         with suppress(ValueError):
             htp = add_operands(pairs.centred, real, operands, y)

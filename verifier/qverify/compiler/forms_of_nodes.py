@@ -192,6 +192,8 @@ def describe_forms(graph: Graph, arithmetic: FormsOfOps) -> str:
     """Returns in one line which ops of a graph have forms of an arithmetic, and which compute as the reference."""
     ops, left = {n.op for n in graph.nodes}, list_without_form(graph, arithmetic)
     known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if op.partition(", ")[0] in ops]
-    return f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}" + (
-        f". As the reference, without a form: {', '.join(left)}" if left else ""
-    ) + "".join(f"; {name}: {why}" for name, why in find_without_form(graph).items())
+    return (
+        f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}"
+        + (f". As the reference, without a form: {', '.join(left)}" if left else "")
+        + "".join(f"; {name}: {why}" for name, why in find_without_form(graph).items())
+    )

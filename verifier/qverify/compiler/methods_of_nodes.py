@@ -64,7 +64,9 @@ def with_method(node: Node, graph: Graph, form: Form, real: Array | None) -> Cha
     weights = 1 if node.op in LINEAR else None  # may have a scale for each channel
     wrong = [s for k, s in enumerate(specs) if s.numpy_dtype.itemsize > 1 or (k != weights and len(s.scale) != 1)]
     if wrong:
-        raise ValueError(f"{wrong[0].name} is {wrong[0].dtype} with {len(wrong[0].scale)} scales, wanted 8 bits and one scale")
+        raise ValueError(
+            f"{wrong[0].name} is {wrong[0].dtype} with {len(wrong[0].scale)} scales, wanted 8 bits and one scale"
+        )
     return compute(_Place(node, graph, form, real))
 
 
@@ -82,9 +84,7 @@ def _count(place: _Place) -> int:
 
 
 def _divided(place: _Place) -> Changes:
-    return place.with_rq(
-        methods.divide_multiplier(place.form, place.x.scale[0], place.y.scale[0], _count(place))
-    )
+    return place.with_rq(methods.divide_multiplier(place.form, place.x.scale[0], place.y.scale[0], _count(place)))
 
 
 def _whole_zero(place: _Place) -> Changes:
@@ -115,9 +115,7 @@ def _zero_in_sum(place: _Place) -> Changes:
 def _one_shift(place: _Place) -> Changes:
     if place.form.rounding != "half up" or place.form.bits != 14 or place.real is None:
         raise ValueError(f"{str(place.form)!r} is no form of it, wanted half up, multiplier of 14 bits")
-    first, second, out = (
-        s.zero_point[0] - int(np.iinfo(s.dtype).min) for s in (place.x, place.operand(1), place.y)
-    )
+    first, second, out = (s.zero_point[0] - int(np.iinfo(s.dtype).min) for s in (place.x, place.operand(1), place.y))
     ratios = float(place.real[0]), float(place.real[1])
     constants, node = place.with_rq(methods.add_with_one_shift(ratios, (first, second, out)))
     return constants, replace(node, words=(0, *node.words[1:]))

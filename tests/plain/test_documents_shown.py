@@ -21,7 +21,10 @@ from tests.test_layering import FLOORS
 
 PAGES = pages()
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
-LINKED = [*PAGES, *(p for tree in ("verifier", "agents", "board_runtime", "vectors") for p in sorted((ROOT / tree).glob("*.md")))]
+LINKED = [
+    *PAGES,
+    *(p for tree in ("verifier", "agents", "board_runtime", "vectors") for p in sorted((ROOT / tree).glob("*.md"))),
+]
 
 
 def runs(path: Path) -> bool:

@@ -17,6 +17,12 @@ RATIOS = {"a general scale": 1.713, "a larger scale": 0.391, "a power of two": 2
 FUNCTIONS = {"Sigmoid": (1, "logistic", 0.0, 1.0), "Tanh": (2, "hyperbolic tangent", -1.0, 1.0)}
 WINDOWS = ((2, 2), (5, 3), (7, 7))
 TALL = (9, 8)  # more than 8 rows and 64 elements
+RESIZES = (  # sizes of input and output; how places are counted, the number of that, and ONNX's word
+    ((5, 6), (12, 11), "half pixels", 2, "half_pixel"),
+    ((4, 5), (7, 9), "corners aligned", 1, "align_corners"),
+    ((6, 7), (9, 5), "from the first corner", 0, "asymmetric"),
+)
+PLANES = 1024  # that are chosen from
 ROWS = {2: 12, 10: 6, 33: 3}  # lengths of rows of a softmax, and how many are taken
 
 
@@ -150,3 +156,23 @@ def draw_softmax(dtype: str) -> Iterator[Drawn]:
                 return output
 
             yield Drawn(probe, name, x, None, rows, (scale, 1 / 256), (zero, low), length, taken, 1, (dtype, dtype))
+
+
+def draw_resizes(dtype: str) -> Iterator[Drawn]:
+    """Yields linear resizes in which every place lies within the input."""
+    for size, to, what, number, word in RESIZES:
+        name = f"resize of {dtype} from {size[0]}x{size[1]} to {to[0]}x{to[1]}, {what}"
+        x, zero, scale = codes(random_of("vectors", name), (1, PLANES, *size), dtype), middle(dtype, -7), 0.0311
+        attributes = {"mode": "linear", "coordinate_transformation_mode": word}
+        operand = Operand(x, np.float32(scale), zero)
+        probe = OneOp(
+            "resize_linear", name, "Resize", (operand,), scale32(scale), zero, dtype,
+            attributes=attributes, sizes=(1, PLANES, *to),
+        )  # fmt: skip
+
+        def planes(output: Array) -> Array:
+            return output.reshape(PLANES, -1)
+
+        flat, sizes = x.reshape(PLANES, -1), np.tile(np.array([*size, *to]), (PLANES, 1))
+        scales, types = (scale32(scale), scale32(scale)), (dtype, dtype)
+        yield Drawn(probe, name, flat, sizes, planes, scales, (zero, zero), number, 3, 1, types)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from qverify.arithmetic.forms import Form
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.compare.identify.solve import Triples, solve
+from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.compare.probing.places import describe_places
 from qverify.compare.probing.plan import DTYPES, PROBED, first_probes, further_probes
 from qverify.compare.probing.split import choose
@@ -234,6 +236,27 @@ def test_parameters_are_found_and_one_wrong_element_excludes_all(form: str) -> N
     inside = np.flatnonzero((shown[2].out > -100) & (shown[2].out < 100))[7]
     shown[2].out[inside] += 2
     assert solve(shown) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "half up, multiplier of 12 bits, multiplier rounded down",
+        "each operand scaled by itself, mul16",
+        "half even, multiplier of 14 bits, 4 fraction bits kept first (floor)",
+    ],
+)
+def test_parameters_of_additions_are_found(form: str) -> None:
+    rng, shown = np.random.default_rng(3), list[Additions]()
+    for number in range(4):
+        first, second = rng.integers(-128, 128, (2, 3000))
+        ratios = (0.5, 0.25) if not number else (rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9))
+        one = Additions(first, {}, first, number - 2, (-128, 127), second, ratios)
+        shown.append(replace(one, out=one.compute(Form.parse(form))))
+    found = solve_additions(shown)
+    assert Form.parse(form) in found and all(t.is_given_by(f) for f in found for t in shown)
+    shown[1].out[np.flatnonzero(np.abs(shown[1].out) < 100)[7]] += 2
+    assert solve_additions(shown) == []
 
 
 def test_probes_are_chosen_by_what_they_split() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.forms import NAMES, Form
-from qverify.compare.identify.fit import RecordedUnit, triples_of
-from qverify.compare.identify.solve import Triples, solve
+from qverify.compare.identify.fit import RecordedUnit, solve, triples_of
+from qverify.compare.identify.solve import Triples
 
 Mask = npt.NDArray[np.bool_]
 VECTORS = (16, 8, 4)  # elements of a vector

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qverify.arithmetic.forms import Form
-from qverify.compare.identify.fit import FORMS, RecordedUnit, fit
-from qverify.compare.identify.solve import neighbours, solve
+from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
+from qverify.compare.identify.solve import neighbours
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.report.learned import LearnedOp

@@ -25,6 +25,7 @@ from qverify.compare.probing.split import choose, predictions
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BoardError, NotDeterministicError, UnsupportedError, UsageError
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.kinds_of_nodes import KINDS, key_of
 from qverify.model_bin.units import units
 from qverify.plural import count
 from qverify.report.learned import Arithmetic, LearnedOp
@@ -46,6 +47,7 @@ Say = Callable[[str], None]
 TURNS = 6  # draws of further probes of an op
 MOST_FURTHER = 8  # further probes of an op that are asked
 HELD_OUT = 4  # further probes on which a solved form is tried
+DIVIDED = "of tall images"  # the kind of nodes that may have a form of their own
 RUNS = 2  # of each model
 
 
@@ -80,7 +82,8 @@ def learn_board(
     learner = _Learner(board, wanted, store, watch)
     say(learner.cost())
     learner.confirm_kept()
-    ops = {op: learner.learn(op) for op in wanted.ops if learner.has_probes(op)}
+    learned = [found for op in wanted.ops if learner.has_probes(op) for found in learner.learn(op)]
+    ops = {found.op: found for found in learned}
     learner.confirm_first()
     about = ", ".join(f"{v}" for k, v in learner.states.items() if k in ("program", "version", "arch", "runtime"))
     arithmetic = Arithmetic(origin.name, board.engine or about, origin.learned, ops, origin.learned_on)
@@ -160,13 +163,15 @@ class _Learner:
                     f"deterministic; nothing of {self._store.path} is used: --afresh asks everything again"
                 )
 
-    def learn(self, op: str) -> LearnedOp:
-        """Returns what the board's answers show of an op."""
+    def learn(self, op: str) -> list[LearnedOp]:
+        """Returns what the board's answers show of an op, and of the nodes of a kind if these have a form of their own."""
         members, names = list[RecordedUnit](), dict[str, str]()
         try:
             for model in self._models[op]:
                 members += self._record(model, names)
             known, begun = left_forms(members), len(members)
+            if not known and (parts := _divide(op, members)):
+                return [replace(fit_op(some, names), op=key) for key, some in parts.items()]
             solved = [] if known or not deciding(members) else solved_forms(members)
             left = [*known, *neighbours_of(known, members)] or solved
             left = self._narrow(op, members, names, left, 0 if known else HELD_OUT)
@@ -174,12 +179,12 @@ class _Learner:
             if not self._wanted.keep_going or isinstance(error, NotDeterministicError):
                 raise
             self.failed[op] = str(error)
-            return LearnedOp(op, "", 0, 0, why=f"the board did not run it: {error}")
+            return [LearnedOp(op, "", 0, 0, why=f"the board did not run it: {error}")]
         if not left or {*left} & {*known}:
             learned = fit_op(members, names)
             others = [f for f in left if f not in known][:MOST_ALIKE] if learned.form else []
-            return replace(learned, alike=(*learned.alike, *others))
-        return fit_solved(members, left, sum(m.recorded.size for m in members[begun:]), names)
+            return [replace(learned, alike=(*learned.alike, *others))]
+        return [fit_solved(members, left, sum(m.recorded.size for m in members[begun:]), names)]
 
     def _narrow(
         self, op: str, members: list[RecordedUnit], names: dict[str, str], forms: list[str], least: int
@@ -247,6 +252,13 @@ class _Learner:
         self.states = {**self._board.states(), **answer.states}
         self._store.check(self.states)
         return answer
+
+
+def _divide(op: str, members: list[RecordedUnit]) -> dict[str, list[RecordedUnit]]:
+    """Returns the units of an op, and those of the kind DIVIDED, by key, if both have forms; else none."""
+    of_kind = [m for m in members if KINDS[DIVIDED](m.unit.nodes[0], m.graph)]
+    parts = {op: [m for m in members if m not in of_kind], key_of(op, DIVIDED): of_kind}
+    return parts if all(some and left_forms(some) for some in parts.values()) else {}
 
 
 def _compiled(model: ProbeModel) -> Graph:

@@ -21,7 +21,7 @@ from qverify.sides.simulator import Simulator
 from scripts.vector_files.drawn import Array, Drawn
 
 PER_FORM = 2  # items that contradict another form, of each that is contradicted
-MOST_RANDOM = 12
+MOST_RANDOM = 7
 
 
 @dataclass

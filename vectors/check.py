@@ -47,8 +47,9 @@ def read(path):
                 lists = [case["a"], case.get("b", []), case["zeros"], case["limits"], case["result"], [case["count"]]]
                 if not all(whole(v, 31) for v in lists) or not all(isinstance(s, float) for s in case["scales"]):
                     raise Bad(f"{path}: {op}: {case['what']}: a list of numbers is damaged")
-                n, types, a = len(case["result"]), len(case["types"]), len(case["a"])
-                if not n or not a or len(case["limits"]) != 2 + types or (a % n and n % a):
+                n, types, a, b = (len(case.get(key, [])) for key in ("result", "types", "a", "b"))
+                planes = b % 4 == 0 and b > 0 and a == b // 4 * case["b"][0] * case["b"][1]
+                if not n or not a or len(case["limits"]) != 2 + types or (a % n and n % a and not planes):
                     raise Bad(f"{path}: {op}: {case['what']}: lists of other lengths than their results have")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         said = f"{error}" if isinstance(error, OSError) else f"{path}: not vectors ({type(error).__name__}: {error})"

@@ -12,12 +12,18 @@ from qverify.tensors.one_op import OneOp, Operand
 from scripts.vector_files.drawn import Array, Drawn, codes, in_rows, middle, random_of, scale32
 
 NEAR = "a scale with values near ties"
-PAIRS, TAKEN, MEANS, ELEMENTS = 16384, 40, 512, 240  # ELEMENTS: of all windows of a case
+PAIRS, TAKEN, MEANS, ELEMENTS = 16384, 36, 512, 120  # ELEMENTS: of all windows of a case
 RATIOS = {"a general scale": 1.713, "a larger scale": 0.391, "a power of two": 2.0, "a tiny scale": 0.0131, NEAR: 0.0}
 FUNCTIONS = {"Sigmoid": (1, "logistic", 0.0, 1.0), "Tanh": (2, "hyperbolic tangent", -1.0, 1.0)}
 WINDOWS = ((2, 2), (5, 3), (7, 7))
 TALL = (9, 8)  # more than 8 rows and 64 elements
-ROWS = {2: 12, 10: 6, 33: 3}  # lengths of rows of a softmax, and how many are taken
+RESIZES = (  # sizes of input and output; how places are counted, the number of that, and ONNX's word
+    ((5, 6), (9, 8), "half pixels", 2, "half_pixel"),
+    ((4, 5), (7, 9), "corners aligned", 1, "align_corners"),
+    ((6, 7), (9, 5), "from the first corner", 0, "asymmetric"),
+)
+PLANES = 1024  # that are chosen from
+ROWS = {2: 10, 10: 4, 33: 2}  # lengths of rows of a softmax, and how many are taken
 
 
 def draw_pairs(op: str, dtype: str) -> Iterator[Drawn]:
@@ -103,7 +109,7 @@ def draw_means(op: str, dtype: str) -> Iterator[Drawn]:
                 continue
             yield _mean(op, dtype, (rows, columns), what, ratio, keep)
     if op == "average_pool":
-        yield _mean(op, dtype, (2, 2), "padded", 0.391, 1)
+        yield _mean(op, dtype, (2, 2), "padded", 1.0, 1)
 
 
 def _mean(op: str, dtype: str, size: tuple[int, int], what: str, ratio: float, keep: int) -> Drawn:
@@ -123,14 +129,16 @@ def _mean(op: str, dtype: str, size: tuple[int, int], what: str, ratio: float, k
     operator, attributes, axes = operators[op]
     if what == "padded":
         attributes = {"kernel_shape": [3, 3], "pads": [1] * 4}
+    flat = x.reshape(MEANS, count)
+    if op == "average_pool" and what != "padded":  # a column more than the window, so that it is no global pool
+        x = np.concatenate([x, x[..., :1]], axis=3)
     operand = Operand(x, np.float32(sx), zeros[0])
     probe = OneOp(op, name, operator, (operand,), sy, zeros[1], dtype, attributes=attributes, axes=axes)
 
     def of_channels(output: Array) -> Array:
         return output.reshape(MEANS, -1)[:, :1]
 
-    most = max(5, ELEMENTS // count)
-    flat = x.reshape(MEANS, count)
+    most = max(4, ELEMENTS // count)
     return Drawn(probe, name, flat, None, of_channels, (sx, sy), zeros, count, most, 1, (dtype, dtype))
 
 
@@ -150,3 +158,23 @@ def draw_softmax(dtype: str) -> Iterator[Drawn]:
                 return output
 
             yield Drawn(probe, name, x, None, rows, (scale, 1 / 256), (zero, low), length, taken, 1, (dtype, dtype))
+
+
+def draw_resizes(dtype: str) -> Iterator[Drawn]:
+    """Yields linear resizes in which every place lies within the input."""
+    for size, to, what, number, word in RESIZES:
+        name = f"resize of {dtype} from {size[0]}x{size[1]} to {to[0]}x{to[1]}, {what}"
+        x, zero, scale = codes(random_of("vectors", name), (1, PLANES, *size), dtype), middle(dtype, -7), 0.0311
+        attributes = {"mode": "linear", "coordinate_transformation_mode": word}
+        operand = Operand(x, np.float32(scale), zero)
+        probe = OneOp(
+            "resize_linear", name, "Resize", (operand,), scale32(scale), zero, dtype,
+            attributes=attributes, sizes=(1, PLANES, *to),
+        )  # fmt: skip
+
+        def planes(output: Array) -> Array:
+            return output.reshape(PLANES, -1)
+
+        flat, sizes = x.reshape(PLANES, -1), np.tile(np.array([*size, *to]), (PLANES, 1))
+        scales, types = (scale32(scale), scale32(scale)), (dtype, dtype)
+        yield Drawn(probe, name, flat, sizes, planes, scales, (zero, zero), number, 2, 1, types)

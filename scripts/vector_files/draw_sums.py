@@ -20,7 +20,7 @@ SCALES = {  # the real scale of a sum
 }
 SUMS, PRODUCTS, TERMS = 768, 160, 21  # items that are chosen from; terms of a dot product
 ENDS = (0, 1, -1, 2**24 + 1, -(2**24) - 1, 2**30, -(2**30), 2**31 - 1, -(2**31) + 1)
-TAKEN, TAKEN_PRODUCTS = 48, 10
+TAKEN, TAKEN_PRODUCTS = 48, 8
 
 
 @dataclass(frozen=True)

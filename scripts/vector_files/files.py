@@ -13,13 +13,14 @@ from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.report.learned import Arithmetic, LearnedOp
 
 from scripts.documents.blocks import ROOT
-from scripts.vector_files.cases import Found, Network, add_case, check_method, compute, parameters_of
+from scripts.vector_files.cases import Found, Network, add_case, compute, parameters_of
 from scripts.vector_files.draw_others import (
     draw_changes,
     draw_concat,
     draw_functions,
     draw_means,
     draw_pairs,
+    draw_resizes,
     draw_softmax,
 )
 from scripts.vector_files.draw_sums import LAYERS, draw, draw_matmul
@@ -27,7 +28,7 @@ from scripts.vector_files.drawn import Drawn
 
 FORMAT = 1
 SHIPPED, FOLDER = ROOT / "verifier" / "qverify" / "arithmetics", ROOT / "vectors"
-MOST_CASES = 7  # of an op
+MOST_CASES = 6  # of an op
 FUNCTIONS = "of a function"
 Draw = Callable[[str], Iterator[Drawn]]
 DRAWS: dict[str, Draw] = {
@@ -41,6 +42,7 @@ DRAWS: dict[str, Draw] = {
     "lookup": draw_changes,
     "concat": draw_concat,
     "softmax": draw_softmax,
+    "resize_linear": draw_resizes,
 }
 
 
@@ -88,24 +90,32 @@ def _find_cases(stem: str, keys: dict[str, LearnedOp]) -> dict[str, Found]:
     for key, some in of_key.items():
         if not every.get(key):
             continue
-        done, found[key].refused = compute(_spread(some), forms)
-        for computed in done:
-            add_case(found[key], computed, every[key])
-        check_method(found[key], every[key])
+        _add_cases(found[key], _spread(some), every[key], forms)
     return found
 
 
+def _add_cases(found: Found, drawn: list[Drawn], form: str, forms: FormsOfOps) -> None:
+    """Adds cases until there are enough; those of which the form states nothing are passed over."""
+    while drawn and len(found.cases) < MOST_CASES and not found.unlike:
+        most = MOST_CASES - len(found.cases)
+        done, refused = compute(drawn[:most], forms)
+        found.refused |= refused
+        for computed in done:
+            add_case(found, computed, form)
+        drawn = drawn[most:]
+
+
 def _spread(every: list[Drawn]) -> list[Drawn]:
-    """Returns at most so many operators as an op has cases: of each kind of scale in turn, of all types and shapes."""
+    """Returns the operators in another order: one of each kind of scale in turn, of all types and shapes."""
     groups: dict[str, list[Drawn]] = {}
     for one in every:
         groups.setdefault(one.what.rpartition(", ")[2], []).append(one)
     taken: list[Drawn] = []
-    while len(taken) < min(MOST_CASES, len(every)):
+    while len(taken) < len(every):
         for group in groups.values():
-            if group and len(taken) < MOST_CASES:
+            if group:
                 taken.append(group.pop(-(len(taken) % 2)))
-    return sorted(taken, key=every.index)
+    return taken
 
 
 def _describe(key: str, form: str, found: Found) -> dict[str, Any]:
@@ -115,8 +125,7 @@ def _describe(key: str, form: str, found: Found) -> dict[str, Any]:
 
 def _reason(op: LearnedOp, found: Found) -> str:
     if not op.form:
-        nearest = f"; nearest {op.nearest.form}" if op.nearest else ""
-        return f"no form is known: {op.why}{nearest}"
+        return f"no form is known; nearest {op.nearest.form}" if op.nearest else "no form is known"
     return found.unlike or next(iter(found.refused.values()), "no case is drawn for it")
 
 

@@ -65,7 +65,7 @@ def test_every_case_has_what_a_kernel_needs(name: str) -> None:
     status, listed, _ = run("--list", ROOT / "vectors" / f"{name}.json")
     vectors = json.loads((ROOT / "vectors" / f"{name}.json").read_text())
     assert status == 0
-    assert all(f"{op['function']}: " in listed for op in vectors["ops"].values()) and len(vectors["ops"]) >= 2
+    assert all(f"{op['function']}: " in listed for op in vectors["ops"].values()) and vectors["ops"]
     for op in vectors["ops"].values():
         assert op["form"] not in op["alike"]
         for case in op["cases"]:
@@ -103,7 +103,7 @@ def test_what_is_not_exported_or_not_computed_is_said(tmp_path: Path) -> None:
     refuses = EXAMPLE.read_text().replace("    double scale", "    if (count) return 1;\n    double scale")
     refuses = refuses.replace("    volatile double", "    if (count) return 1;\n    volatile double")
     status, out, _ = run(TFLM, build(tmp_path, refuses), "conv")
-    assert status == 3 and "1 of 7 cases not computed" in out
+    assert status == 3 and "1 of 6 cases not computed" in out
 
 
 @needs_compiler

@@ -57,6 +57,8 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
     """Returns the arithmetics of kernels for a pool, a mean or a product of two tensors, by name. sums: those of the node,
     without zero points, by the number of elements that were added (pools) or by 0."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    if node.op in ("lookup", "concat"):  # have no limits, and no kernel of these
+        return {}
     if not all(len(s.scale) == len(s.zero_point) == 1 and s.numpy_dtype.itemsize == 1 for s in (x, y)):
         return {}
     if node.op in ("lookup", "concat"):  # have no limits, and no kernels that round otherwise

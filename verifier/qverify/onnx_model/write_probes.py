@@ -42,6 +42,8 @@ class _Writer:
             assert probe.weight is not None
             bias_scale = np.asarray(probe.inputs[0].scale * probe.weight.scale, np.float32)
             sources.append(self._stored(f"{probe.key}_bias", Operand(probe.bias, bias_scale)))
+        if probe.sizes:
+            sources += ["", "", self._constant(f"{probe.key}_sizes", np.array(probe.sizes, np.int64))]
         if probe.kind == "ReduceMean":
             attributes: dict[str, Any] = {"axes": list(probe.axes), **probe.attributes}
         else:

@@ -51,6 +51,7 @@ class OneOp:
         bias: constant int32 bias, if it has one.
         attributes: those of the operator.
         axes: constant axes, the last input of ReduceMean.
+        sizes: constant sizes of the output, the last input of Resize.
     """
 
     op: str
@@ -64,6 +65,7 @@ class OneOp:
     bias: Array | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axes: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:

@@ -29,11 +29,12 @@ def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
         scales: the scales.
         biases: those of the channels if each has its own scale. They are multiples of the largest magnitude / 2^28.
     """
-    summand = (np.float32(zero) / scales.astype(np.float32)).astype(np.float64)
+    summand = np.float32(zero) / scales.astype(np.float32)
     if biases is None or len(scales) == 1 or not biases.any():
-        return np.floor(summand + 0.5).astype(np.int64)
+        return np.floor(summand.astype(np.float64) + 0.5).astype(np.int64)
     unit = float(np.abs(biases.astype(np.float64)).max()) / (1 << BIAS_BITS)
-    return np.floor(np.rint(biases / unit) * unit + summand + 0.5).astype(np.int64) - biases.astype(np.int64)
+    total = (np.rint(biases / unit) * unit).astype(np.float32) + summand
+    return np.floor(total.astype(np.float64) + 0.5).astype(np.int64) - biases.astype(np.int64)
 
 
 def scale_with_zero(sums: Sums, scales: Reals, y: TensorSpec, biases: Array | None) -> Array:

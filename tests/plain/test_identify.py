@@ -10,6 +10,7 @@ from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
 from qverify.errors import BadFileError
 
+from tests.conftest import MODELS
 from tests.ops.qdq import Qdq
 
 
@@ -206,9 +207,7 @@ def test_the_input_of_the_network_stands_for_what_the_dump_lacks(
     assert "is not that of -i; give the input that the dump was made with" in capsys.readouterr().err
 
 
-SHARED = Path(__file__).parents[2].parent / "shared"
-if not SHARED.exists():
-    SHARED = Path(__file__).parents[2].parent.parent / "shared"
+VENDOR = MODELS.parent / "vendor-real"
 RECORDED = (
     ("kws_u8s8_qnn.npz", "kws_dscnn/kws_dscnn_u8s8_qdq.onnx", "kws_x.npy", 15),
     ("resnet8_s8s8_qnn.npz", "resnet8_cifar10/resnet8_cifar10_s8s8_qdq.onnx", "resnet8_x.npy", 25),
@@ -216,12 +215,12 @@ RECORDED = (
 )
 
 
-@pytest.mark.skipif(not (SHARED / "vendor-real").exists(), reason="the recordings of real engines are not here")
+@pytest.mark.skipif(not VENDOR.exists(), reason="the recordings of real engines are not here")
 @pytest.mark.parametrize(("recording", "model", "given", "tensors"), RECORDED)
 def test_real_engines_are_identified_and_simulated_bit_by_bit(
     recording: str, model: str, given: str, tensors: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["-m", str(SHARED / "models" / model), "-i", str(SHARED / "vendor-real" / given)]
-    main(["identify", str(SHARED / "vendor-real" / recording), *words])
+    words = ["-m", str(MODELS / model), "-i", str(VENDOR / given)]
+    main(["identify", str(VENDOR / recording), *words])
     out = capsys.readouterr().out
     assert "unknown" not in out and f"free-running under it: {tensors} of {tensors} tensors bit-equal" in out

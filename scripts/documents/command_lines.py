@@ -55,6 +55,7 @@ def _command_problem(program: str, words: list[str]) -> str:
     if program in SYSTEM_COMMANDS or program in (
         ".venv/bin/python",
         ".venv/bin/mkdocs",
+        "cc",
         "pip",
         "~/labgrid/bin/pip",
         "pytest",

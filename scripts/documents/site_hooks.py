@@ -26,6 +26,7 @@ BESIDE_THE_CODE = (
     "agents/*.md",
     "board_runtime/*.md",
     "farm/*.md",
+    "vectors/*.md",
     "verifier/*.md",
 )
 GENERATED = {  # marker in a page to the function that generates the text for it
@@ -38,6 +39,25 @@ LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/([\w-]+\.svg)" ?/?>')
 LIST = re.compile(r"(?:- |\d+\. )")
 CODE = re.compile(r"^(?: {4}|```)")
+
+
+def on_config(config: Any) -> Any:
+    """Returns the configuration with a section of the navigation for each pattern of pages in it."""
+    config.nav = _with_pages(config.nav)
+    return config
+
+
+def _with_pages(entry: Any) -> Any:
+    """Returns an entry of the navigation in which patterns are replaced by their pages, index.md first."""
+    if isinstance(entry, list):
+        return [_with_pages(part) for part in entry]
+    if isinstance(entry, dict):
+        return {title: _with_pages(part) for title, part in entry.items()}
+    if "*" not in entry:
+        return entry
+    found = sorted((ROOT / "docs").glob(entry), key=lambda path: (path.name != "index.md", path.name))
+    titles = ["Overview" if path.name == "index.md" else path.stem for path in found]
+    return [{t: p.relative_to(ROOT / "docs").as_posix()} for t, p in zip(titles, found, strict=True)]
 
 
 def on_files(files: Files, config: Any) -> Files:

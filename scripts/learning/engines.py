@@ -1,4 +1,4 @@
-"""The kernels whose arithmetic is learned: LiteRT's three sets in this process, TFLM's in a child."""
+"""The kernels whose arithmetic is learned: LiteRT's three sets in this process, TFLM's in a child, CMSIS-NN's compiled."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scripts.learning.cmsis_nn import CmsisNn, NotRun
+
 Array = npt.NDArray[Any]
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
 CHILD = Path(__file__).with_name("run_tflm.py")
 ARENA = 256 << 20
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "asimd", "asimddp")  # that choose kernels
-
-
-class NotRun(Exception):
-    """A file that an engine refuses or fails to run."""
 
 
 def processor() -> str:
@@ -108,9 +106,12 @@ class Tflm:
         return found | dict(zip(model.inputs, feed, strict=True))
 
 
-Engine = LiteRt | Tflm
+Engine = LiteRt | Tflm | CmsisNn
 
 
-def open_engine(kernels: str, python: str) -> Engine:
-    """Returns the engine with these kernels."""
+def open_engine(kernels: str, python: str, source: str = "") -> Engine:
+    """Returns the engine with these kernels. python: command of a Python with tflite_micro. source: folder of
+    CMSIS-NN's sources."""
+    if kernels == "cmsis-nn":
+        return CmsisNn(source)
     return Tflm(python) if kernels == "tflm" else LiteRt(kernels)

@@ -101,15 +101,16 @@ def describe(op: LearnedOp) -> str:
 def main(words: list[str], about: str) -> int:
     """Runs the command and returns its exit status: 0 if every op has a form and every network that ran is bit-equal."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", choices=["reference", "optimized", "xnnpack", "tflm"])
+    parser.add_argument("kernels", choices=["reference", "optimized", "xnnpack", "tflm", "cmsis-nn"])
     parser.add_argument("networks", nargs="*")
     parser.add_argument("-o", "--output", default="")
     parser.add_argument("--check", default="")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--source", default="")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_intermixed_args(words)
     try:
-        engine = open_engine(options.kernels, options.python)
+        engine = open_engine(options.kernels, options.python, options.source)
         learned = read_arithmetic(options.check) if options.check else learn(engine, options)
         if options.output:
             Path(options.output).write_text(to_text(learned))
@@ -126,11 +127,12 @@ def learn(engine: Engine, options: argparse.Namespace) -> Arithmetic:
     ops = fit(record_probes(engine, options.seed, refused))
     for op in ops:
         print(describe(op), flush=True)
+    if not ops:
+        raise NotRun("no file of one operator was run")
     for why, count in refused.items():
         print(f"not run: {count} of {why}")
     name = Path(options.output).stem if options.output else options.kernels
     python = "" if options.python == sys.executable else " --python PYTHON"
-    command = (
-        f"scripts/learn_litert {options.kernels} -o {name}.toml{python}{f' --seed {options.seed}' * bool(options.seed)}"
-    )
+    more = python + " --source CMSIS-NN" * bool(options.source) + f" --seed {options.seed}" * bool(options.seed)
+    command = f"scripts/learn_litert {options.kernels} -o {name}.toml{more}"
     return Arithmetic(name, engine.name, command, {op.op: op for op in ops})

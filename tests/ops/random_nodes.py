@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from qverify.arithmetic.forms import NAMES, TWICE_HALF_UP, Form, make_rq
+from qverify.arithmetic.forms import NAMES, TWICE_HALF_UP, Form, make_rq, steps
 from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.rounding_rules import RULES
 from qverify.model_bin.graph import Graph, Node
@@ -139,11 +139,28 @@ class RandomNodes:
 
     def _parameters(self, scale: Array, wide: bool, dtype: type) -> TensorSpec:
         """The rq of the file's rounding mode, or of a form of the node's own."""
-        if self.rng.random() < 0.5:
+        kind = self.rng.random()
+        if kind < 0.15 and not wide:
+            return self.constant(self._with_summands(scale))
+        if kind < 0.25 and not wide:
+            return self.constant(self._in_float32(scale))
+        if kind < 0.6:
             return self.constant(make_rq(self.form(lambda form: make_rq(form, scale, wide)), scale, wide))
         return self.constant(
             scale.astype(dtype) if self.rounding == "ref-exact" else parameters(self.rounding, scale, wide)
         )
+
+    def _with_summands(self, scale: Array) -> Array:
+        """Steps with what is added to each sum and to its result."""
+        form = self.form(lambda form: steps(replace(form, zero_inside=False), scale), exact=False)
+        before = self.rng.choice([0, 1, -77, 5000, 2**31 - 1, -(2**31)], len(scale))
+        rows = steps(replace(form, zero_inside=False), scale)
+        return np.stack([*rows, before, self.rng.integers(-300, 300, len(scale))]).astype(np.int32)
+
+    def _in_float32(self, scale: Array) -> Array:
+        """A scale, and summands of the sum, of the product and of the result, in float32."""
+        before, after = self.rng.choice([0, 3, -(2**24), 999], len(scale)), self.rng.integers(-300, 300, len(scale))
+        return np.stack([scale, before, self.rng.choice([0, 0.5, -7.25, 3e38], len(scale)), after]).astype(np.float32)
 
     def form(self, use: Callable[[Form], Any], exact: bool = True) -> Form:
         """A form of any fields with which `use` raises no ValueError; with a multiplier if not `exact`."""

@@ -36,10 +36,11 @@ def main() -> int:
         scale = value[maker[name].input[1]]
         return np.rint(feeds[maker[maker[name].input[0]].input[0]] / scale).astype(np.int64), float(scale)
 
-    for output in graph.output:
+    for output in graph.output:  # a function is a change of the quantization, too, with its input's integers
         quantize = maker[maker[output.name].input[0]]
         scale, zero = (value[n] for n in quantize.input[1:])
         node = maker[quantize.input[0]]
+        node = maker[node.input[0]] if len(node.input) == 1 else node
         if node.op_type == "Mul":
             (a, first), (b, second) = map(centred, node.input)
             acc, real = a * b, first * second / float(scale)

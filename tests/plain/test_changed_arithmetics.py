@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.compare.identify.changes import describe_changes
 from qverify.report.learned import Arithmetic, LearnedOp
 
@@ -39,3 +44,23 @@ def test_forms_that_the_data_do_not_tell_apart_are_no_change() -> None:
         "conv: ref-exact, was half up; both give every element, so nothing shows a change"
     ]
     assert "nothing shows a change" in describe_changes(learned, former)[0]
+
+
+def test_identify_writes_versions_and_says_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boards, out = tmp_path / "boards.toml", str(tmp_path / "chip.toml")
+    monkeypatch.setenv("QVERIFY_BOARDS", str(boards))
+    boards.write_text(
+        '[boards.desk]\nuri = "local"\narithmetic = "chip.toml"\ntags = { firmware = "2.1", room = "4" }\n'
+    )
+    words = ["identify", "-b", "desk", "--ops", "mul", "--types", "int8", "-o", out]
+    assert main(words) == 0
+    assert read_arithmetic(out).learned_on == {"firmware": "2.1"}
+    capsys.readouterr()
+    assert main([*words, "--on", "firmware=2.2"]) == 2
+    assert "its answers are of engine 'firmware 2.1'" in capsys.readouterr().err
+    assert main([*words, "--on", "firmware=2.2", "--afresh"]) == 0
+    assert "beside the former file: firmware: 2.2, was 2.1" in capsys.readouterr().out
+    assert main([*words, "--on", "firmware"]) == 2
+    assert "--on firmware: wanted KEY=VALUE" in capsys.readouterr().err

@@ -12,15 +12,19 @@ import onnx
 import onnxruntime
 import pytest
 from qverify.onnx_model.exact_products import inexact_kernels
+from qverify.session.stated_arithmetics import list_shipped
 
-from scripts.documents import diagrams, operators, shown_output
+from scripts.documents import arithmetics, diagrams, operators, shown_output
 from scripts.documents.blocks import ROOT, Block, blocks, commands, pages
 from scripts.documents.command_lines import problem
 from tests.test_layering import FLOORS
 
 PAGES = pages()
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
-LINKED = [*PAGES, *(p for tree in ("verifier", "agents", "board_runtime") for p in sorted((ROOT / tree).glob("*.md")))]
+LINKED = [
+    *PAGES,
+    *(p for tree in ("verifier", "agents", "board_runtime", "vectors") for p in sorted((ROOT / tree).glob("*.md"))),
+]
 
 
 def runs(path: Path) -> bool:
@@ -86,6 +90,13 @@ def test_the_table_of_operators_is_what_the_compiler_has() -> None:
     if any(f"{m.__name__} {m.__version__}" not in page for m in (onnx, onnxruntime)):
         pytest.skip("written with other versions of onnx and onnxruntime")
     assert page == operators.page()
+
+
+def test_the_pages_of_arithmetics_are_those_of_the_shipped_files() -> None:
+    """scripts/docs_output writes them anew."""
+    written = arithmetics.every()
+    assert {p: p.read_text() for p in arithmetics.FOLDER.glob("*.md")} == written
+    assert len(written) == 1 + len(list_shipped())
 
 
 def test_the_architecture_names_every_room() -> None:

@@ -342,6 +342,14 @@ def test_arithmetics_that_round_twice_need_evidence_where_they_are_far_from_ties
     assert not needs_evidence(unit, REFERENCE, "gemmlowp") and not needs_evidence(unit, graph, "tflite-single")
 
 
+@pytest.mark.parametrize(("scale", "needed"), [(0.3, True), (2.0**-9, False)])
+def test_any_operand_of_a_concatenation_may_be_far_from_ties(scale: float, needed: bool) -> None:
+    specs = {n: TensorSpec(n, "int8", (4,), scale=(s,), zero_point=(0,)) for n, s in (("a", 2.0**-9), ("b", scale))}
+    specs["y"] = TensorSpec("y", "int8", (8,), scale=(1.0,), zero_point=(0,))
+    graph = Graph([Node("y", "concat", ("a", "b"), ("y",), (0,))], specs, {}, ("a", "b"), ("y",))
+    assert needs_evidence(units(graph)[0], graph, "gemmlowp") is needed
+
+
 def test_an_arithmetic_that_other_nodes_show_comes_before_a_coarse_one() -> None:
     """One of 10 elements of the last layer differs, as mul8 and gemmlowp give it; the layer before shows gemmlowp."""
     both, names = units(REFERENCE)[:2], (["gemmlowp"], ["gemmlowp", "mul8"])

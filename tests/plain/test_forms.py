@@ -92,6 +92,7 @@ def test_names_and_texts_are_as_they_are_written(text: str) -> None:
         ("half up, multiplier of 9 bits, 3 fraction bits kept first (up)", "no rule of rounding: 'up'"),
         ("half up, multiplier of 9 bits, multiplier of 9 bits", "'multiplier of 9 bits' is not known there"),
         ("half up, 3 fraction bits kept first (floor)", "rounded once"),
+        ("each operand scaled by itself, half up", "rounded once"),
         ("ref-exact, means divided, multiplier of 9 bits", "has no parameters"),
         ("half up, multiplier of 9 bits, multiplier of 8 fraction bits", "not both"),
         ("scales in float32", "names 0 rules"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from qverify.arithmetic.forms import Form
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.compare.identify.solve import Triples, solve
+from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.compare.probing.places import describe_places
 from qverify.compare.probing.plan import DTYPES, PROBED, first_probes, further_probes
 from qverify.compare.probing.split import choose
@@ -125,6 +127,34 @@ def test_two_ways_are_not_one_arithmetic(tmp_path: Path, capsys: pytest.CaptureF
     assert "mul: not one arithmetic: " in capsys.readouterr().out
 
 
+def test_ops_whose_inputs_a_runner_does_not_take_are_left_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "chip.toml"
+    command = f"{sys.executable} {CHIP} {{model}} {{npy}} {{out}} bits=10"
+    words = [
+        "identify",
+        "-b",
+        "local",
+        "--runner",
+        command,
+        "--ops",
+        "mul,lookup",
+        "--types",
+        "int8",
+        "-o",
+        str(written),
+    ]
+    assert main(words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "probe 'mul, general scales, int8': --runner: {npy}: the model's inputs are " in error
+    assert "(--keep-going leaves mul out)" in error
+    assert main([*words, "--keep-going"]) == 1
+    learned = read_arithmetic(str(written)).ops
+    assert learned["mul"].form == "" and learned["mul"].why.startswith("the board did not run it: --runner: {npy}: ")
+    assert "half up, multiplier of 10 fraction bits" in learned["lookup"].why
+
+
 @pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 def test_litert_is_probed_by_a_tflite_of_each_op(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two runs give one answer."""
@@ -172,6 +202,10 @@ def test_a_folder_of_answers_that_is_damaged_is_refused(tmp_path: Path, capsys: 
     (tmp_path / "board.toml.probes" / "board.json").write_text('{"format": 2}')
     assert main(words) == 2
     assert "board.json: not of answers of probes, of format 1" in capsys.readouterr().err
+    assert main([*words, "--afresh"]) == 0
+    (tmp_path / "board.toml.probes" / "thesis.doc").write_text("")
+    assert main([*words, "--afresh"]) == 2
+    assert "has thesis.doc, so it is no folder of answers" in capsys.readouterr().err
 
 
 def triples(form: str, seed: int) -> Triples:
@@ -202,6 +236,27 @@ def test_parameters_are_found_and_one_wrong_element_excludes_all(form: str) -> N
     inside = np.flatnonzero((shown[2].out > -100) & (shown[2].out < 100))[7]
     shown[2].out[inside] += 2
     assert solve(shown) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "half up, multiplier of 12 bits, multiplier rounded down",
+        "each operand scaled by itself, mul16",
+        "half even, multiplier of 14 bits, 4 fraction bits kept first (floor)",
+    ],
+)
+def test_parameters_of_additions_are_found(form: str) -> None:
+    rng, shown = np.random.default_rng(3), list[Additions]()
+    for number in range(4):
+        first, second = rng.integers(-128, 128, (2, 3000))
+        ratios = (0.5, 0.25) if not number else (rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9))
+        one = Additions(first, {}, first, number - 2, (-128, 127), second, ratios)
+        shown.append(replace(one, out=one.compute(Form.parse(form))))
+    found = solve_additions(shown)
+    assert Form.parse(form) in found and all(t.is_given_by(f) for f in found for t in shown)
+    shown[1].out[np.flatnonzero(np.abs(shown[1].out) < 100)[7]] += 2
+    assert solve_additions(shown) == []
 
 
 def test_probes_are_chosen_by_what_they_split() -> None:

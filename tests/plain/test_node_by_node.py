@@ -56,15 +56,6 @@ def test_tensors_after_a_float_node():
         assert find_agreeing(graph, units(graph), unknown, {"n1": True, "n2": False}) == {"x", "n1"}
 
 
-def test_an_output_that_no_comparison_expects_keeps_no_node_from_agreeing():
-    graph = chain_with_a_float_node("n2")
-    two = replace(graph.nodes[1], outputs=("n2", "inside"))
-    inside = replace(spec("inside"), interior=True)
-    graph = replace(graph, nodes=[graph.nodes[0], two, *graph.nodes[2:]], tensors={**graph.tensors, "inside": inside})
-    passed = {n: Forced("PASSED", 0, 0) for n in NAMES[1:]}
-    assert find_agreeing(graph, units(graph), passed, {}) == {*NAMES}
-
-
 def test_what_an_island_makes_of_equal_tensors_is_equal():
     """y need not be recomputed where the island's inputs, and y itself, are equal."""
     graph = chain_with_a_float_node("n2")

@@ -298,7 +298,6 @@ def test_ranges_of_a_table_are_those_of_every_entry_between():
     table = rng.normal(size=256)
     first = rng.integers(0, 256, 500)
     last = np.minimum(first + rng.integers(0, 256, 500), 255)
-    first[0], last[0] = 0, 255
     low, high = TableRanges(table).between(first, last)
     assert low.tolist() == [table[a : b + 1].min() for a, b in zip(first, last, strict=True)]
     assert high.tolist() == [table[a : b + 1].max() for a, b in zip(first, last, strict=True)]

@@ -87,7 +87,7 @@ QV_BODY void body_finish_steps(const qv_requantizer *r, const qv_steps *s, uint3
 QV_BODY void body_finish_integer(const qv_requantizer *r, int64_t at, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count,
                                  uint8_t *to) {
   qv_steps s = qv_steps_of(r, at);
-  if (s.pre > 0)
+  if (s.pre > 0 || r->rows == 7)
     for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
   else if (!s.pre && !s.first && s.rules >> 8 == QV_HALF_UP && s.last >= 1 && s.last <= 62)
     body_finish_half_up(r, &s, bias, acc, count, to);
@@ -125,7 +125,7 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
   int64_t at = r->channels > 1 ? channel : 0;
   if (r->real) {
     body_finish_real(r, channel, bias, acc, count, to);
-  } else if (r->dtype == QV_F32) {
+  } else if (r->dtype == QV_F32 && r->rows == 1) {
     body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
   } else if (r->dtype == QV_I32) {
     body_finish_integer(r, at, channel, bias, acc, count, to);

@@ -147,7 +147,8 @@ static void finish_scales(const qv_requantizer *r, const float *scale, uint32_t 
 
 static void finish(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to) {
   if (!by || (r->channels == 1 && !r->bias)) body_finish(r, channel, add, acc, count, to);
-  else if (!r->real && r->dtype == QV_F32 && r->channels > 1) finish_scales(r, (const float *)r->values + channel, add, acc, count, to);
+  else if (!r->real && r->dtype == QV_F32 && r->rows == 1 && r->channels > 1)
+    finish_scales(r, (const float *)r->values + channel, add, acc, count, to);
   else body_finish_each(r, channel, add, acc, count, to);
 }
 

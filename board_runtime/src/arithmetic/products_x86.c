@@ -111,7 +111,7 @@ WIDE static void wide_finish_f32(const qv_requantizer *r, const float *scale, in
 WIDE void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                            uint8_t *to) {
   int alike = r->channels == 1;
-  if (!r->real && r->dtype == QV_F32)
+  if (!r->real && r->dtype == QV_F32 && r->rows == 1)
     wide_finish_f32(r, (const float *)r->values + (alike ? 0 : channel), alike ? 0 : by, add, acc, count, to);
   else if (!by || (alike && !r->bias)) body_finish(r, channel, add, acc, count, to);
   else body_finish_each(r, channel, add, acc, count, to);

@@ -34,5 +34,11 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel);
 qv_steps qv_steps_of(const qv_requantizer *r, int64_t at);
 /* Checks the number of the rule by which an exact value is rounded. */
 qv_status qv_check_rule(qv_model *m, const qv_node *n, double code);
+/* Returns whether the rq is one int32, the value from which quotients of stored integers are counted; checks it and the
+   activation limits in words low_word and low_word + 1; and returns the quotient, halves away from zero, as an element of
+   the output. acc: the sum without zero points, of `count` elements. */
+int qv_is_quotient(const qv_tensor *rq);
+qv_status qv_check_quotient(qv_model *m, const qv_node *n, const qv_tensor *rq, int low_word);
+int32_t qv_quotient(const qv_requantizer *r, int64_t acc, int64_t count);
 int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y);
 #endif

@@ -4,12 +4,15 @@
 #include "../arithmetic/float32.h"
 #include "../arithmetic/instructions.h"
 
+enum { SUMMAND = 1 << 30, FARTHEST = 1 << 16 }; /* largest magnitudes of what is added to a sum, and to its result */
+
 typedef struct {
   const qv_tensor *a, *b, *y, *rq;
   const void *pa, *pb;
   void *py;
   int32_t swap, low, high;
-  qv_steps steps[3]; /* of both operands and their sum; of an int32 rq only */
+  qv_steps steps[3];     /* of both operands and their sum; of an int32 rq only */
+  int32_t before, after; /* added to the sum and to its result */
   int bytes;
   float inner[256];              /* fma(B, r2, F) for every byte B; only if both inputs are 8-bit */
   const qv_elementwise *kernels; /* NULL: the loops of this file are used */
@@ -25,8 +28,10 @@ static int32_t limited(const adding *w, double v) {
 static void take_steps(adding *w, qv_rounding rounding) {
   const int32_t *r = w->rq->constant;
   int rule = rounding == QV_POW2_FLOOR ? QV_FLOOR : rounding == QV_GEMMLOWP || rounding == QV_POW2_HALF_AWAY ? QV_HALF_AWAY : QV_HALF_UP;
+  w->before = w->after = 0;
   if (w->rq->rank == 2) {
     memcpy(w->steps, r, sizeof w->steps);
+    if (w->rq->shape[0] == 4) w->before = r[15], w->after = r[16];
     return;
   }
   w->steps[0] = (qv_steps){r[0], 0, 0, 0, 0};
@@ -48,10 +53,10 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
     total = total < low ? low : total > high ? high : total;
     return (w->rq->elements == 3 ? qv_round_real(total, (int)r[2], (int32_t)zero) : (int32_t)qv_round_f64(total)) + (int32_t)zero;
   }
-  int64_t sum = qv_apply_steps(&w->steps[0], da, 0) + qv_apply_steps(&w->steps[1], db, 0);
+  int64_t sum = qv_apply_steps(&w->steps[0], da, 0) + qv_apply_steps(&w->steps[1], db, 0) + w->before;
   v = qv_apply_steps(&w->steps[2], sum, (int32_t)zero);
   if (v > 1 << 20 || v < -(1 << 20)) return v > 0 ? w->high : w->low;
-  v += zero;
+  v += zero + w->after;
   return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
 }
 
@@ -100,7 +105,8 @@ static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t st
   else v->kernels->add(&v->pairs, first, second, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
-/* Checks an int32 rq: [3], two multipliers and a shift; or [3, 5], the steps of both operands and of their sum. */
+/* Checks an int32 rq: [3], two multipliers and a shift; [3, 5], the steps of both operands and of their sum; or [4, 5], these
+   and what is added to the sum and to its result. */
 static qv_status check_integers(qv_model *m, const qv_node *n, const qv_tensor *rq) {
   const int32_t *r = rq->constant;
   if (rq->rank == 1) return r[2] >= 1 && r[2] <= 62 ? QV_OK : qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", r[2]);
@@ -111,13 +117,19 @@ static qv_status check_integers(qv_model *m, const qv_node *n, const qv_tensor *
     if (k < 2 && s.rules >> 8 & QV_ZERO_INSIDE)
       return qv_fail(m, n, QV_E_FORMAT, "row %d has rules 0x%x, wanted no zero point in an operand's", k, (unsigned)s.rules);
   }
+  if (rq->shape[0] == 3) return QV_OK;
+  if (r[15] < -SUMMAND || r[15] > SUMMAND || r[16] < -FARTHEST || r[16] > FARTHEST || r[17] || r[18] || r[19] ||
+      r[14] >> 8 & QV_ZERO_INSIDE)
+    return qv_fail(m, n, QV_E_FORMAT,
+                   "row 3 is %d, %d, %d, %d, %d, wanted summands within 2^30 and 65536, and zeros; or row 2 counts the zero point", r[15],
+                   r[16], r[17], r[18], r[19]);
   return QV_OK;
 }
 
 /* Returns whether the rq is of one of the forms that NUMERICS.md has. */
 static int has_form(const qv_tensor *rq, int exact) {
   if (rq->dtype == QV_F64 && rq->rank == 1 && rq->elements == 3) return 1;
-  if (rq->dtype == QV_I32 && rq->rank == 2) return rq->shape[0] == 3 && rq->shape[1] == 5;
+  if (rq->dtype == QV_I32 && rq->rank == 2) return (rq->shape[0] == 3 || rq->shape[0] == 4) && rq->shape[1] == 5;
   if (rq->rank != 1) return 0;
   return exact ? (rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2)
                : rq->dtype == QV_I32 && rq->elements == 3;
@@ -132,7 +144,7 @@ static qv_status add_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "two inputs and an output quantized with one scale each, and a constant rq");
   int exact = m->rounding == QV_REF_EXACT;
   if (!has_form(rq, exact))
-    return qv_fail_operands(m, n, "an rq of int32 (3, 5), 3 float64%s in rounding mode %d",
+    return qv_fail_operands(m, n, "an rq of int32 (3, 5) or (4, 5), 3 float64%s in rounding mode %d",
                             exact ? ", 3 float32 or 2 float64" : " or int32 (3)", (int)m->rounding);
   for (int i = 0; rq->dtype != QV_I32 && i < rq->elements; i++) {
     double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];

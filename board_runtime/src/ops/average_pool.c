@@ -4,31 +4,6 @@
 #include "../arithmetic/requantize.h"
 #include "window.h"
 
-#define FARTHEST (1 << 16) /* largest magnitude of `point`, around which ties are rounded away */
-
-static int is_quotient(const qv_tensor *rq) { return rq && rq->dtype == QV_I32 && rq->rank == 1; }
-
-static qv_status check_quotient(qv_model *m, const qv_node *n, const qv_tensor *rq) {
-  const qv_tensor *y = qv_out(m, n, 0);
-  if (m->rounding == QV_REF_EXACT || !rq->constant || rq->elements != 1)
-    return qv_fail_operands(m, n, "an rq of one int32 in an integer rounding mode");
-  int32_t point = *(const int32_t *)rq->constant;
-  if (point < -FARTHEST || point > FARTHEST) return qv_fail(m, n, QV_E_FORMAT, "its rq is %d, wanted -65536 to 65536", point);
-  if (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, 9) < qv_qmin(y->dtype) || qv_word(n, 10) > qv_qmax(y->dtype) ||
-      qv_word(n, 9) > qv_word(n, 10))
-    return qv_fail_operands(m, n, "an output of one scale, and activation limits in order and within its dtype, not %d and %d",
-                            qv_word(n, 9), qv_word(n, 10));
-  return QV_OK;
-}
-
-/* Returns (acc + point * count) / count, with ties rounded away from zero, minus point, plus the output's zero
-   point, clipped. */
-static int32_t quotient(const qv_requantizer *r, int64_t acc, int64_t count) {
-  int64_t point = *(const int32_t *)r->values, total = acc + point * count, half = count / 2;
-  int64_t y = (total < 0 ? -((half - total) / count) : (total + half) / count) - point + r->zero;
-  return (int32_t)(y < r->low ? r->low : y > r->high ? r->high : y);
-}
-
 static qv_status average_pool_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 11);
   if (status != QV_OK || (status = qv_window_check(m, n, 0, 0)) != QV_OK) return status;
@@ -37,8 +12,10 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
   if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1])
     return qv_fail_operands(m, n, "a quantized input of one scale, and as many channels out as in");
   if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
-  if (is_quotient(rq)) return check_quotient(m, n, rq);
+  if (qv_is_quotient(rq)) return qv_check_quotient(m, n, rq, 9);
   int each = rq && rq->rank == 2; /* one column for every count of taps */
+  if (each && (rq->dtype == QV_F32 || rq->shape[0] == 7))
+    return qv_fail_operands(m, n, "an rq of int32 (1), (2, N) or (5, N), float64 (2, N), or in rounding mode 0 float32 (2) or float64 (1)");
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2)
     return qv_fail(m, n, QV_E_FORMAT, "%ld scales in its rq, wanted 2", (long)rq->elements);
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
@@ -60,7 +37,7 @@ static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, i
     v = qv_clamp_f64(v, low, high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
-  if (!r->channels) return quotient(r, acc, divisor);
+  if (!r->channels) return qv_quotient(r, acc, divisor);
   return qv_requantize(r, acc, divisor - 1);
 }
 
@@ -72,7 +49,7 @@ static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
   qv_requantizer_of(s, n, 1, 9, qv_is_wide(x, NULL, y), &r);
   const void *from = qv_data(s, x);
   void *to = qv_data(s, y);
-  if (is_quotient(qv_in(s->model, n, 1))) r.channels = 0;
+  if (qv_is_quotient(qv_in(s->model, n, 1))) r.channels = 0;
   int64_t at = 0;
   for (int64_t p = 0; p < w.batch * w.channels; p++)
     for (int64_t i = 0; i < w.out_h; i++) {

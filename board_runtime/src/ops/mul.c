@@ -14,7 +14,7 @@ typedef struct {
 } multiplying;
 
 static int32_t one(const multiplying *w, int64_t acc) {
-  if (w->r.dtype != QV_F32) return qv_requantize(&w->r, acc, 0);
+  if (w->r.dtype != QV_F32 || w->r.rows > 1) return qv_requantize(&w->r, acc, 0);
   float v = (float)acc * ((const float *)w->r.values)[0] + (float)w->r.zero;
   v = qv_clamp_f32(v, (float)w->r.low, (float)w->r.high);
   return (int32_t)qv_round_f32(v);
@@ -62,7 +62,7 @@ static qv_status mul_run(const qv_session *s, const qv_node *n) {
   w.pb = qv_data(s, w.b);
   w.py = qv_data(s, w.y);
   qv_requantizer_of(s, n, 2, 0, qv_is_wide(w.a, w.b, w.y), &w.r);
-  w.kernels = w.r.dtype == QV_F32 && !w.r.wide && !s->plain_only ? qv_chosen_instructions().elementwise : NULL;
+  w.kernels = w.r.dtype == QV_F32 && w.r.rows == 1 && !w.r.wide && !s->plain_only ? qv_chosen_instructions().elementwise : NULL;
   if (w.kernels) take_pairs(&w);
   if (w.kernels) qv_for_runs(w.a, w.b, w.y, run_of_bytes, &w);
   else qv_for_rows(w.a, w.b, w.y, row, &w);

@@ -1,16 +1,20 @@
-/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. */
+/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. A table of (1, 256):
+   each e_j times fl32(ys/sum), half up; a table of integers: in fixed point. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 #include "../arithmetic/instructions.h"
+#include "../arithmetic/steps.h"
 
 static qv_status softmax_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 4);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *table = qv_in(m, n, 1);
-  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->dtype != QV_F32 ||
-      table->elements != 256)
-    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant float32 table of 256");
+  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->elements != 256 ||
+      !(table->dtype == QV_F32 || (table->dtype == QV_I32 && table->rank == 1)) || table->rank > 2)
+    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant table of 256 or (1, 256) float32 or 256 int32");
+  for (int i = 0; table->dtype == QV_I32 && i < 256; i++)
+    if (((const int32_t *)table->constant)[i] < 0) return qv_fail(m, n, QV_E_FORMAT, "entry %d of its table is below 0", i);
   if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
       (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
     return qv_fail_operands(m, n, "%d x %d x %d elements of 8 bits in and out, each 1 or more", qv_word(n, 0), qv_word(n, 1),
@@ -55,6 +59,46 @@ static void fast(const qv_elementwise *kernels, const qv_tensor *x, const qv_ten
   }
 }
 
+static int64_t high_part(int64_t a, int64_t b) { return qv_shift_right(a * b + ((int64_t)1 << 30), 31); }
+static int64_t saturate(int64_t v) { return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v; }
+static int64_t divide_power(int64_t v, int shift) { return (v + ((int64_t)1 << (shift - 1))) >> shift; } /* v is 0 or more */
+
+/* Returns 2 / (1 + x), x = total * 2^zeros / 2^31 - 1, with 30 fraction bits, by Newton's method; `zeros` are those before
+   the first bit of the total, 32 if it is 0. */
+static int64_t reciprocal(uint32_t total, int zeros) {
+  int64_t half = ((int64_t)((uint64_t)total << zeros) - ((int64_t)1 << 31) + INT32_MAX + 1) >> 1;
+  int64_t v = 1515870810 + high_part(half, -1010580540);
+  for (int i = 0; i < 3; i++) v += saturate(4 * high_part(v, ((int64_t)1 << 29) - high_part(half, v)));
+  return saturate(2 * v);
+}
+
+/* Computes a row in fixed point: exponentials have 31 fraction bits, their sum 19. */
+static void fixed_row(const qv_session *s, const qv_node *n, int64_t start, int32_t largest) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  const int32_t *table = qv_in(s->model, n, 1)->constant;
+  int64_t depth = qv_word(n, 1), inner = qv_word(n, 2), low = qv_qmin(y->dtype), high = qv_qmax(y->dtype);
+  uint32_t total = 0;
+  int zeros = 0;
+  for (int64_t i = 0; i < depth; i++)
+    total += (uint32_t)divide_power(table[qv_load(qv_data(s, x), x->dtype, start + i * inner) - largest + 255], 12);
+  while (zeros < 32 && !(total >> (31 - zeros) & 1)) zeros++;
+  int64_t one = reciprocal(total, zeros);
+  for (int64_t i = 0; i < depth; i++) {
+    int64_t e = table[qv_load(qv_data(s, x), x->dtype, start + i * inner) - largest + 255];
+    int64_t v = divide_power(high_part(one, e), 35 - zeros) + y->zero_point[0];
+    qv_store(qv_data(s, y), y->dtype, start + i * inner, (int32_t)(v < low ? low : v > high ? high : v));
+  }
+}
+
+/* Returns an element of which the exponential was multiplied, rounded half up. */
+static int32_t half_up(float v, const qv_tensor *y) {
+  float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
+  v += 0.5f;
+  v = v != v ? low : qv_clamp_f32(v, low, high);
+  int32_t whole = (int32_t)v;
+  return whole - ((float)whole > v) + y->zero_point[0];
+}
+
 static qv_status softmax_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   int64_t outer = qv_word(n, 0), depth = qv_word(n, 1), inner = qv_word(n, 2);
@@ -62,7 +106,8 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
   const float *table = qv_in(s->model, n, 1)->constant;
   const void *from = qv_data(s, x);
   const qv_elementwise *kernels = s->plain_only ? NULL : qv_chosen_instructions().elementwise;
-  if (kernels && inner == 1 && depth >= LONG) {
+  int multiplies = qv_in(s->model, n, 1)->rank == 2, fixed = qv_in(s->model, n, 1)->dtype == QV_I32;
+  if (kernels && inner == 1 && depth >= LONG && !multiplies && !fixed) {
     fast(kernels, x, y, from, outer, depth, ys, table, qv_data(s, y));
     return QV_OK;
   }
@@ -74,8 +119,16 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
       int32_t q = qv_load(from, x->dtype, start + i * inner);
       if (q > largest) largest = q;
     }
+    if (fixed) {
+      fixed_row(s, n, start, largest);
+      continue;
+    }
     for (int64_t i = 0; i < depth; i++) sum += table[qv_load(from, x->dtype, start + i * inner) - largest + 255];
-    for (int64_t i = 0; i < depth; i++) {
+    float one = ys / sum;
+    for (int64_t i = 0; multiplies && i < depth; i++)
+      qv_store(qv_data(s, y), y->dtype, start + i * inner,
+               half_up(table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * one, y));
+    for (int64_t i = 0; !multiplies && i < depth; i++) {
       float v = (table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * ys) / sum;
       float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
       if (v != v) v = low;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from qverify.arithmetic.forms import EACH, SUM_UP, Form, make_addition_rq
+from qverify.arithmetic.forms import EACH, SUM_UP, ZERO_BIT, Form, make_addition_rq
 from qverify.arithmetic.multipliers import add_parameters
 
 from tests.ops.qdq import Qdq, reference
@@ -55,4 +55,7 @@ def _in_a_form(r: RandomNodes, types: tuple[str, str]) -> None:
         return make_addition_rq(replace(form, operands=operands), ra, rb)
 
     rq = in_form(r.form(in_form, exact=operands == ""))
+    if len(rq) == 3 and rq.ndim == 2 and r.pick(0, 1):
+        rq[2, 4] &= ~ZERO_BIT
+        rq = np.concatenate([rq, [[r.pick(0, 1234, -(2**30)), r.pick(0, 99, -200), 0, 0, 0]]]).astype(np.int32)
     r.node("add", (a, b, r.constant(rq)), y, (r.pick(0, 1), *r.limits(y.dtype)))

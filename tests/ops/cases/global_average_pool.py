@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.ops.qdq import Qdq, reference
 from tests.ops.random_nodes import RandomNodes
 
@@ -15,3 +17,5 @@ def random_nodes(r: RandomNodes) -> None:
     x = r.input(r.type(), (2, 3, 11, 13))
     y = r.output(x.dtype, (2, 3, 1, 1))
     r.node("global_average_pool", (x, r.mean(x, y, 143)), y, r.limits(y.dtype))
+    point = r.constant(np.array([r.pick(x.zero_point[0], -65536, 7)], np.int32))
+    r.node("global_average_pool", (x, point), r.output(x.dtype, (2, 3, 1, 1)), r.limits(x.dtype))

@@ -15,7 +15,7 @@ def resize_linear(m: Qdq) -> None:
 
 
 def random_nodes(r: RandomNodes) -> None:
-    """On integers, rounded, truncated, half up and in fixed point, and on floats."""
+    """On integers, rounded, truncated, half up in two orders and in two fixed points, and on floats."""
     rows, columns, high, wide = 5, 7, r.pick(3, 11), r.pick(4, 13)
     sizes = ((rows, high), (rows, high), (columns, wide), (columns, wide))
     index = r.constant(np.concatenate([r.rng.integers(0, n, m) for n, m in sizes]).astype(np.int32))
@@ -24,8 +24,10 @@ def random_nodes(r: RandomNodes) -> None:
     for truncate in (0, 1):
         r.node("resize_linear", (x, index, weight), r.like(x, (2, 3, high, wide)), (truncate,))
     x = r.input(r.type("uint8", "int8"), (2, 3, rows, columns))
-    r.node("resize_linear", (x, index, weight), r.like(x, (2, 3, high, wide)), (3,))
+    for truncate in (3, 4):
+        r.node("resize_linear", (x, index, weight), r.like(x, (2, 3, high, wide)), (truncate,))
     whole = r.constant(r.rng.integers(-2048, 2049, 2 * (high + wide)).astype(np.int32))
-    r.node("resize_linear", (x, index, whole), r.like(x, (2, 3, high, wide)), (2,))
+    for truncate in (2, 5):
+        r.node("resize_linear", (x, index, whole), r.like(x, (2, 3, high, wide)), (truncate,))
     floats = r.floats((2, 3, rows, columns))
     r.node("resize_linear", (floats, index, weight), r.float_output((2, 3, high, wide)), (0,))

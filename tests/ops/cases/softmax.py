@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from qverify.arithmetic.softmax_fixed_point import make_table
 from qverify.compiler.builder import float_word
 
 from tests.ops.qdq import Qdq, reference
@@ -25,3 +26,8 @@ def random_nodes(r: RandomNodes) -> None:
     table = r.constant(np.exp(np.linspace(-20, 0, 256)).astype(np.float32))
     y = r.output(x.dtype, (outer, depth, inner))
     r.node("softmax", (x, table), y, (outer, depth, inner, float_word(r.pick(200, 256))))
+    for made in (make_table(r.pick(1, 5, 20) / 100), np.exp(np.linspace(-20, 0, 256)).astype(np.float32)[None]):
+        for length in (depth, r.pick(67, 300)):
+            x = r.input(r.type(), (outer, length, inner))
+            y = r.output(r.type(), (outer, length, inner))
+            r.node("softmax", (x, r.constant(made)), y, (outer, length, inner, float_word(r.pick(200, 256))))

@@ -45,6 +45,7 @@ METHODS = (
 POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"
 WIDE_BITS, ADDITION_BITS = 15, 30  # most of a multiplier of an int64 sum, of an operand of an addition
 LEFT_SHIFT = 20  # of the operands of an addition that are scaled one by one
+MOST_LIFTED = 30  # bits of a first shift to the left
 MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
 
 
@@ -94,7 +95,7 @@ class Form:
         ):
             if not 0 <= value <= most:
                 raise ValueError(f"{value} {what}, wanted 0 to {most}")
-        if self.is_exact and (self.before or self.first or self.cut):
+        if self.is_exact and (self.before or self.first or self.cut or self.operands):
             raise ValueError("a form without a multiplier is rounded once")
         if self.bits and self.fraction:
             raise ValueError("a multiplier has a number of bits or of fraction bits, not both")
@@ -240,7 +241,13 @@ def steps(form: Form, scale: npt.ArrayLike, wide: bool = False) -> npt.NDArray[n
     section 1). wide: whether sums are int64, whose products are not first shifted. Raises ValueError for a scale that
     the form cannot represent, and for a form without a multiplier."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
-    multiplier, shift = multiplier_of(form, real, wide)
+    return steps_of_multiplier(form, real, *multiplier_of(form, real, wide), wide)
+
+
+def steps_of_multiplier(
+    form: Form, real: Array, multiplier: Array, shift: Array, wide: bool = False
+) -> npt.NDArray[np.int32]:
+    """Returns what steps() does, for multipliers and shifts (int64 [C]) that stand for the scales."""
     rules, pre, first = ["half up", "half up", form.rounding], np.zeros_like(shift), np.zeros_like(shift)
     if form.before:
         exponent = np.frexp(real)[1].astype(np.int64)
@@ -298,6 +305,8 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
         scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]
         rows = steps(replace(form, operands=""), scales).T.copy()
         rows[:2, 1] += LEFT_SHIFT
+        if (rows[:, 1] > MOST_LIFTED).any():
+            raise ValueError(f"rounding {form} cannot represent the scale ratios {ratio_a:g} and {ratio_b:g}")
         rows[:2, 4] &= ~ZERO_BIT
         rows[:2, 0] *= np.sign([ratio_a, ratio_b]).astype(np.int32)
         return rows

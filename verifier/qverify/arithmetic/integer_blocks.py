@@ -20,7 +20,9 @@ def scaled_blocks(x: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Array
     filled = np.zeros((*shape[:-2], shape[-2] * shape[-1]), np.float32)
     filled[..., : x.shape[-1]] = x
     blocks = filled.reshape(shape)
-    largest = np.fmax.reduce(np.abs(blocks), axis=-1, keepdims=True, initial=np.float32(0))  # without NaN
+    sizes = np.abs(blocks)
+    sizes[np.isnan(sizes)] = 0  # np.fmax would return a signalling NaN
+    largest = sizes.max(-1, keepdims=True, initial=np.float32(0))
     return blocks, largest, LIMIT / np.maximum(largest, SMALLEST)
 
 

@@ -50,6 +50,11 @@ class Requantization:
         rq = self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels]
         return replace(self, rq=rq, axis=axis, bias=None if self.bias is None else self.bias[channels])
 
+    @property
+    def _has_scales(self) -> bool:
+        """Whether rq is float32 [C], as in ref-exact."""
+        return self.rq.dtype == np.float32 and self.rq.ndim == 1
+
     def apply(self, acc: Array) -> Array:
         """Returns the output for an accumulator. May overwrite acc. acc: exact integers in float32, float64 or int64.
         Sums of 8-bit operands beyond int32 wrap."""
@@ -57,7 +62,7 @@ class Requantization:
             return as_integers(acc, self.dtype)
         if self.dtype == "float32":
             return self._scale(acc)
-        if acc.dtype == np.float32 and self.rq.dtype == np.float32:
+        if acc.dtype == np.float32 and self._has_scales:
             self._multiply(acc)
             return acc.astype(self.dtype)
         short = self.wide or acc.dtype == np.float32  # whole numbers in float32 are below 2^24
@@ -68,7 +73,7 @@ class Requantization:
 
     def apply_into(self, acc: Array, y: Array) -> None:
         """Writes the output for an accumulator to y, which has the same shape. May overwrite acc."""
-        if acc.dtype == np.float32 and self.rq.dtype == np.float32 and self.dtype != "float32":
+        if acc.dtype == np.float32 and self._has_scales and self.dtype != "float32":
             self._multiply(acc)
             np.copyto(y, acc, casting="unsafe")
         elif self.rq.ndim == 2 and self.axis == 0 and acc.ndim == 2 and acc.size > 2 * STEPS_BLOCK:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.forms import MOST_SHIFT, NAMES, ZERO_BIT, Form, exact_code, steps
 from qverify.arithmetic.rounding_rules import RULES, Array, round_real, shift_right
 
@@ -19,6 +22,8 @@ def requantize(
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
+    if rq.dtype == np.float32 and rq.ndim == 2:
+        return _in_float32(acc, rq.reshape(4, *along), low, high, dtype)
     if rq.dtype.kind == "f":
         value = np.array(acc, rq.dtype)  # an array, even if acc is a single number
         value *= (rq if rq.ndim == 1 else rq[0]).reshape(along)
@@ -26,21 +31,34 @@ def requantize(
             return _finish(value, zero_point, low, high, dtype)
         return _add_zero(round_by_code(value, int(rq[1, 0]), zero_point), zero_point, low, high, dtype)
     fields = steps_of(rq, rounding, wide)
-    result = apply_steps(acc.astype(np.int64, copy=False), fields.reshape(len(fields), *along), zero_point, wide)
+    fields = fields.reshape(len(fields), *along)
+    whole = acc.astype(np.int64, copy=False)
+    if len(fields) == 7:
+        whole, zero_point = wrap_int32(whole + fields[5]).astype(np.int64), zero_point + fields[6]
+    result = apply_steps(whole, fields[:5], 0 if len(fields) == 7 else zero_point, wide)
     return _add_zero(result, zero_point, low, high, dtype)
 
 
-def _add_zero(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
+def _add_zero(value: Array, zero_point: Any, low: int, high: int, dtype: str) -> Array:
     """Returns integers of which nobody has another use with the zero point, clipped."""
     value += zero_point
     return np.asarray(np.clip(value, low, high, out=value if value.ndim else None)).astype(dtype)
 
 
+def _in_float32(acc: Array, rq: Array, low: int, high: int, dtype: str) -> Array:
+    """Returns the accumulator requantized by an rq of float32 in four rows: S, a summand of the sum, one of the product,
+    one of the result."""
+    scale, before, inside, after = rq
+    value = wrap_int32(acc.astype(np.int64) + before.astype(np.int64)).astype(np.float32) * scale
+    value += inside
+    return (np.rint(np.clip(value, low - after, high - after)) + after).astype(dtype)
+
+
 def steps_of(rq: Array, rounding: str, wide: bool) -> Array:
-    """Returns integer parameters as the five rows of NUMERICS.md section 1, int64 [5, C]. rq: these, or int32 [2, C] in a
-    file of mode `rounding`."""
+    """Returns integer parameters as the rows of NUMERICS.md section 1, int64 [5, C] or [7, C]. rq: these, or int32 [2, C]
+    in a file of mode `rounding`."""
     fields = rq.astype(np.int64, copy=False)
-    if len(fields) == 5:
+    if len(fields) in (5, 7):
         return fields
     multiplier, shift = fields
     none = np.zeros_like(shift)
@@ -52,6 +70,19 @@ def steps_of(rq: Array, rounding: str, wide: bool) -> Array:
         pre, first, rounding = none, none, "tflite-single"
     codes = none + (RULES.index(NAMES[rounding].rounding) << 8)
     return np.stack([multiplier, pre, first, np.clip(shift, 0, MOST_SHIFT), codes])
+
+
+def stated_scale(rq: Array, rounding: str, wide: bool) -> Array:
+    """Returns the scales that an rq states, float64 [C]."""
+    if rq.dtype.kind == "f":
+        return (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
+    multiplier, pre, first, last, _ = steps_of(rq, rounding, wide).astype(np.float64)
+    return np.asarray(multiplier * 2.0 ** (pre - first - last))
+
+
+def subtracts(rq: Array) -> bool:
+    """Returns whether the rq of an addition is that of a difference."""
+    return bool(((rq[:2, 0] if rq.ndim == 2 else rq[:2]) < 0).any())
 
 
 def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
@@ -114,3 +145,11 @@ def apply_steps(acc: Array, rq: Array, zero: int = 0, wide: bool = False) -> Arr
     if negative:
         value = np.where(multiplier < 0, -value, value)
     return np.clip(value, -(2**62), 2**62) if wide else value
+
+
+def divide_stored(acc: Array, rq: Array, count: Array | int) -> Array:
+    """Returns the quotient of stored integers, halves away from zero, without their zero point. acc: their sum without it.
+    rq: it, int32 [1]. count: how many they are."""
+    point = np.int64(rq[0])
+    total = acc + point * count
+    return np.asarray(np.sign(total) * ((np.abs(total) + count // 2) // count) - point)

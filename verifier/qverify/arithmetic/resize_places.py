@@ -3,12 +3,19 @@ NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.forms import PLACES, ROWS_FIRST, WEIGHTS_11, WEIGHTS_FIRST
+
 Wholes = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 ONE = 1 << 10  # stands for a weight of 1 in the kernels with fixed point
+NEAR = 2.0**-10  # largest distance, in elements, of places of the same mode in float32
 MODES = ((False, False), (True, False), (False, True))  # (align_corners, half_pixel_centers)
 
 
@@ -57,3 +64,53 @@ def weights_of_11_bits(size: int, to: int, align: bool, half: bool) -> tuple[Who
     first = place.astype(np.int64)
     weight = np.rint((place - first.astype(np.float32)) * np.float32(1 << WEIGHT_BITS)).astype(np.int64)
     return first, np.minimum(first + 1, size - 1), weight
+
+
+def find_modes(index: Array, weight: Array, sizes: list[list[int]]) -> Iterator[tuple[bool, bool]]:
+    """Yields the modes of LiteRT that have the node's places, in fixed point or in floats."""
+    starts = np.cumsum([0, *(2 * to for _, to in sizes)])
+    axes = [
+        (size, to, (index[s : s + to], index[s + to : s + 2 * to], weight[s : s + to], weight[s + to : s + 2 * to]))
+        for s, (size, to) in zip(starts, sizes, strict=False)
+    ]
+    for mode in MODES:
+        if all(_is_mode(size, to, table, mode) for size, to, table in axes):
+            yield mode
+
+
+def _is_mode(size: int, to: int, table: tuple[Array, ...], mode: tuple[bool, bool]) -> bool:
+    """Returns whether the node's table for one axis is that of the mode."""
+    first, second, _, part = table
+    if part.dtype.kind == "i":
+        return all(map(np.array_equal, table, fixed_point(size, to, *mode)))
+    place = first + np.where(first == second, 0.0, part.astype(np.float64) * (second - first))
+    return np.allclose(place, exact(size, to, *mode), rtol=0.0, atol=NEAR)
+
+
+def _weights_of_both(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, ...]:
+    first, second, weight = weights_of_11_bits(size, to, align, half)
+    return first, second, (1 << WEIGHT_BITS) - weight, weight
+
+
+METHODS: dict[
+    str, tuple[Callable[..., tuple[Array, ...]], int, str]
+] = {  # places, the word of resize_linear, and the type
+    PLACES: (fixed_point, 2, "int32"),
+    ROWS_FIRST: (in_float32, 3, "float32"),
+    WEIGHTS_FIRST: (in_float32, 4, "float32"),
+    WEIGHTS_11: (_weights_of_both, 5, "int32"),
+}
+
+
+def make_tables(method: str, sizes: list[list[int]], mode: tuple[bool, bool]) -> tuple[Array, Array, int]:
+    """Returns the indices and weights of a resize_linear by a method, and its word. sizes: of rows and columns, before and
+    after. Raises ValueError for places beyond the input: the kernel reads something else there."""
+    places, word, dtype = METHODS[method]
+    axes = [places(size, to, *mode) for size, to in sizes]
+    for (first, *_), (size, to) in zip(axes, sizes, strict=True):
+        if int(first.max()) >= size:
+            raise ValueError(
+                f"from {size} to {to} elements its kernel reads beyond its input (its step is rounded to 1/1024)"
+            )
+    index = np.concatenate([part for axis in axes for part in axis[:2]]).astype(np.int32)
+    return index, np.concatenate([part for axis in axes for part in axis[2:]]).astype(dtype), word

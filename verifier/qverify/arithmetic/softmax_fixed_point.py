@@ -3,8 +3,6 @@ reference kernels and TFLM compute so (NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qverify.arithmetic.forms import MOST_SHIFT
@@ -34,7 +32,14 @@ _START, _SLOPE = np.asarray(1515870810), np.asarray(-1010580540)  # 48/17 and -3
 
 def softmax(codes: Array, scale: float) -> Array:
     """Returns the results of rows [N, depth] of stored integers as steps of 1/256 from 0. scale: of the inputs."""
-    difference = codes.astype(np.int64) - codes.max(-1, keepdims=True)
+    below = codes.max(-1, keepdims=True).astype(np.int64) - codes
+    return divide_terms(make_table(scale)[255 - below], -1)
+
+
+def make_table(scale: float) -> Array:
+    """Returns the exponentials, with 31 fraction bits, of stored integers that are 255 to 0 below the largest of their
+    row, int32 [256]; 0 for those that do not count. scale: of the inputs."""
+    difference = np.arange(256, dtype=np.int64) - 255
     fraction, exponent = np.frexp(min(float(np.float32(scale)) * 2.0**INPUT_FRACTION, 2.0**31 - 1))
     multiplier, left = int(np.floor(fraction * 2.0**31 + 0.5)), int(exponent)
     if multiplier == 2**31:
@@ -42,12 +47,17 @@ def softmax(codes: Array, scale: float) -> Array:
     counted = difference >= -int(31 * 2.0**INPUT_FRACTION / 2.0**left)  # smaller ones are 0, and not in the sum
     shifted = np.clip(np.where(counted, difference, 0) << left, -(2**31), 2**31 - 1)
     terms = exponential(_high(shifted, np.asarray(multiplier)))
-    total = np.where(counted, _divide(terms, np.asarray(SUM_FRACTION)), 0).sum(-1, keepdims=True)
+    return np.where(counted, terms, 0).astype(np.int32)
+
+
+def divide_terms(terms: Array, axis: int) -> Array:
+    """Returns exponentials divided by their sums along an axis, as steps of 1/256."""
+    terms = terms.astype(np.int64)
+    total = _divide(terms, np.asarray(SUM_FRACTION)).sum(axis, keepdims=True)
     total &= 2**32 - 1
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # before the first bit that is set
     parts = _high(_one_over_one_plus((total << zeros) - 2**31), terms)
-    steps = _divide(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
-    return np.where(counted, steps, 0)
+    return _divide(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
 
 
 def exponential(value: Array) -> Array:
@@ -78,7 +88,7 @@ def _divide(value: Array, shift: Array) -> Array:
     return shift_right(value, np.minimum(shift, MOST_SHIFT), "half away from zero")
 
 
-def _high(a: Array, b: Any) -> Array:
+def _high(a: Array, b: Array) -> Array:
     """Returns the product shifted right by 31 bits, halves up."""
     return np.asarray((a * b + 2**30) >> 31)
 

@@ -4,19 +4,26 @@ softmax, places and weights of a resize (verifier/NUMERICS.md section 1)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import prod
 
 import numpy as np
 
 from qverify.arithmetic import float32, functions64, resize_places
-from qverify.arithmetic.forms import Form
-from qverify.arithmetic.multipliers import parameters
-from qverify.arithmetic.requantize import half_up, lift, shifted
-from qverify.arithmetic.resize_places import WEIGHT_BITS
+from qverify.arithmetic.forms import REFERENCE, Form
+from qverify.arithmetic.methods import (
+    add_zero_to_sums,
+    divide_multiplier,
+    make_logistic_table,
+    mean_in_float32,
+    product_in_float32,
+    take_whole_zero,
+)
+from qverify.arithmetic.requantize import half_up, requantize
+from qverify.arithmetic.resize_places import WEIGHT_BITS, find_modes
 from qverify.arithmetic.rounding_rules import round_real
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
-from qverify.compare.arithmetics_of_htp import scale_with_zero
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
     HTP_SOFTMAX,
@@ -36,7 +43,6 @@ from qverify.compare.catalogue import (
     ZERO_INSIDE,
 )
 from qverify.compare.error_bounds.bounded_values import Array
-from qverify.compare.error_bounds.own_places import find_modes
 from qverify.compare.scaled_sums import At, Pair, ScaledSums, Sums
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -53,20 +59,47 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     if not all(len(s.scale) == len(s.zero_point) == 1 and s.numpy_dtype.itemsize == 1 for s in (x, y)):
         return {}
-    made: dict[str, Callable[[Sums], Array]] = {}
+    limits = node.words[-2], node.words[-1]
+    if node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
+        return {LITERT_POOL: partial(_store, _quotients(node, x, y), sums, y, limits)}
+    rqs = dict[str, Array]()
+    for name, make in _list_rqs(node, graph, x, y, sums).items():
+        with suppress(ValueError):  # scales that it cannot represent
+            rqs[name] = make()
+    return {name: partial(_requantize, rq, sums, y, limits) for name, rq in rqs.items()}
+
+
+def _list_rqs(
+    node: Node, graph: Graph, x: TensorSpec, y: TensorSpec, sums: ScaledSums
+) -> dict[str, Callable[[], Array]]:
+    """Returns functions that make the rq of each arithmetic of a node's sums."""
+    ends, count = (x.scale[0], x.zero_point[0]), x.elements // max(1, y.elements)
     if node.op == "mul":
         other = graph.spec(node.inputs[1] or "")
-        scale = Single(Single(x.scale[0]) * Single(other.scale[0])) / Single(y.scale[0])
-        made[FLOAT_PRODUCT] = lambda s: np.rint(s.acc.astype(Single) * scale)
-    elif node.op in LINEAR:
-        bias = node.inputs[2] if len(node.inputs) > 3 else None
-        made[HTP_SUMS] = lambda s: scale_with_zero(s, sums.scales, y, graph.constants.get(bias or ""))
-    elif node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
-        count = _counts(node, x, y)
-        made[LITERT_POOL] = lambda s: _divide(s.acc + x.zero_point[0] * count(s), count(s)) - x.zero_point[0]
-    elif node.op == "reduce_mean":
-        made = _list_means(x, y)
-    return {name: partial(_store, compute, sums, y, node.words[-2:]) for name, compute in made.items()}
+        product = partial(product_in_float32, x.scale[0], other.scale[0], (y.scale[0], y.zero_point[0]))
+        return {FLOAT_PRODUCT: product}
+    if node.op in LINEAR:
+        bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) > 3 else None
+        zero = y.zero_point[0] - int(np.iinfo(y.dtype).min)
+        return {HTP_SUMS: partial(add_zero_to_sums, Form.parse(HTP_SUMS), sums.scales, zero, bias)}
+    if node.op == "reduce_mean":
+        return {
+            LITERT_MEAN: partial(divide_multiplier, Form.parse(LITERT_MEAN), x.scale[0], y.scale[0], count),
+            OPTIMIZED_MEAN: partial(take_whole_zero, Form.parse(OPTIMIZED_MEAN), ends, y.scale[0], count),
+            XNNPACK_MEAN: partial(mean_in_float32, ends, (y.scale[0], y.zero_point[0]), count),
+        }
+    return {}
+
+
+def _requantize(rq: Array, sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], at: At) -> Array:
+    found = sums.read(at)
+    own = rq if rq.shape[-1] == 1 else rq[:, found.number]
+    return requantize(found.acc, own, y.zero_point[0], *limits, y.dtype, REFERENCE, False, 0)
+
+
+def _quotients(node: Node, x: TensorSpec, y: TensorSpec) -> Callable[[Sums], Array]:
+    count, zero = _counts(node, x, y), x.zero_point[0]
+    return lambda s: _divide(s.acc + zero * count(s), count(s)) - zero
 
 
 def _store(compute: Callable[[Sums], Array], sums: ScaledSums, y: TensorSpec, limits: tuple[int, ...], at: At) -> Array:
@@ -85,33 +118,6 @@ def _counts(node: Node, x: TensorSpec, y: TensorSpec) -> Callable[[Sums], Array 
 def _divide(total: Array, count: Array | int) -> Array:
     """Returns total / count, halves away from zero."""
     return np.sign(total) * ((np.abs(total) + count // 2) // count)
-
-
-def _list_means(x: TensorSpec, y: TensorSpec) -> dict[str, Callable[[Sums], Array]]:
-    """Returns the arithmetics of LiteRT's and XNNPACK's MEAN, before the output's zero point."""
-    count, zero, in_scale, out_scale = x.elements // y.elements, x.zero_point[0], x.scale[0], y.scale[0]
-
-    def divided(s: Sums) -> Array:
-        multiplier, exponent = parameters("gemmlowp", in_scale / out_scale)[:, 0].tolist()
-        left = min(count.bit_length() - 1, 32, 31 + exponent)
-        one, shift = np.array([[(multiplier << left) // count], [exponent - left]], np.int64)
-        return shifted(s.acc, one, shift, "gemmlowp", False)
-
-    def whole_zero(s: Sums) -> Array:
-        single = Single(in_scale) / (Single(count) * Single(out_scale))
-        multiplier, exponent = parameters("gemmlowp", single).astype(np.int64)
-        steps = Single(zero) * Single(in_scale) / Single(out_scale)
-        high, right = (lift(s.acc + zero * count, exponent) * multiplier + 2**30) >> 31, np.maximum(-exponent, 0)
-        value = half_up(high, right) if right[0] else high
-        return np.asarray(value - int(np.trunc(steps + np.copysign(Single(0.5), steps))))
-
-    def in_float(s: Sums) -> Array:
-        scale = Single(in_scale) / Single(out_scale) / Single(count)
-        summand = Single(y.zero_point[0]) - Single(zero * count) * scale
-        value = (s.acc + zero * count).astype(Single) * scale + summand
-        return np.asarray(np.rint(value) - y.zero_point[0])
-
-    return {LITERT_MEAN: divided, OPTIMIZED_MEAN: whole_zero, XNNPACK_MEAN: in_float}
 
 
 def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
@@ -157,9 +163,6 @@ def list_softmax(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[s
     }
 
 
-SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
-
-
 def list_functions(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
     """Returns the arithmetic of LiteRT's LOGISTIC, by name; empty for the table of another function."""
     x, y, real = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0]), graph.real_tables.get(node.outputs[0])
@@ -167,12 +170,11 @@ def list_functions(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict
         return {}
     lowest, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
     centred = np.arange(lowest, lowest + 256) - x.zero_point[0]
-    values = np.asarray(real(), np.float64) * y.scale[0]
-    if not np.allclose(values, float32.sigmoid64(centred * x.scale[0]), rtol=0.0, atol=SIGMOID):
+    values, ends = np.asarray(real(), np.float64) * y.scale[0], (int(limits.min), int(limits.max))
+    try:
+        table = make_logistic_table(values, (x.scale[0], centred), (y.scale[0], y.zero_point[0]), ends).astype(y.dtype)
+    except ValueError:
         return {}
-    terms = functions64.exp(-(Single(x.scale[0]) * centred.astype(Single)).astype(np.float64)).astype(Single)
-    steps = Single(1) / (Single(1) + terms) * (Single(1) / Single(y.scale[0]))
-    table = np.clip(np.floor(steps + Single(0.5)) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
     stored = given[x.name].reshape(-1)
 
     def compute(at: At) -> Array:

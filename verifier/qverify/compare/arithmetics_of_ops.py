@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
@@ -11,6 +12,7 @@ import numpy as np
 
 from qverify.arithmetic.forms import Form, make_addition_rq
 from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.methods import add_in_float32
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.arithmetic.requantize import half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
@@ -49,6 +51,7 @@ class Exact:
         sums: the sums of which it is a multiple, or None.
         codes: the codes on which alone the elements depend, or None if there are none.
         ways: the scales by the suffix of a form's name, as runtimes compute them; {} if there is one way.
+        operands: of an addition, function that returns both operands without their zero points.
     """
 
     steps: Callable[[At], Reals]
@@ -59,6 +62,7 @@ class Exact:
     sums: ScaledSums | None = None
     codes: Codes | None = None
     ways: Mapping[str, Reals] = field(default_factory=dict)
+    operands: Callable[[At], tuple[Array, Array]] | None = None
 
 
 Known = tuple[dict[str, Compute], Exact | None]
@@ -268,28 +272,18 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
 
     low, high = node.words[-2:]
     if all(v.dtype.itemsize == 1 for v in pairs.stored):
-        signs, scales = np.sign(real), [np.float32(graph.spec(n or "").scale[0]) for n in node.inputs[:2]]
-        found[XNNPACK_ADD] = _in_21_bits(pairs, scales, signs, y, (low, high))
-        htp = add_operands(pairs.centred, real, (graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")), y)
-        found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
-    return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
-
-
-def _in_21_bits(
-    pairs: _Pairs, scales: list[np.float32], signs: Reals, y: TensorSpec, limits: tuple[int, int]
-) -> Compute:
-    """Returns XNNPACK's addition: the larger ratio of scales, in float32, becomes a multiplier of 21 bits, both are
-    rounded half to even, and their sum half up."""
-    ratios = [float(s / np.float32(y.scale[0])) for s in scales]
-    shift = np.array(21 - np.frexp(max(ratios))[1], np.int64)
-    first, second = (np.int64(np.rint(r * 2.0**shift)) * np.int64(sign) for r, sign in zip(ratios, signs, strict=True))
-
-    def compute(at: At) -> Array:
-        a, b = pairs.centred(at)
-        value = half_up(a * first + b * second, shift) + y.zero_point[0]
-        return np.clip(value, *limits).astype(y.dtype)
-
-    return compute
+        scales = [graph.spec(n or "").scale[0] * float(np.sign(r)) for n, r in zip(node.inputs, real, strict=False)]
+        with suppress(ValueError):
+            summed = add_in_float32(Form.parse(XNNPACK_ADD), scales[0], scales[1], y.scale[0])
+            found[XNNPACK_ADD] = partial(
+                in_form, mode="gemmlowp", make=lambda mode, made=summed: made, name=XNNPACK_ADD
+            )
+        operands = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
+        with suppress(ValueError):
+            htp = add_operands(pairs.centred, real, operands, y)
+            found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
+    exact = Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+    return found, replace(exact, operands=pairs.centred)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

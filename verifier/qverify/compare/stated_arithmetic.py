@@ -19,17 +19,18 @@ from qverify.report.document import Forced
 @dataclass(frozen=True, slots=True)
 class StatedArithmetic:
     """The arithmetic under which a graph was compiled. name: that of its file. forms: by op, or by op and kind of
-    nodes; a node without one computes as the reference does."""
+    nodes; a node without one computes as the reference does, and so do those named in `without`."""
 
     name: str
     forms: Mapping[str, str]
+    without: frozenset[str] = frozenset()
 
     def states(self, unit: Unit, graph: Graph) -> bool:
         """Returns whether every byte of the unit is stated. An op that only moves values computes nothing."""
         if isinstance(unit, Region) or any(graph.spec(o).numpy_dtype.kind == "f" for o in unit.outputs):
             return False
         node = unit.nodes[0]
-        return node.op in MOVING or bool(find_of_node(self.forms, node, graph))
+        return node.op in MOVING or (node.name not in self.without and bool(find_of_node(self.forms, node, graph)))
 
     def describe(self, units: Iterable[Unit], graph: Graph) -> str:
         """Returns the name, how many nodes are stated, and the ops of integers without a form."""
@@ -47,7 +48,9 @@ def read_stated(graph: Graph | None) -> StatedArithmetic | None:
     stored = options.get("arithmetic") if isinstance(options, dict) else None
     if not isinstance(stored, dict) or not isinstance(forms := stored.get("ops"), dict):
         return None
-    return StatedArithmetic(str(stored.get("name", "")), {str(op): str(form) for op, form in forms.items()})
+    without = graph.meta.get("without_form") if graph is not None else None
+    names = frozenset(map(str, without)) if isinstance(without, dict) else frozenset[str]()
+    return StatedArithmetic(str(stored.get("name", "")), {str(op): str(form) for op, form in forms.items()}, names)
 
 
 def find_after_unstated(

@@ -221,6 +221,7 @@ def _compile(
         "source_sha256": source_sha256.result(),
         "integer_sha256": "",
         "options": replace(options, host=lowered.host is not None).stored(),
+        **graph.meta,  # nodes without the form of the arithmetic
         **({"stripped": ends} if ends else {}),
         **({"empty_inputs": empty} if empty else {}),
     }

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.forms import REFERENCE, Form, FormsOfOps, make_addition_rq, make_rq, real_in_float32
+from qverify.arithmetic.forms import REFERENCE, SCALES, Form, FormsOfOps, make_addition_rq, make_rq, real_in_float32
 from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.methods import add_in_float32
 from qverify.arithmetic.requantize import scale_sums
+from qverify.compiler.methods_of_nodes import with_method
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
@@ -25,30 +27,33 @@ PRODUCTS = ("conv", "conv_transpose", "fully_connected", "matmul", "mul")
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 REQUANTIZED = (*PRODUCTS, *MEANS, "add")
 MOVED = ("lookup", "concat")  # ops that change the quantization of their operands
-WITH_FORMS = (*REQUANTIZED, *MOVED)
+WITH_FORMS = (*REQUANTIZED, *MOVED, "softmax", "resize_linear")
 CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
 
 
 def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps) -> Graph:
     """Returns the graph, lowered in ref-exact, with the forms of an arithmetic.
 
-    reals: the real scales of each rq constant, by its name. Raises UnsupportedError for a form that a node cannot have,
-    and for one of an op that has no forms."""
+    reals: the real scales of each rq constant, by its name. A node that cannot have its form computes as the reference;
+    meta["without_form"] says why, by its name. Raises UnsupportedError for a form of an op that has no forms."""
     for op, form in arithmetic.forms.items():
         if op.partition(", ")[0] not in WITH_FORMS and form != Form(REFERENCE):
             raise UnsupportedError(
                 f"arithmetic {arithmetic.name}: {op} cannot have the form {str(form)!r}; ops with forms: {', '.join(WITH_FORMS)}"
             )
-    work = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), [])
+    work, without = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), []), dict[str, str]()
     for node in graph.nodes:
         form = find_of_node(arithmetic.forms, node, graph) or Form(REFERENCE)
+        before = len(work.nodes)
         try:
             if form != Form(REFERENCE):
                 node = work.rewrite(node, form, reals)
         except ValueError as error:
-            raise UnsupportedError(f"{node.name} ({node.op}), arithmetic {arithmetic.name}: {error}") from None
+            del work.nodes[before:]
+            without[node.name] = str(error)
         work.nodes.append(node)
-    return replace(graph, nodes=work.nodes, tensors=work.tensors, constants=work.constants)
+    meta = {**graph.meta, **({"without_form": without} if without else {})}
+    return replace(graph, nodes=work.nodes, tensors=work.tensors, constants=work.constants, meta=meta)
 
 
 @dataclass(slots=True)
@@ -62,25 +67,44 @@ class _Rewriting:
 
     def rewrite(self, node: Node, form: Form, reals: Mapping[str, Array]) -> Node:
         """Returns the node in a form. Raises ValueError for a form that it cannot have."""
+        if form.method and not self._is_real(node):
+            constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
+            for name, value in constants.items():
+                self._set(name, value)
+            return node
+        if node.op in ("softmax", "resize_linear"):
+            raise ValueError(f"{str(form)!r} is no form of it")
         if node.op == "lookup":
             if is_change_of_quantization(node, self.graph):
                 x, y = self.graph.spec(node.inputs[0] or ""), self.graph.spec(node.outputs[0])
                 self._set(node.inputs[1] or "", make_table(form, x, y))
-            return node
+                return node
+            raise ValueError(f"{str(form)!r} is no form of a function")
         if node.op == "concat":
             return self._change_operands(node, form)
         rq = node.inputs[-1] or ""
         if rq not in reals:  # a float output
             return node
         if node.op == "add":
-            if form.scales:
-                raise ValueError(f"an addition cannot have the form {str(form)!r}")
-            self._set(rq, make_addition_rq(form, *map(float, reals[rq])))
+            self._set(rq, self._make_addition(node, form, reals[rq]))
             return replace(node, words=(0, *node.words[1:]))  # the operands are not exchanged
         if node.op in MEANS and form.means_divided:
             form = Form(form.rounding, zero_inside=form.zero_inside)
         self._set(rq, make_rq(form, self._scale(node, form, reals[rq]), self._is_wide(node)))
         return node
+
+    def _is_real(self, node: Node) -> bool:
+        return self.graph.spec(node.outputs[0]).numpy_dtype.kind == "f"
+
+    def _make_addition(self, node: Node, form: Form, real: Array) -> Array:
+        if form.scales == SCALES[0]:
+            raise ValueError(f"an addition cannot have the form {str(form)!r}")
+        if not form.scales:
+            return make_addition_rq(form, *map(float, real))
+        first, second, y = (self.graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
+        if max(map(len, (first, second, y))) > 1 or self._is_wide(node):
+            raise ValueError("an operand has several scales or 16 bits")
+        return add_in_float32(form, first[0], float(np.copysign(second[0], real[1])), y[0])
 
     def _scale(self, node: Node, form: Form, real: Array) -> Array:
         names = [n or "" for n in (node.inputs[:2] if node.op in PRODUCTS else ())]
@@ -90,18 +114,17 @@ class _Rewriting:
         return real_in_float32(form, np.atleast_1d(real), operands, self.graph.spec(node.outputs[0]).scale[0])
 
     def _is_wide(self, node: Node) -> bool:
-        operands = node.inputs[:2] if node.op in PRODUCTS else node.inputs[:1]
+        operands = node.inputs[:2] if node.op in (*PRODUCTS, "add") else node.inputs[:1]
         return is_wide(*(self.graph.spec(n or "").dtype for n in (*operands, node.outputs[0])))
 
     def _change_operands(self, node: Node, form: Form) -> Node:
         """Returns a concat whose operands have the quantization of its output: those that have another go through a new
         lookup, whose output has no integer reference."""
         y, inputs = self.graph.spec(node.outputs[0]), list(node.inputs)
-        for k, name in enumerate(inputs):
-            x = self.graph.spec(name or "")
-            if not has_other_quantization(x, y):
-                continue
-            table = make_table(form, x, y)
+        operands = [self.graph.spec(name or "") for name in inputs]
+        tables = {k: make_table(form, x, y) for k, x in enumerate(operands) if has_other_quantization(x, y)}
+        for k, table in tables.items():
+            x = operands[k]
             if x.name in self.graph.constants:
                 stored = self.graph.constants[x.name].astype(np.int64) - int(np.iinfo(x.dtype).min)
                 inputs[k] = self._add(
@@ -144,6 +167,12 @@ def make_table(form: Form, x: TensorSpec, y: TensorSpec) -> Array:
     return np.clip(value, int(limits.min), int(limits.max)).astype(y.dtype)
 
 
+def find_without_form(graph: Graph) -> dict[str, str]:
+    """Returns why nodes of a graph do not have the form that their arithmetic states, by their names."""
+    found = graph.meta.get("without_form")
+    return found if isinstance(found, dict) else {}
+
+
 def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
     """Returns the ops of a graph that compute as the reference because an arithmetic has no form for them, in order;
     those that only move or choose values and those on floats are left out."""
@@ -154,7 +183,8 @@ def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
             computes = any(has_other_quantization(x, y) for x in inputs)
         else:
             computes = y.quantized and node.op not in (*MOVES, *CHOOSING)
-        found |= {node.op} if computes and find_of_node(arithmetic.forms, node, graph) is None else set()
+        stated = find_of_node(arithmetic.forms, node, graph) is not None and node.name not in find_without_form(graph)
+        found |= {node.op} if computes and not stated else set()
     return sorted(found)
 
 
@@ -162,6 +192,8 @@ def describe_forms(graph: Graph, arithmetic: FormsOfOps) -> str:
     """Returns in one line which ops of a graph have forms of an arithmetic, and which compute as the reference."""
     ops, left = {n.op for n in graph.nodes}, list_without_form(graph, arithmetic)
     known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if op.partition(", ")[0] in ops]
-    return f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}" + (
-        f". As the reference, without a form: {', '.join(left)}" if left else ""
+    return (
+        f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}"
+        + (f". As the reference, without a form: {', '.join(left)}" if left else "")
+        + "".join(f"; {name}: {why}" for name, why in find_without_form(graph).items())
     )

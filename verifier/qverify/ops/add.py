@@ -87,7 +87,9 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
         result = round_by_code(value, int(rq[2]), zero) if len(rq) == 3 else np.rint(value)
     else:
         steps = rq.astype(np.int64) if rq.ndim == 2 else _steps_of(rq, graph.rounding)
-        result = apply_steps(apply_steps(real_a, steps[0]) + apply_steps(real_b, steps[1]), steps[2], zero, True)
+        before, after = (steps[3, 0], steps[3, 1]) if len(steps) == 4 else (0, 0)
+        total = apply_steps(real_a, steps[0]) + apply_steps(real_b, steps[1]) + before
+        result = apply_steps(total, steps[2], zero, True) + after
     return np.clip(result + zero, low, high).astype(y.dtype)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.requantize import apply_steps, round_by_code, steps_of
+from qverify.arithmetic.requantize import apply_steps, divide_stored, round_by_code, steps_of
 from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, taps_counted, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -45,14 +45,9 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         elif rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
         elif rq.ndim == 1:
-            value = _divide(acc + np.int64(rq[0]) * divisor, divisor) - np.int64(rq[0]) + zero
+            value = divide_stored(acc, rq, divisor) + zero
         else:
             wide = is_wide(spec.dtype, y.dtype)
             value = apply_steps(acc, steps_of(rq, graph.rounding, wide)[:, divisor - 1], zero, wide) + zero
     value = np.where(count == 0, zero, value)
     return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)
-
-
-def _divide(total: Array, count: Array) -> Array:
-    """Returns total / count, halves rounded away from zero."""
-    return np.sign(total) * ((np.abs(total) + count // 2) // count)

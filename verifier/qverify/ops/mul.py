@@ -20,7 +20,7 @@ WORDS = ("act_min", "act_max")
 def prepare(node: Node, graph: Graph) -> Array | FloatSteps | None:
     a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
     rq, narrow = graph.constants[node.inputs[2] or ""], a.numpy_dtype.itemsize == b.numpy_dtype.itemsize == 1
-    if y.elements > FEW and narrow and rq.dtype == np.float32 and np.isfinite(rq[0]):
+    if y.elements > FEW and narrow and rq.dtype == np.float32 and rq.ndim == 1 and np.isfinite(rq[0]):
         low, high = node.words
         zeros = (np.float32(-a.zero_point[0]), np.float32(-b.zero_point[0]))
         return FloatSteps(np.multiply, (1, 1), zeros, rq[0], np.float32(y.zero_point[0]), low, high)
@@ -32,7 +32,7 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
     low, high = node.words
     rq, zero = graph.constants[node.inputs[2] or ""], y.zero_point[0]
     acc = (first.astype(np.int64) - a.zero_point[0]) * (second.astype(np.int64) - b.zero_point[0])
-    if rq.dtype == np.float32:
+    if rq.dtype == np.float32 and rq.ndim == 1:
         value = acc.astype(np.float32) * rq[0] + np.float32(zero)
         return np.clip(np.rint(value), low, high).astype(y.dtype)
     return requantize(acc, rq, zero, low, high, y.dtype, graph.rounding, is_wide(a.dtype, b.dtype, y.dtype))

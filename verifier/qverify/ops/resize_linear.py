@@ -1,5 +1,5 @@
 """y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32, weights multiplied first;
-truncate 2: in integers; 3: each sample times its row's weight first, half up."""
+truncate 2 and 5: in integers, of 1024ths and 2048ths; 3: each sample times its row's weight first, half up; 4: half up."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 16  # elements of a block that stay in a second-level cache
-FIXED_POINT = 2  # value of the word `truncate`: weights are integers, in units of 1/1024
-HALF_UP = 3  # value of the word `truncate`
-HALF = 1 << 19  # stands for 1/2 in the product of two such weights
+# Values of the word `truncate`: weights are integers, in units of 1/1024 and 1/2048; the others round half up
+FIXED_POINT, IN_2048THS = 2, 5
+HALF_UP, WEIGHTS_FIRST = 3, 4
+HALF = 1 << 19  # stands for 1/2 in the product of two weights in 1024ths
 WORDS = ("truncate",)
 
 
@@ -32,7 +33,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     cuts = [rows, 2 * rows, 2 * rows + columns]
     row1, row2, column1, column2 = np.split(index, cuts)
     dy2, dy1, dx2, dx1 = np.split(weights_yx, cuts)
-    if node.words[0] == FIXED_POINT:
+    if node.words[0] in (FIXED_POINT, IN_2048THS):
         real = x.astype(np.int64)
     elif spec.dtype == "float32" or node.words[0]:
         real = x.astype(np.float32)
@@ -71,12 +72,17 @@ def _weigh(weights: list[Array], corners: Iterable[Array]) -> Array:
 
 def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:
     """Returns the weighted sums rounded half up. corners: left and right of the upper row, then of the lower row."""
-    limits = np.iinfo(y.dtype)
     with np.errstate(all="ignore"):
         upper_left, lower_left, upper_right, lower_right = (
             (corners[2 * row + side] * dy[row][:, None]) * dx[side] for side in (0, 1) for row in (0, 1)
         )
         value: Array = ((upper_left + lower_left) + upper_right) + lower_right + np.float32(0.5)
+    return _cut_half_up(value, y)
+
+
+def _cut_half_up(value: Array, y: TensorSpec) -> Array:
+    """Returns values to which 1/2 was added, cut off and clipped. A NaN is the least value."""
+    limits = np.iinfo(y.dtype)
     value = np.where(np.isnan(value), limits.min, value)
     return np.trunc(np.clip(value, limits.min, limits.max)).astype(y.dtype)
 
@@ -87,6 +93,11 @@ def _convert(value: Array, truncate: int, y: TensorSpec) -> Array:
     if truncate == FIXED_POINT:
         limits = np.iinfo(y.dtype)
         return np.clip(np.sign(value) * ((np.abs(value) + HALF) >> 20), limits.min, limits.max).astype(y.dtype)
+    if truncate == IN_2048THS:
+        limits = np.iinfo(y.dtype)
+        return np.clip(value + 4 * HALF >> 22, limits.min, limits.max).astype(y.dtype)
+    if truncate == WEIGHTS_FIRST:
+        return _cut_half_up(value + np.float32(0.5), y)
     if truncate:
         return np.trunc(value).astype(y.dtype)
     return float32.quantize(value, *parameters(y), y.dtype)

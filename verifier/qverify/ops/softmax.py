@@ -1,4 +1,5 @@
-"""e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32."""
+"""e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. T of [1, 256]: each e_j
+times fl32(ys/sum), half up; T of integers: in fixed point."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
+from qverify.arithmetic.softmax_fixed_point import divide_terms
 from qverify.arithmetic.tables import look_up
 from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
@@ -32,11 +34,22 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
 
     def block(some: slice) -> None:
         below = rows[some].view(np.uint8) - rows[some].max(1, keepdims=True).view(np.uint8)
-        e = look_up(table, below + np.uint8(255))  # differences are at most 0, and the sum wraps back into 8 bits
+        e = look_up(
+            table.reshape(-1), below + np.uint8(255)
+        )  # differences are at most 0: the sum wraps back into 8 bits
+        if table.dtype == np.int32:
+            result[some] = np.clip(divide_terms(e, 1) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
+            return
         total = sequential_sum(e, 1)
-        e *= state
-        e /= total
-        np.rint(e, out=e)
+        if table.ndim == 2:
+            e *= state / total
+            e += np.float32(0.5)
+            np.floor(e, out=e)
+            e[np.isnan(e)] = limits.min - y.zero_point[0]
+        else:
+            e *= state
+            e /= total
+            np.rint(e, out=e)
         e += y.zero_point[0]
         np.clip(e, limits.min, limits.max, out=e)
         result[some] = e.astype(y.dtype)

@@ -175,8 +175,10 @@ def _open_alone(
     compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    compiled, alone = open_tflite(tflite.path, tflite.data, arithmetic)
-    notes = [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
+    forms = None if arithmetic is None else forms_of_ops(arithmetic)
+    compiled, alone = open_tflite(tflite.path, tflite.data, forms)
+    under = "in LiteRT's arithmetic" if arithmetic is None else f"under the arithmetic {arithmetic.name}"
+    notes = [*compiled.notes, f"the .tflite was converted and compiled {under}"]
     data = encode(compiled.graph)
     if binary is not None:
         data, given_graph = binary.data, _decode_file(binary)

@@ -45,7 +45,7 @@ class Request:
     runner: tuple[tuple[str, str], ...] = ()  # --runner, --runtime, --runner-option; they override the inventory's
     reference_timeout_s: float = 900.0  # limit of each run of reference_python
     task: TaskRequest | None = None  # --labels and --task-metric
-    arithmetic: str = ""  # file or name of the arithmetic that the board is stated to have
+    arithmetic: str | None = ""  # file or name of the board's arithmetic; "": that of boards.toml; None: none
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 
     def with_engine(self, engine: RequestedEngine) -> Request:

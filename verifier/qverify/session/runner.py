@@ -72,7 +72,7 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
     for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
     the latter."""
-    arithmetic = arithmetic_for(request.board, request.arithmetic)
+    arithmetic = None if request.arithmetic is None else arithmetic_for(request.board, request.arithmetic)
     how = request.shapes, request.allow_other_model, request.host, arithmetic
     if request.reference_engine and arithmetic is not None:
         raise UsageError("--arithmetic needs the integer graph, which --reference-engine does not give")

@@ -13,6 +13,7 @@ from qverify.errors import UsageError
 from qverify.report.learned import Arithmetic
 
 SUFFIX = ".toml"
+VERSION_TAGS = ("soc", "firmware", "driver", "toolchain", "runtime", "version")  # of a board: what its arithmetic is of
 
 
 def list_shipped() -> list[str]:

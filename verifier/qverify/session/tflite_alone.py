@@ -4,17 +4,21 @@ section 1)."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from qverify.arithmetic.forms import FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
+from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
-from qverify.report.learned import Arithmetic
-from qverify.session.litert_arithmetic import ROUNDING, in_litert_arithmetic
+from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.tflite_model.convert import ConvertedModel, convert
 from qverify.tflite_model.read_tflite import read_tflite
+
+REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
+ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +29,14 @@ class TfliteAlone:
     converted: ConvertedModel
 
 
-def open_tflite(path: str, data: bytes, arithmetic: Arithmetic | None = None) -> tuple[CompiledModel, TfliteAlone]:
+def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
-    reference needs. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be converted,
+    reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. Raises BadFileError for a
+    damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed,
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
-    options = CompilerOptions(rounding=ROUNDING)
-    if arithmetic is not None:
-        options = CompilerOptions(arithmetic=forms_of_ops(arithmetic))
+    options = CompilerOptions(arithmetic=arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS)))
     try:
         compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
@@ -43,8 +46,22 @@ def open_tflite(path: str, data: bytes, arithmetic: Arithmetic | None = None) ->
         raise kind(f"{name}: {error}") from error
     _check_shapes(converted, compiled.graph)
     if arithmetic is None:
-        compiled.graph = in_litert_arithmetic(compiled.graph, converted)
+        compiled.graph = _as_reference(compiled.graph, name)
     return compiled, TfliteAlone(data, converted)
+
+
+def _as_reference(graph: Graph, file: str) -> Graph:
+    """Returns the graph as one that rounds as its own reference does, and not as a board is stated to. Raises
+    UnsupportedError for a node of sums, or a resize, that LiteRT's reference kernels compute in another way."""
+    for node in graph.nodes:
+        why = find_without_form(graph).get(node.name)
+        if why is not None and node.op in (*REQUANTIZED, "resize_linear"):
+            raise UnsupportedError(
+                f"{file}: {node.name} ({node.op}): {why}. Change the operator (a resize: to another size, in two steps, or with align_corners)"
+            )
+    options = {k: v for k, v in graph.meta["options"].items() if k != "arithmetic"}
+    meta = {k: v for k, v in graph.meta.items() if k != "without_form"} | {"options": {**options, "rounding": ROUNDING}}
+    return replace(graph, rounding=ROUNDING, meta=meta)
 
 
 def compile_plainly(alone: TfliteAlone) -> Graph:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.requantize import requantize, steps_of
+from qverify.arithmetic.requantize import requantize, stated_scale
 from qverify.triage.case import Case, UnitChange
 
 Array = npt.NDArray[Any]
@@ -51,11 +51,6 @@ class Linear:
     rounding: str
     wide: bool
     axis: int
-
-    @property
-    def in_floats(self) -> bool:
-        """Whether the sum is multiplied by a scale and rounded half to even, as in ref-exact."""
-        return self.rq.dtype.kind == "f" and self.rq.ndim == 1
 
     def output(self, acc: Array | None = None, rq: Array | None = None, rounding: str = "") -> Array:
         """Returns the output requantized from another accumulator, with other parameters or in another rounding
@@ -136,21 +131,13 @@ def real_scale(case: Case, rq: Array, wide: bool) -> Array:
     """Returns output LSB per unit of the accumulator, float64: computed from the tensors' scales, or from rq where that
     differs from them because the op has a factor of its own."""
     node, graph = case.last, case.graph
-    stored = stored_scale(rq, graph.rounding, wide)
+    stored = stated_scale(rq, graph.rounding, wide)
     operands = [graph.spec(n) for n in node.inputs[:2] if n is not None and graph.spec(n).quantized]
     product: Array = np.ones(1)
     for operand in operands:
         product = product * np.array(operand.scale if len(operand.scale) in (1, len(stored)) else operand.scale[:1])
     scale = product / np.float64(case.spec.scale[0]) / _mean_count(case)
     return np.where(np.abs(scale - stored) <= 1e-5 * stored, scale, stored)
-
-
-def stored_scale(rq: Array, rounding: str, wide: bool) -> Array:
-    """Returns output LSB per unit of the accumulator, float64 [C], as the parameters of the requantization have it."""
-    if rq.dtype.kind == "f":
-        return (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
-    multiplier, pre, first, second, _ = steps_of(rq, rounding, wide)
-    return multiplier * 2.0 ** (pre - first - second)
 
 
 def _mean_count(case: Case) -> int:

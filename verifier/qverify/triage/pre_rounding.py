@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify import ops
+from qverify.arithmetic.requantize import subtracts
 from qverify.triage.case import Case, UnitChange, limits
 from qverify.triage.linear_sums import OPS, WIDE_LIMITS, real_scale
 
@@ -77,4 +78,4 @@ def add_ratios(case: Case) -> Array:
     node, graph = case.last, case.graph
     rq = graph.constants[node.inputs[2] or ""]
     ratios = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
-    return np.array(ratios) * (1, -1 if rq[1].flat[0] < 0 else 1)
+    return np.array(ratios) * (1, -1 if subtracts(rq) else 1)

@@ -16,6 +16,7 @@ from qverify.cli.view_options import listing_screen
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
+    from qverify.report.learned import Arithmetic
     from qverify.session.offline.identify_dump import Origin
     from qverify.session.probing.probe_board import ProbedBoard
 
@@ -28,6 +29,13 @@ EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op h
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="file to write: NAME.toml (ARITHMETICS.md)")
 @click.option("--name", default="", help="name of the arithmetic  [default: that of the file]")
 @click.option("--engine", default="", help="what computes: chip, firmware, toolchain, versions")
+@click.option(
+    "--on",
+    "versions",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="version that it holds for, such as firmware=2.1, which the tags of a board in boards.toml must not contradict; may be repeated  [default: those of the board's tags]",
+)
 @click.option("--profile", default="", metavar="NAME", help="vendor profile of the dump  [default: by content]")
 @click.option("--side", default="", help="of a dump of several sides, as in compare")
 @click.option("--frame", type=click.IntRange(0), default=0, show_default=True, help="frame of a capture")
@@ -62,6 +70,7 @@ def command(
     output: str | None,
     name: str,
     engine: str,
+    versions: tuple[str, ...],
     profile: str,
     side: str,
     frame: int,
@@ -83,7 +92,8 @@ def command(
     if (dump is None) == (board is None):
         raise click.UsageError("wanted a dump (DUMP -m MODEL) or a board (-b BOARD -o NAME.toml)")
     name = name or _name_of(output or (dump or "").rstrip("/"))
-    origin = Origin(name, engine, _command_line())
+    learned_on = _versions(versions, board)
+    origin = Origin(name, engine, _command_line(), learned_on)
     if dump is not None:
         given = {"--ops": ops, "--types": types, "--build-cmd": build, "--probes-per-model": packed}
         _refuse("a dump", {**given, "--keep-going": keep_going, "--afresh": afresh, "--runner": runner})
@@ -93,7 +103,8 @@ def command(
     _refuse("a board", {"-m": model, "-i": inputs.files, "--profile": profile, "--side": side, "--frame": frame})
     if output is None:
         raise click.UsageError("-b needs -o NAME.toml, beside which the board's answers are kept (NAME.toml.probes)")
-    asked = ProbedBoard(board or "", deadline_s, reach, runner, build, engine, packed or 0)
+    stated = "; ".join([*([engine] if engine else []), *(f"{k} {v}" for k, v in learned_on.items())])
+    asked = ProbedBoard(board or "", deadline_s, reach, runner, build, stated, packed or 0)
     return _of_board(asked, output, (ops, types), (keep_going, afresh), origin)
 
 
@@ -105,8 +116,6 @@ def _of_dump(
     origin: Origin,
     inputs: InputRequest,
 ) -> int:
-    from qverify.compare.identify.arithmetic_file import to_text
-    from qverify.files import write_text
     from qverify.renderers.identify_text import render
     from qverify.session.offline.identify_dump import identify_dump
     from qverify.vendor_files.vendor_dump import ReadingOptions
@@ -120,7 +129,7 @@ def _of_dump(
     for note in found.notes:
         say(note)
     if output is not None:
-        write_text(to_text(found.arithmetic), output)
+        _write(found.arithmetic, output)
         say(f"{output}: {len(ops)} ops")
     if any(not op.form for op in ops):
         return 1
@@ -131,9 +140,8 @@ def _of_board(
     board: ProbedBoard, output: str, chosen: tuple[str, str], flags: tuple[bool, bool], origin: Origin
 ) -> int:
     from qverify.cli.live_progress import progress_bars
-    from qverify.compare.identify.arithmetic_file import to_text
     from qverify.compare.probing.plan import DTYPES, PROBED
-    from qverify.files import check_writable, write_text
+    from qverify.files import check_writable
     from qverify.plural import count
     from qverify.renderers.identify_text import render_probed
     from qverify.session.probing.learn_board import Wanted, learn_board
@@ -152,11 +160,45 @@ def _of_board(
     click.echo(render_probed(found, listing_screen()))
     if learned.left_out:
         say(f"{count(len(learned.left_out), 'probe')} left out, which the runtime has no operator of")
-    write_text(to_text(learned.arithmetic), output)
+    _write(learned.arithmetic, output)
     say(f"{output}: {len(found)} ops; {count(learned.probes, 'probe')} asked, {count(learned.runs, 'run')}")
     if any(not op.form for op in found):
         return 1
     return 3 if any(op.why for op in found) else 0
+
+
+def _write(arithmetic: Arithmetic, output: str) -> None:
+    """Writes the file; says what changed if there is an older one."""
+    import os
+
+    from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
+    from qverify.compare.identify.changes import describe_changes
+    from qverify.errors import BadFileError
+    from qverify.files import write_text
+
+    changes = list[str]()
+    if os.path.isfile(output) and os.path.getsize(output):
+        try:
+            changes = describe_changes(read_arithmetic(output), arithmetic) or ["nothing changed"]
+        except BadFileError as error:
+            changes = [f"the former file is replaced and was not read: {error}"]
+    write_text(to_text(arithmetic), output)
+    for line in changes:
+        say(f"beside the former file: {line}")
+
+
+def _versions(given: tuple[str, ...], board: str | None) -> dict[str, str]:
+    """Returns the versions of --on, or those that the tags of a board of the inventory state."""
+    from qverify_agents.inventory import find_arithmetic
+
+    from qverify.session.stated_arithmetics import VERSION_TAGS
+
+    for text in given:
+        if not all(text.partition("=")[::2]):
+            raise click.UsageError(f"--on {text}: wanted KEY=VALUE, such as firmware=2.1")
+    if given or board is None:
+        return {key: value for key, _, value in (text.partition("=") for text in given)}
+    return {key: value for key, value in find_arithmetic(board)[1].items() if key in VERSION_TAGS}
 
 
 def _chosen(text: str, known: tuple[str, ...], option: str) -> tuple[str, ...]:

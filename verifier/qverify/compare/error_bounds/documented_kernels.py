@@ -15,7 +15,7 @@ import numpy as np
 
 from qverify.arithmetic import functions64
 from qverify.arithmetic.multipliers import add_parameters
-from qverify.arithmetic.requantize import half_up
+from qverify.arithmetic.requantize import half_up, stated_scale, subtracts
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_sizes
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
@@ -109,12 +109,12 @@ class StatedOperands(integer_sums.SumOperands):
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
         if self.node.op in SCALED_AFTER_SUM:
             real = x * scale[self.node.inputs[1] or ""] / y
-            has_alpha = self.node.op == "fully_connected" and stored.dtype.kind == "f"
-            if has_alpha and not np.allclose(stored, real, rtol=SINGLE, atol=0.0):
-                return stored.astype(np.float64)
+            if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales may include alpha
+                used = stated_scale(np.asarray(stored), "", False)
+                return real if np.allclose(used, real, rtol=SINGLE, atol=0.0) else used
             return real
         if self.node.op == "add":
-            sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
+            sign = -1.0 if subtracts(np.asarray(stored)) else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])
         part = self.graph.spec(self.node.inputs[0] or "").elements / self.graph.spec(self.node.outputs[0]).elements
         return x / y / (1.0 if self.node.op == "average_pool" else part)

@@ -5,18 +5,17 @@ recorded (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
-from qverify.arithmetic.resize_places import MODES, ONE, exact, fixed_point
+from qverify.arithmetic.resize_places import ONE, exact, find_modes, fixed_point
 from qverify.compare.error_bounds.bounded_values import Array, Reals, Whole, Wholes, round_interval
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 
-NEAR = 2.0**-10  # largest distance, in elements, of places of the same mode in float32
 PLACES = 255 * 2.0**-21  # error of places in float32, in LSB per element of the longer axis, of values 255 apart
 WEIGHTS = 255 * 2.0**-11  # error of the weights of rows and columns, which have 11 bits, in LSB
 XNNPACK = "litert-xnnpack"
@@ -49,27 +48,6 @@ def evaluate_own_places(unit: Unit, graph: Graph, given: Mapping[str, Array], at
         samples = _interpolate(planes, plane, (tables[0], row), (tables[1], column))
         by_mode.append(_round_exact(samples, np.max(sizes)) if kernels == XNNPACK else _round_fixed_point(samples))
     return reduce(_unite, by_mode) if by_mode else None
-
-
-def find_modes(index: Array, weight: Array, sizes: list[list[int]]) -> Iterator[tuple[bool, bool]]:
-    """Yields the modes of LiteRT that have the node's places, in fixed point or in floats."""
-    starts = np.cumsum([0, *(2 * to for _, to in sizes)])
-    axes = [
-        (size, to, (index[s : s + to], index[s + to : s + 2 * to], weight[s : s + to], weight[s + to : s + 2 * to]))
-        for s, (size, to) in zip(starts, sizes, strict=False)
-    ]
-    for mode in MODES:
-        if all(_is_mode(size, to, table, mode) for size, to, table in axes):
-            yield mode
-
-
-def _is_mode(size: int, to: int, table: tuple[Array, ...], mode: tuple[bool, bool]) -> bool:
-    """Returns whether the node's table for one axis is that of the mode."""
-    first, second, _, part = table
-    if part.dtype.kind == "i":
-        return all(map(np.array_equal, table, fixed_point(size, to, *mode)))
-    place = first + np.where(first == second, 0.0, part.astype(np.float64) * (second - first))
-    return np.allclose(place, exact(size, to, *mode), rtol=0.0, atol=NEAR)
 
 
 def _make_axis(size: int, to: int, mode: tuple[bool, bool], kernels: str) -> Axis:

@@ -158,7 +158,8 @@ class _Reader:
                 Form.parse(name if isinstance(name, str) else str(name))
             except ValueError as error:
                 meant = self._meant(name, FORMS) if isinstance(name, str) else ""
-                raise self._refuse(where, f"{error}{meant}") from None
+                why = f"{str(name)[:60]!r} is no form of the catalogue{meant}" if meant else str(error)
+                raise self._refuse(where, why) from None
         return tuple(names)
 
     def _number(self, table: dict[str, Any], key: str, where: str) -> int:

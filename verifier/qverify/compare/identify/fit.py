@@ -4,7 +4,7 @@ recorded."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -17,7 +17,9 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
-from qverify.compare.identify.solve import Triples, solve
+from qverify.compare.identify.solve import Triples
+from qverify.compare.identify.solve import solve as solve_sums
+from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
@@ -118,11 +120,17 @@ class RecordedUnit:
 
 def triples_of(member: RecordedUnit, at: Array | None = None) -> Triples | None:
     """Returns the sums, scales and stored integers of a unit at flat positions; of all elements if these are None. None
-    for a unit that is not a sum of one scale and 8 bits."""
+    for a unit that is neither a sum of one scale nor an addition, of 8 bits."""
     exact, flat = member.rounded.exact, member.recorded.reshape(-1)
-    if exact is None or exact.sums is None or member.unit.nodes[1:] or flat.dtype.itemsize > 1:
+    if exact is None or member.unit.nodes[1:] or flat.dtype.itemsize > 1:
         return None
     at = np.arange(flat.size) if at is None else at
+    if exact.operands is not None:
+        first, second = exact.operands(at)
+        ratios = float(exact.scales[0]), float(exact.scales[1])
+        return Additions(first, {}, flat[at].astype(np.int64), exact.zero, exact.limits, second, ratios)
+    if exact.sums is None:
+        return None
     sums, out = exact.sums.read(at), flat[at]
     ways = {how.removeprefix(", "): scale for how, scale in (exact.ways or {"": exact.scales}).items()}
     scales = {how: np.broadcast_to(scale[sums.number], sums.acc.shape) for how, scale in ways.items()}
@@ -223,6 +231,14 @@ def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:
         held_out += int(np.count_nonzero(~is_shown))
     found = [f for f in solve(halves[0]) if all(t.is_given_by(f) for t in halves[1])]
     return (found[:MOST_SOLVED], held_out) if found else None
+
+
+def solve(shown: Sequence[Triples]) -> list[Form]:
+    """Returns the forms that are solved from sums of one scale, or from additions."""
+    additions = [one for one in shown if isinstance(one, Additions)]
+    if additions:
+        return solve_additions(additions) if len(additions) == len(shown) else []
+    return solve_sums(shown)
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:

@@ -122,6 +122,8 @@ def neighbours(form: Form) -> list[Form]:
             wide = replace(plain, bits=bits)
             found += [replace(wide, before=(n, how)) for n in (4, 8, 12) for how in ("floor", "half up")]
             found += [replace(wide, first=(n, how)) for n in (bits - 1, bits) for how in ("floor", "half up")]
+    if not form.is_exact and form.operands in ("", EACH):  # of an addition
+        found.insert(0, replace(form, operands="" if form.operands else EACH))
     return [f for f in dict.fromkeys(found) if f != form]
 
 
@@ -150,7 +152,7 @@ class _Sample:
     def _likely(self) -> Iterator[Form]:
         for how in self._scales:
             for rule in RULES:
-                yield from _with_zero(Form(rule, scales=how))
+                yield from with_zero(Form(rule, scales=how))
             for form in _multipliers():
                 yield from self._around(replace(form, scales=how))
 
@@ -165,7 +167,7 @@ class _Sample:
         exponent = np.frexp(scale)[1].astype(np.int64)
         product = self._acc.astype(np.float64) * multiplier
         for rule in self._rules(np.ldexp(product, -shift)):
-            yield from _with_zero(replace(form, rounding=rule))
+            yield from with_zero(replace(form, rounding=rule))
         yield from self._twice(form, product, shift)
         for kept in range(MOST_KEPT + 1):
             before = np.maximum(1 - exponent - kept, 0)
@@ -175,7 +177,7 @@ class _Sample:
             for how in RULES:
                 value = self._shifted(form.scales, kept, how, before).astype(np.float64) * multiplier
                 for rule in self._rules(np.ldexp(value, -after)):
-                    yield from _with_zero(replace(form, rounding=rule, before=(kept, how)))
+                    yield from with_zero(replace(form, rounding=rule, before=(kept, how)))
 
     def _twice(self, form: Form, product: Reals, shift: Array) -> Iterator[Form]:
         """Yields forms whose product is shifted twice."""
@@ -186,7 +188,7 @@ class _Sample:
             slack = np.minimum(unit, 1.0)  # where nothing is left to shift, the first rule decides
             for rule in self._rules(np.ldexp(product, -shift), slack):
                 for how in RULES:
-                    yield from _with_zero(replace(form, rounding=rule, first=(bits, how)))
+                    yield from with_zero(replace(form, rounding=rule, first=(bits, how)))
 
     @cached_property
     def _unique(self) -> dict[str, tuple[Reals, Array]]:
@@ -231,7 +233,8 @@ def _multipliers() -> Iterable[Form]:
         yield Form("floor", 1, cut)
 
 
-def _with_zero(form: Form) -> Iterator[Form]:
+def with_zero(form: Form) -> Iterator[Form]:
+    """Yields the form, and with the zero point inside if that matters for its rule."""
     yield form
     if form.rounding in INSIDE:
         yield replace(form, zero_inside=True)

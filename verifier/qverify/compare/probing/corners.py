@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.forms import NAMES, Form
-from qverify.compare.identify.fit import RecordedUnit, triples_of
-from qverify.compare.identify.solve import Triples, solve
+from qverify.compare.identify.fit import RecordedUnit, solve, triples_of
+from qverify.compare.identify.solve import Triples
 
 Mask = npt.NDArray[np.bool_]
 VECTORS = (16, 8, 4)  # elements of a vector
@@ -40,20 +41,38 @@ def _parts(shape: tuple[int, ...]) -> Iterator[tuple[str, Mask]]:
         yield f"tensors with an odd number of {word}s", np.full(shape, bool(size % 2))
 
 
-def find_corner(members: Sequence[RecordedUnit]) -> tuple[str, str] | None:
-    """Returns a form that gives every element of all units except in one part, and the name of the part; None if there
-    is none. The smallest part counts."""
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """A part of all tensors that does not follow. form: what gives every element outside it. part: its name. inside: a
+    form of the catalogue that gives every element inside it, or ""."""
+
+    form: str
+    part: str
+    inside: str
+
+    def __str__(self) -> str:
+        return f"{self.form} gives every element outside {self.part}" + (
+            f", {self.inside} inside" if self.inside else ""
+        )
+
+
+def find_corner(members: Sequence[RecordedUnit], solved: bool) -> Corner | None:
+    """Returns the smallest part of all tensors outside which one form gives every element of all units; None if there is
+    none. solved: whether the form is one whose parameters are solved, or one of the catalogue."""
     parts = dict[str, list[Mask]]()
     for m in members:
         for name, mask in _parts(m.recorded.shape):
             parts.setdefault(name, []).append(mask)
     whole = {n: masks for n, masks in parts.items() if len(masks) == len(members)}
     sizes = {n: sum(int(np.count_nonzero(m)) for m in masks) for n, masks in whole.items()}
-    most = sum(m.recorded.size for m in members) // 2
-    for solved in (False, True):
-        for name in sorted((n for n in whole if 0 < sizes[n] <= most), key=lambda n: sizes[n]):
-            if form := _form_outside(members, whole[name], solved):
-                return form, name
+    most, seen = sum(m.recorded.size for m in members) // 2, set[bytes]()
+    for name in sorted((n for n in whole if 0 < sizes[n] <= most), key=lambda n: sizes[n]):
+        same = b"".join(np.packbits(mask).tobytes() for mask in whole[name])
+        if same in seen:
+            continue
+        seen.add(same)
+        if form := _form_outside(members, whole[name], solved):
+            return Corner(form, name, _form_outside(members, [~mask for mask in whole[name]], False))
     return None
 
 

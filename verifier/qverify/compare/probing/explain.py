@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qverify.arithmetic.forms import Form
-from qverify.compare.identify.fit import FORMS, RecordedUnit, fit
-from qverify.compare.identify.solve import neighbours, solve
+from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
+from qverify.compare.identify.solve import neighbours
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.report.learned import LearnedOp
@@ -81,6 +81,8 @@ def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str,
     if op.form:
         return op
     parts = {names.get(m.output, m.unit.name): m.fitting for m in members if m.fitting} if op.parts else {}
+    if (corner := find_corner(members, solved=False)) is not None:
+        return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
     held = {form: [m for m in members if form in m.fitting] for form in FORMS}
     form = max(FORMS, key=lambda f: len(held[f]))
     if 2 * len(held[form]) >= len(members):
@@ -88,10 +90,8 @@ def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str,
         return replace(
             op, parts=parts, why=f"{NOT_ONE}: {form} gives every element {but}; {_list(members, form, names)}"
         )
-    if (corner := find_corner(members)) is not None:
-        form, part = corner
-        why = f"{NOT_ONE}: {form} gives every element outside {part}; {_list(members, form, names)}"
-        return replace(op, parts=parts, why=why)
+    if (corner := find_corner(members, solved=True)) is not None:
+        return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
     lost = [names.get(m.output, m.unit.name) for m in members if not m.fitting]
     more = f"of {len(lost)} of {len(members)} probes no form gives every element, first {lost[0]}" if lost else ""
     return replace(op, parts=parts, why=f"{NOT_ONE if op.parts else 'no form'}{f'; {more}' if more else ''}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,11 +45,13 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an arithmetic comes from: its name, what computed the dump, and the command that learns it."""
+    """Where an arithmetic comes from: its name, what computed the dump, the command that learns it, and the versions that
+    it holds for."""
 
     name: str
     engine: str = ""
     learned: str = ""
+    learned_on: dict[str, str] = field(default_factory=dict)
 
 
 def identify_dump(
@@ -86,7 +88,7 @@ def identify_dump(
         )
     ops = {op.op: op for op in fit(known)}
     free = run_free(every, graph, read, run_unit, {op: learned.form for op, learned in ops.items()})
-    arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops)
+    arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops, origin.learned_on)
     total = sum(_has_integers(unit, graph) for unit in every)
     doubts = _list_doubts(recording, graph, every, ops, free)
     return Identified(arithmetic, free, (total, len(known)), tuple(doubts), tuple(recording.notes))

@@ -71,15 +71,17 @@ def is_tflite(data: bytes) -> bool:
 
 
 def compile_tflite(name: str, data: bytes, options: CompilerOptions) -> CompiledModel:
-    """Returns a .tflite compiled in LiteRT's arithmetic. Raises UsageError for options that do not apply to a .tflite,
+    """Returns a .tflite compiled in LiteRT's arithmetic, or in that of the options. Raises UsageError for options that do not apply to a .tflite,
     and the errors of open_tflite."""
     from qverify.session.tflite_alone import open_tflite
 
-    allowed = CompilerOptions(check=options.check, folder=options.folder, host=options.host)
+    allowed = CompilerOptions(
+        check=options.check, folder=options.folder, host=options.host, arithmetic=options.arithmetic
+    )
     if refused := [f.name for f in fields(options) if getattr(options, f.name) != getattr(allowed, f.name)]:
         flag = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(refused[0], refused[0].replace("_", "-"))
         raise UsageError(f"--{flag}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
-    return open_tflite(name, data)[0]
+    return open_tflite(name, data, options.arithmetic)[0]
 
 
 def _describe_failure(graph: Graph) -> str:

@@ -86,7 +86,7 @@ def learn_board(
     ops = {found.op: found for found in learned}
     learner.confirm_first()
     about = ", ".join(f"{v}" for k, v in learner.states.items() if k in ("program", "version", "arch", "runtime"))
-    arithmetic = Arithmetic(origin.name, board.engine or about, origin.learned, ops)
+    arithmetic = Arithmetic(origin.name, board.engine or about, origin.learned, ops, origin.learned_on)
     return LearnedBoard(
         arithmetic, learner.asked, learner.asked_models * RUNS, learner.states, learner.failed, learner.left_out
     )
@@ -111,13 +111,16 @@ class _Learner:
 
     def _first_models(self, op: str) -> Iterable[ProbeModel]:
         for dtype in self._wanted.dtypes:
-            yield from self._pack(first_probes(op, dtype))
+            probes = first_probes(op, dtype)
+            models = self._pack(probes)
+            written = {p.name for m in models for p in m.probes}
+            self.left_out += [p.name for p in probes if p.name not in written]
+            yield from models
 
     def _pack(self, probes: Sequence[OneOp]) -> list[ProbeModel]:
         if self._board.is_litert:
             from qverify.tflite_model.write_probes import can_write
 
-            self.left_out += [p.name for p in probes if not can_write(p)]
             probes = [p for p in probes if can_write(p)]
         return pack(probes, self._board.most)
 
@@ -234,6 +237,12 @@ class _Learner:
             answer = ask(model, self._store, self._board)
         except NotDeterministicError:
             raise
+        except UsageError as error:  # the runner's command does not take the inputs of this op
+            if not self._wanted.keep_going:
+                raise UsageError(
+                    f"probe {model.probes[0].name!r}: {error} (--keep-going leaves {model.op} out)"
+                ) from error
+            raise BoardError(str(error)) from error
         except (BoardError, LinkError) as error:
             number, path = len(self._store.keys) + 1, self._store.path
             raise BoardError(

@@ -81,6 +81,7 @@ def ask(model: ProbeModel, store: ProbeStore, board: ProbedBoard) -> Answer:
         reach=board.reach,
         runner=board.runner,
         allow_other_model=True,
+        arithmetic=None,
         pull="all",
     )
     runner = runner_for(board.uri, board.runner)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular, write_bytes, write_text
+from qverify.printable import printable
 from qverify.tensors.recording import Array
 
 FORMAT = 1
 MAX_BYTES = 1 << 26  # of a file of the folder
 ABOUT = "board.json"
+_FILE = re.compile(r"[0-9a-f]{24}\..*|\.qverify-.*")  # of a model, or half-written
 
 
 class ProbeStore:
@@ -28,10 +31,13 @@ class ProbeStore:
         self.path = path
         self._about: dict[str, str] = {}
         self._keys: list[str] = []
-        if os.path.isdir(path) and os.listdir(path):
+        names = os.listdir(path) if os.path.isdir(path) else []
+        if other := next((n for n in names if n != ABOUT and not _FILE.fullmatch(n)), ""):
+            raise BadFileError(
+                f"{path}: has {printable(other)}, so it is no folder of answers; give another -o, or remove it"
+            )
+        if ABOUT in names and not afresh:
             self._read_about()
-            if afresh:
-                self._about, self._keys = {}, []
 
     def _read_about(self) -> None:
         where = os.path.join(self.path, ABOUT)

@@ -48,9 +48,9 @@ class AdditionTerms:
 
 
 def terms(case: Case) -> AdditionTerms | None:
-    """Returns the terms of an addition, or None if it is not the reference's, in floats."""
+    """Returns the terms of an addition, or None in the integer rounding modes and for a form of its own."""
     rq = case.graph.constants[case.last.inputs[2] or ""]
-    if rq.dtype.kind != "f" or (rq.dtype == np.float64 and len(rq) > 2):
+    if rq.dtype.kind != "f" or (rq.dtype == np.float64 and len(rq) == 3):
         return None
     words = ops.words(case.last)
     swap = bool(words["swap"]) and rq.dtype == np.float32

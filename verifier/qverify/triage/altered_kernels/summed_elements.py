@@ -76,7 +76,7 @@ class SummedElements:
     def scale_of(self, channel: Array) -> Array:
         """Returns the output steps per unit of the sum for these channels, in the stored float type, or in float64 in
         an integer rounding mode."""
-        values = self.sums.rq if self.sums.in_floats else self.sums.real
+        values = self.sums.rq if self.sums.rq.ndim == 1 else self.sums.real
         return values[channel if len(values) > 1 else 0 * channel]
 
     @cached_property
@@ -113,7 +113,7 @@ class SummedElements:
         """Returns the output requantized from another sum, or with another channel's scale, in the same way as the
         model. acc: [S], or several sums of each element [..., S]."""
         channel, sums = self.channel if channel is None else channel, self.sums
-        if sums.in_floats:
+        if sums.rq.ndim == 1:
             return self.rounded(self.steps(acc, self.scale_of(channel)))
         rq = sums.rq[:, channel if sums.rq.shape[1] > 1 else 0 * channel]
         return requantize(

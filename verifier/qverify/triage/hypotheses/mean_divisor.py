@@ -125,7 +125,7 @@ def _factor(e: SummedElements, by: float, rule: Rule | None) -> Array:
     acc: Any = e.acc * by
     return (
         e.requantized(acc if rule is None else rule(acc).astype(np.int64))
-        if e.sums.in_floats or rule
+        if e.sums.rq.ndim == 1 or rule
         else e.finished(np.rint(acc * e.scale))
     )
 

@@ -119,7 +119,7 @@ def _elements(e: SummedElements, raw: bool) -> tuple[Array, Array]:
 def _of_mean(e: SummedElements, mean: Array, raw: bool, count: Array) -> Array:
     total = (mean - (e.summands.zero_x if raw else 0)) * count
     whole = np.rint(total)
-    return e.requantized(whole.astype(np.int64) if np.allclose(total, whole) or not e.sums.in_floats else total)
+    return e.requantized(whole.astype(np.int64) if np.allclose(total, whole) or e.sums.rq.ndim != 1 else total)
 
 
 def _count(read: Array) -> Array:

@@ -37,7 +37,7 @@ Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     few, sums = sample(case), requantization(case)
-    if few is None or sums is None or not sums.in_floats or case.last.op in ("mul", "average_pool"):
+    if few is None or sums is None or sums.rq.ndim != 1 or case.last.op in ("mul", "average_pool"):
         return
     yield from fitting_alike(case, _ways(case, few.summands.products.shape[1:]), in_parts=True)
 

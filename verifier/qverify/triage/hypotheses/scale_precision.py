@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     sums = linear(case)
     if sums is None:
         return
-    values = sums.rq if sums.in_floats else sums.real
+    values = sums.rq if sums.rq.ndim == 1 else sums.real
     own_key = np.ascontiguousarray(values).tobytes()
     texts: dict[bytes, list[str]] = {}
     scales: dict[bytes, Array] = {}

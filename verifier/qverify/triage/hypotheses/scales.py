@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.forms import MOST_SHIFT
+from qverify.arithmetic.requantize import stated_scale
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import stored_scale
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
@@ -42,7 +42,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
     for text, way in WAYS.items():
         yield FaultVariant(f"scales {text}", output_from(place, way))
-    real = stored_scale(value, rounding, False)
+    real = stated_scale(value, rounding, False)
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
     for text, channel in one.items():
         yield FaultVariant(

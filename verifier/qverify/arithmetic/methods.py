@@ -1,0 +1,142 @@
+"""The rq constants of kernels that do not scale one sum as a rounding mode does (verifier/ARITHMETICS.md, methods;
+verifier/NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic import float32, functions64
+from qverify.arithmetic.forms import Form, multiplier_of, steps, steps_of_multiplier
+from qverify.arithmetic.rounding_rules import RULES, Array
+
+Single = np.float32
+Reals = npt.NDArray[np.float64]
+WHOLE_IN_FLOAT32 = 2**24
+BIAS_BITS = 28  # to which HTP rounds biases where each channel has its own scale
+MOST_SHIFT, COARSE_BITS = 15, 8  # of the multipliers of HTP's addition; of its constant
+SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
+
+
+def divide_multiplier(form: Form, x_scale: float, y_scale: float, count: int) -> Array:
+    """Returns the rq of a mean of `count` elements, int32 [5, 1]: the multiplier of the scales, shifted left and divided;
+    the remainder is dropped. Raises ValueError for a form without a multiplier of 31 bits."""
+    base = replace(form, method="")
+    if base.bits != 31 or base.before or base.cut:
+        raise ValueError(f"no mean is computed in the form {str(form)!r}")
+    real = np.array([float(x_scale) / float(y_scale)])
+    multiplier, shift = multiplier_of(base, real)
+    left = min(count.bit_length() - 1, 32, 62 - int(shift[0]))
+    divided = np.array([(int(multiplier[0]) << left) // count], np.int64)
+    return steps_of_multiplier(base, real, divided, shift + left)
+
+
+def take_whole_zero(form: Form, x: tuple[float, int], y_scale: float, count: int) -> Array:
+    """Returns the rq of a mean of `count` stored integers, int32 [7, 1]: the input's zero point is rounded to whole steps
+    of the output, halves away from zero. x: scale and zero point."""
+    scale, zero = x
+    rows = steps(replace(form, method=""), Single(scale) / (Single(count) * Single(y_scale)))
+    whole = Single(zero) * Single(scale) / Single(y_scale)
+    after = -int(np.trunc(whole + np.copysign(Single(0.5), whole)))
+    return _with_summands(rows, np.array([zero * count]), np.array([after]))
+
+
+def mean_in_float32(x: tuple[float, int], y: tuple[float, int], count: int) -> Array:
+    """Returns the rq of a mean of `count` stored integers, float32 [4, 1]. x, y: scale and zero point."""
+    scale = Single(x[0]) / Single(y[0]) / Single(count)
+    return _four(scale, x[1] * count, Single(y[1]) - Single(x[1] * count) * scale, 0)
+
+
+def product_in_float32(first: float, second: float, y: tuple[float, int]) -> Array:
+    """Returns the rq of a product of two tensors, float32 [4, 1]. y: scale and zero point."""
+    return _four(Single(Single(first) * Single(second)) / Single(y[0]), 0, Single(0), y[1])
+
+
+def _four(scale: np.float32, before: int, inside: np.float32, after: int) -> Array:
+    made = np.array([[scale], [before], [inside], [after]], Single)
+    if not np.isfinite(made).all() or scale <= 0 or abs(before) > WHOLE_IN_FLOAT32:
+        raise ValueError(f"a scale of {scale:g} and a summand of {before} cannot be represented in float32")
+    return made
+
+
+def _with_summands(rows: Array, before: Array, after: Array) -> Array:
+    """Returns steps with summands of the sum and of the result, int32 [7, C]. Raises ValueError for one beyond int32."""
+    if np.abs(before).max() >= 2**31:
+        raise ValueError(f"a summand of {np.abs(before).max()} cannot be represented")
+    return np.concatenate([rows, [np.broadcast_to(s, rows.shape[1:]) for s in (before, after)]]).astype(np.int32)
+
+
+def add_zero_to_sums(form: Form, scales: Reals, zero: int, biases: Array | None) -> Array:
+    """Returns the rq of a convolution or product of HTP, int32 [7, C]. zero: the output's zero point, counted from the
+    lowest code. biases: as in find_summands."""
+    if scales.min() <= 0 or zero / scales.min() >= 2**31:
+        raise ValueError(f"a scale of {scales.min():g} cannot be represented")
+    rows = steps(replace(form, method=""), scales)
+    return _with_summands(rows, find_summands(zero, scales, biases), np.array([-zero]))
+
+
+def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
+    """Returns what is added to the sums of each scale, which have the biases, int64: the zero point in units of the sums,
+    divided in float32 and rounded, halves up.
+
+    Args:
+        zero: the zero point, counted from the lowest code.
+        scales: the scales.
+        biases: those of the channels if each has its own scale. They are multiples of the largest magnitude / 2^28.
+    """
+    summand = Single(zero) / scales.astype(Single)
+    if biases is None or len(scales) == 1 or not biases.any():
+        return np.floor(summand.astype(np.float64) + 0.5).astype(np.int64)
+    unit = float(np.abs(biases.astype(np.float64)).max()) / (1 << BIAS_BITS)
+    total = (np.rint(biases / unit) * unit).astype(Single) + summand
+    return np.floor(total.astype(np.float64) + 0.5).astype(np.int64) - biases.astype(np.int64)
+
+
+def add_in_float32(form: Form, first: float, second: float, y_scale: float) -> Array:
+    """Returns the rq of an addition whose ratios of scales are computed in float32, int32 [3, 5]: the larger becomes a
+    multiplier of the form's bits, both are rounded half to even (XNNPACK). first, second: scales; the second is negative
+    for a difference. Raises ValueError for a form without such multipliers, and for ratios that it cannot represent."""
+    if form.bits < 2 or form.before or form.first or form.operands or form.cut:
+        raise ValueError(f"no addition is computed in the form {str(form)!r}")
+    ratios = [float(Single(abs(s)) / Single(y_scale)) for s in (first, second)]
+    shift = form.bits - int(np.frexp(max(ratios))[1])
+    if not 1 <= shift <= 62:
+        raise ValueError(f"rounding {form} cannot represent the scale ratios {ratios[0]:g} and {ratios[1]:g}")
+    signs = np.sign([first, second])
+    rows = [[int(np.rint(r * 2.0**shift) * sign), 0, 0, 0, 0] for r, sign in zip(ratios, signs, strict=True)]
+    return np.array([*rows, [1, 0, 0, shift, RULES.index(form.rounding) << 8]], np.int32)
+
+
+def add_with_one_shift(ratios: tuple[float, float], zeros: tuple[int, int, int]) -> Array:
+    """Returns the rq of HTP's addition, int32 [4, 5]. ratios: of both operands' scales to the output's, the second
+    negative for a difference. zeros: zero points of both and the output, counted from the lowest code."""
+    rising, falling = sum(r for r in ratios if r > 0), -sum(r for r in ratios if r < 0)
+    shift = min(14 - int(np.frexp(max(rising, falling))[1]), MOST_SHIFT)
+    if shift < 0:
+        raise ValueError(f"scale ratios of {ratios[0]:g} and {ratios[1]:g} cannot be represented")
+    first, second = (int(np.sign(r) * np.floor(abs(r) * 2.0**shift + 0.5)) for r in ratios)
+    constant = (zeros[2] << shift) - first * zeros[0] - second * zeros[1]
+    unit = 1 << COARSE_BITS
+    constant = -((unit // 2 - constant) // unit) * unit  # to the nearest multiple, halves down
+    summands = [constant + first * zeros[0] + second * zeros[1], -zeros[2], 0, 0, 0]
+    return np.array([[first, 0, 0, 0, 0], [second, 0, 0, 0, 0], [1, 0, 0, shift, 0], summands], np.int32)
+
+
+def make_logistic_table(values: Reals, x: tuple[float, Array], y: tuple[float, int], limits: tuple[int, int]) -> Array:
+    """Returns the table of LiteRT's LOGISTIC, int64 for each value of the input.
+
+    Args:
+        values: what the function gives, in real values.
+        x: scale of the input, and its values without the zero point.
+        y: scale and zero point of the output.
+        limits: those of the table.
+
+    Raises ValueError if the values are not those of the logistic function."""
+    scale, centred = x
+    if not np.allclose(values, float32.sigmoid64(centred * float(scale)), rtol=0.0, atol=SIGMOID):
+        raise ValueError("its function is not the logistic one")
+    terms = functions64.exp(-(Single(scale) * centred.astype(Single)).astype(np.float64)).astype(Single)
+    found = Single(1) / (Single(1) + terms) * (Single(1) / Single(y[0]))
+    return np.clip(np.floor(found + Single(0.5)) + y[1], *limits).astype(np.int64)

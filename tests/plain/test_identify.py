@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
 from qverify.errors import BadFileError
@@ -52,6 +54,19 @@ def test_every_mode_is_found_and_simulates_the_recording(
     assert ops["conv"].form == rounding and (ops["conv"].decided or 0) > 0
     out = capsys.readouterr().out
     assert "free-running under it: 5 of 5 tensors bit-equal" in out or "4 of 4 tensors bit-equal" in out
+
+
+def test_powers_of_two_show_no_multiplier(network: Path, tmp_path: Path) -> None:
+    """A rule for the exact value is named, which holds for other scales, and the doubt is said."""
+    model = onnx.load(network)
+    for scale in (i for i in model.graph.initializer if i.name.endswith(("_scale", "_s"))):
+        value = numpy_helper.to_array(scale)
+        scale.CopyFrom(numpy_helper.from_array(np.exp2(np.rint(np.log2(value))).astype(np.float32), scale.name))
+    onnx.save(model, tmp_path / "m.onnx")
+    given, written = dump(tmp_path / "m.onnx", tmp_path, "pow2-half-up"), tmp_path / "chip.toml"
+    assert main(["identify", str(given), "-m", str(tmp_path / "m.onnx"), "-o", str(written)]) == 3
+    op = read_arithmetic(str(written)).ops["conv"]
+    assert op.form == "half up" and "pow2-half-up" in op.alike and "every scale here is a power of two" in op.why
 
 
 def test_each_op_has_its_own_form(network: Path, tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ Shape = tuple[int, ...]
 class RandomNodes:
     """Makes tensors and nodes of names of their own. Every value comes from the seed."""
 
-    def __init__(self, rounding: str, seed: int):
+    def __init__(self, rounding: str, seed: int, in_forms: bool = False):
+        """in_forms: whether nodes have forms of their own, too."""
+        self.in_forms = in_forms
         self.rng = np.random.default_rng(seed)
         self.rounding = rounding
         self.requantized = 0  # how many times parameters of the rounding mode were drawn
@@ -139,10 +141,13 @@ class RandomNodes:
 
     def _parameters(self, scale: Array, wide: bool, dtype: type) -> TensorSpec:
         """The rq of the file's rounding mode, or of a form of the node's own."""
-        if self.rng.random() < 0.5:
+        if self.in_forms and self.rng.random() < 0.5:
             return self.constant(make_rq(self.form(lambda form: make_rq(form, scale, wide)), scale, wide))
+        if self.rounding == "ref-exact":
+            return self.constant(scale.astype(dtype))
+        own = self.rng.random() >= 0.7
         return self.constant(
-            scale.astype(dtype) if self.rounding == "ref-exact" else parameters(self.rounding, scale, wide)
+            make_rq(NAMES["tflite-single"], scale, wide) if own else parameters(self.rounding, scale, wide)
         )
 
     def form(self, use: Callable[[Form], Any], exact: bool = True) -> Form:

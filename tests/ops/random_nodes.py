@@ -23,7 +23,9 @@ Shape = tuple[int, ...]
 class RandomNodes:
     """Makes tensors and nodes of names of their own. Every value comes from the seed."""
 
-    def __init__(self, rounding: str, seed: int):
+    def __init__(self, rounding: str, seed: int, in_forms: bool = False):
+        """in_forms: whether nodes have forms of their own, too."""
+        self.in_forms = in_forms
         self.rng = np.random.default_rng(seed)
         self.rounding = rounding
         self.requantized = 0  # how many times parameters of the rounding mode were drawn
@@ -139,15 +141,18 @@ class RandomNodes:
 
     def _parameters(self, scale: Array, wide: bool, dtype: type) -> TensorSpec:
         """The rq of the file's rounding mode, or of a form of the node's own."""
-        kind = self.rng.random()
+        kind = self.rng.random() if self.in_forms else 1.0
         if kind < 0.15 and not wide:
             return self.constant(self._with_summands(scale))
         if kind < 0.25 and not wide:
             return self.constant(self._in_float32(scale))
         if kind < 0.6:
             return self.constant(make_rq(self.form(lambda form: make_rq(form, scale, wide)), scale, wide))
+        if self.rounding == "ref-exact":
+            return self.constant(scale.astype(dtype))
+        own = self.rng.random() >= 0.7
         return self.constant(
-            scale.astype(dtype) if self.rounding == "ref-exact" else parameters(self.rounding, scale, wide)
+            make_rq(NAMES["tflite-single"], scale, wide) if own else parameters(self.rounding, scale, wide)
         )
 
     def _with_summands(self, scale: Array) -> Array:

@@ -130,7 +130,7 @@ def words_of(made: RandomNodes) -> dict[str, str]:
 @pytest.mark.parametrize("made_by", [convolutions, transposed_convolutions, products])
 @pytest.mark.parametrize("rounding", ["ref-exact", "tflite-single", "gemmlowp", "pow2-floor"])
 def test_they_agree(made_by, rounding: str, sanitized: bool, tmp_path: Path) -> None:
-    made = RandomNodes(rounding, 77)
+    made = RandomNodes(rounding, 77, in_forms=True)
     made_by(made)
     names = write(made, tmp_path)
     program = binary(sanitized)

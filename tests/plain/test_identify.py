@@ -10,6 +10,7 @@ from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
 from qverify.errors import BadFileError
 
+from tests.conftest import MODELS
 from tests.ops.qdq import Qdq
 
 
@@ -204,3 +205,22 @@ def test_the_input_of_the_network_stands_for_what_the_dump_lacks(
     assert "taken from the recording" not in out and "tensors bit-equal, first" not in out
     assert main(["identify", str(tmp_path / "all.npz"), "-m", str(network), "-i", str(tmp_path / "other.npy")]) == 2
     assert "is not that of -i; give the input that the dump was made with" in capsys.readouterr().err
+
+
+VENDOR = MODELS.parent / "vendor-real"
+RECORDED = (
+    ("kws_u8s8_qnn.npz", "kws_dscnn/kws_dscnn_u8s8_qdq.onnx", "kws_x.npy", 15),
+    ("resnet8_s8s8_qnn.npz", "resnet8_cifar10/resnet8_cifar10_s8s8_qdq.onnx", "resnet8_x.npy", 25),
+    ("kws_u8s8_ov_q.npz", "kws_dscnn/kws_dscnn_u8s8_qdq.onnx", "kws_x.npy", 15),
+)
+
+
+@pytest.mark.skipif(not VENDOR.exists(), reason="the recordings of real engines are not here")
+@pytest.mark.parametrize(("recording", "model", "given", "tensors"), RECORDED)
+def test_real_engines_are_identified_and_simulated_bit_by_bit(
+    recording: str, model: str, given: str, tensors: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-m", str(MODELS / model), "-i", str(VENDOR / given)]
+    main(["identify", str(VENDOR / recording), *words])
+    out = capsys.readouterr().out
+    assert "unknown" not in out and f"free-running under it: {tensors} of {tensors} tensors bit-equal" in out

@@ -116,7 +116,8 @@ def test_a_table_of_a_kind_is_written_and_read_back(tmp_path: Path) -> None:
 def test_each_shipped_file_says_how_it_was_learned(path: Path) -> None:
     arithmetic = shipped(path.stem)
     assert arithmetic.name == path.stem and arithmetic.engine and arithmetic.learned
-    assert all(op.form in ("ref-exact", *LEGAL) and not op.why for op in arithmetic.ops.values())
+    if path.stem in (*OF_KERNELS.values(), "tflm", "cmsis-nn"):
+        assert all(op.form in ("ref-exact", *LEGAL) and not op.why for op in arithmetic.ops.values())
     assert path.read_text() == to_text(arithmetic)
 
 

@@ -1,18 +1,21 @@
-/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. A table of (1, 256):
-   each e_j times fl32(ys/sum), half up; a table of integers: in fixed point. */
+/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. A table of 257:
+   each e_j times fl32(T[256]/sum), half up; a table of integers: in fixed point. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 #include "../arithmetic/instructions.h"
 #include "../arithmetic/steps.h"
+
+enum { MULTIPLIED = 257 }; /* elements of a table with a factor behind it, which is divided by the sum */
 
 static qv_status softmax_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 4);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *table = qv_in(m, n, 1);
-  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->elements != 256 ||
-      !(table->dtype == QV_F32 || (table->dtype == QV_I32 && table->rank == 1)) || table->rank > 2)
-    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant table of 256 or (1, 256) float32 or 256 int32");
+  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->rank != 1 ||
+      !(table->dtype == QV_F32 ? table->elements == 256 || table->elements == MULTIPLIED
+                               : table->dtype == QV_I32 && table->elements == 256))
+    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant table of 256 or 257 float32 or 256 int32");
   for (int i = 0; table->dtype == QV_I32 && i < 256; i++)
     if (((const int32_t *)table->constant)[i] < 0) return qv_fail(m, n, QV_E_FORMAT, "entry %d of its table is below 0", i);
   if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
@@ -106,7 +109,7 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
   const float *table = qv_in(s->model, n, 1)->constant;
   const void *from = qv_data(s, x);
   const qv_elementwise *kernels = s->plain_only ? NULL : qv_chosen_instructions().elementwise;
-  int multiplies = qv_in(s->model, n, 1)->rank == 2, fixed = qv_in(s->model, n, 1)->dtype == QV_I32;
+  int multiplies = qv_in(s->model, n, 1)->elements == MULTIPLIED, fixed = qv_in(s->model, n, 1)->dtype == QV_I32;
   if (kernels && inner == 1 && depth >= LONG && !multiplies && !fixed) {
     fast(kernels, x, y, from, outer, depth, ys, table, qv_data(s, y));
     return QV_OK;
@@ -124,7 +127,7 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
       continue;
     }
     for (int64_t i = 0; i < depth; i++) sum += table[qv_load(from, x->dtype, start + i * inner) - largest + 255];
-    float one = ys / sum;
+    float one = multiplies ? table[256] / sum : 0.0f;
     for (int64_t i = 0; multiplies && i < depth; i++)
       qv_store(qv_data(s, y), y->dtype, start + i * inner,
                half_up(table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * one, y));

@@ -86,11 +86,12 @@ def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
         scales: the scales.
         biases: those of the channels if each has its own scale. They are multiples of the largest magnitude / 2^28.
     """
-    summand = (Single(zero) / scales.astype(Single)).astype(np.float64)
+    summand = Single(zero) / scales.astype(Single)
     if biases is None or len(scales) == 1 or not biases.any():
-        return np.floor(summand + 0.5).astype(np.int64)
+        return np.floor(summand.astype(np.float64) + 0.5).astype(np.int64)
     unit = float(np.abs(biases.astype(np.float64)).max()) / (1 << BIAS_BITS)
-    return np.floor(np.rint(biases / unit) * unit + summand + 0.5).astype(np.int64) - biases.astype(np.int64)
+    total = (np.rint(biases / unit) * unit).astype(Single) + summand
+    return np.floor(total.astype(np.float64) + 0.5).astype(np.int64) - biases.astype(np.int64)
 
 
 def add_in_float32(form: Form, first: float, second: float, y_scale: float) -> Array:

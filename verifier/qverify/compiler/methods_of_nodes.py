@@ -14,7 +14,6 @@ from qverify.arithmetic.forms import Form
 from qverify.arithmetic.resize_places import METHODS as RESIZES
 from qverify.arithmetic.resize_places import find_modes, make_tables
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, make_table
-from qverify.compiler.builder import float_word
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -137,8 +136,8 @@ def _table_softmax(place: _Place) -> Changes:
     _require_256_steps(place.y)
     below = -np.float32(place.x.scale[0]) * np.arange(255, -1, -1, dtype=np.float32)
     table = functions64.exp(below.astype(np.float64)).astype(np.float32)
-    words = (*place.node.words[:3], float_word(1 / place.y.scale[0]))
-    return {place.node.inputs[1] or "": table[None]}, replace(place.node, words=words)
+    steps = np.float32(1 / place.y.scale[0])
+    return {place.node.inputs[1] or "": np.append(table, steps)}, place.node
 
 
 def _logistic(place: _Place) -> Changes:

@@ -1,5 +1,5 @@
-"""e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. T of [1, 256]: each e_j
-times fl32(ys/sum), half up; T of integers: in fixed point."""
+"""e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. T of [257]: each e_j
+times fl32(T[256]/sum), half up; T of integers: in fixed point."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
     def block(some: slice) -> None:
         below = rows[some].view(np.uint8) - rows[some].max(1, keepdims=True).view(np.uint8)
         e = look_up(
-            table.reshape(-1), below + np.uint8(255)
+            table[:256], below + np.uint8(255)
         )  # differences are at most 0: the sum wraps back into 8 bits
         if table.dtype == np.int32:
             result[some] = np.clip(divide_terms(e, 1) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
             return
         total = sequential_sum(e, 1)
-        if table.ndim == 2:
-            e *= state / total
+        if len(table) > 256:
+            e *= table[256] / total
             e += np.float32(0.5)
             np.floor(e, out=e)
             e[np.isnan(e)] = limits.min - y.zero_point[0]

@@ -14,7 +14,7 @@ import numpy as np
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
-from qverify.compare.catalogue import LEGAL, MISTAKES, choose_name
+from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
 from qverify.compare.identify.solve import Triples
@@ -30,8 +30,10 @@ from qverify.tensors.recording import Array
 Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it; None if it is not there
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES)
+ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
+LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
 MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
 MOST_SOLVED = 12  # solved forms that are listed
 LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
@@ -169,18 +171,20 @@ def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedO
 
 
 def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
-    """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which most have a form in
-    common."""
-    best, least = {op: members}, 0 if _common(members) else len(members)
-    for kinds in (k for number in range(1, MOST_KINDS + 1) for k in combinations(KINDS, number) if least):
+    """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which each has a form of its
+    own."""
+    whole = _fit_op(op, members, every, True)
+    for kinds in (k for number in range(1, MOST_KINDS + 1) for k in combinations(KINDS, number) if not whole.form):
         parts: dict[str, list[RecordedUnit]] = {}
         for one in members:
             kind = next((k for k in kinds if KINDS[k](one.unit.nodes[0], one.graph)), "")
             parts.setdefault(key_of(op, kind), []).append(one)
-        unknown = sum(len(some) for some in parts.values() if not _common(some))
-        if len(parts) == len(kinds) + 1 and unknown < least:
-            best, least = parts, unknown
-    return [_fit_op(key, best[key], every, True) for key in sorted(best)]
+        if len(parts) != len(kinds) + 1 or any(
+            len(some) < LEAST_OF_KIND or not _common(some) for some in parts.values()
+        ):
+            continue
+        return [_fit_op(key, parts[key], every, False) for key in sorted(parts)]
+    return [whole]
 
 
 def _common(members: list[RecordedUnit]) -> list[str]:
@@ -193,11 +197,12 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     elements = sum(m.recorded.size for m in members)
     common = _common(members)
     if common:
-        form = _choose(common)
+        powers = _has_powers_of_two(members)
+        form = _choose(common, powers)
         alike = tuple(f for f in common if f != form)
         nearest = _find_nearest(members, [f for f in FORMS if f not in common])
         decided, against = (nearest.elements, nearest.form) if nearest is not None else (None, "")
-        why = _doubt(members, every, form)
+        why = _doubt(members, every, form) or (ONLY_POWERS if powers else "")
         return LearnedOp(op, form, len(members), elements, decided, against, alike, _count_ties(members), why=why)
     nearest = _find_nearest(members, FORMS)
     if solving and nearest is not None and (solved := _solve(members)) is not None:
@@ -246,9 +251,21 @@ def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:
     return (sum(t for t, _ in known), sum(n for _, n in known)) if known else None
 
 
-def _choose(common: list[str]) -> str:
-    """Returns the form to name of several that give the same bytes: the reference's, else as the catalogue chooses."""
-    return REFERENCE if REFERENCE in common else choose_name(common)
+def _has_powers_of_two(members: list[RecordedUnit]) -> bool:
+    """Returns whether every scale by which integers are multiplied is a power of two, so that multipliers of any number of
+    bits are exact."""
+    scales = [np.abs(m.rounded.exact.scales) for m in members if m.rounded.exact is not None]
+    return bool(scales) and len(scales) == len(members) and all((np.frexp(s)[0] == 0.5).all() for s in scales)
+
+
+def _choose(common: list[str], powers: bool) -> str:
+    """Returns the form to name of several that give the same bytes: the reference's; of powers of two a rule for the exact
+    value, which says nothing of multipliers; else as the catalogue chooses. powers: whether every scale is a power of
+    two."""
+    if REFERENCE in common:
+        return REFERENCE
+    rules = [f for f in common if f in RULES]
+    return choose_name(rules if powers and rules else common)
 
 
 def _find_nearest(members: list[RecordedUnit], forms: Iterable[str]) -> Contradiction | None:

@@ -26,7 +26,10 @@ def random_nodes(r: RandomNodes) -> None:
     table = r.constant(np.exp(np.linspace(-20, 0, 256)).astype(np.float32))
     y = r.output(x.dtype, (outer, depth, inner))
     r.node("softmax", (x, table), y, (outer, depth, inner, float_word(r.pick(200, 256))))
-    for made in (make_table(r.pick(1, 5, 20) / 100), np.append(np.exp(np.linspace(-20, 0, 256)), r.pick(200, 256)).astype(np.float32)):
+    for made in (
+        make_table(r.pick(1, 5, 20) / 100),
+        np.append(np.exp(np.linspace(-20, 0, 256)), r.pick(200, 256)).astype(np.float32),
+    ):
         for length in (depth, r.pick(67, 300)):
             x = r.input(r.type(), (outer, length, inner))
             y = r.output(r.type(), (outer, length, inner))

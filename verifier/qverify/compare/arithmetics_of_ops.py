@@ -279,8 +279,12 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         operands = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
         with suppress(ValueError):
             htp = add_operands(pairs.centred, real, operands, y)
-            found[HTP_ADD] = lambda at: np.clip(htp(at), low, high).astype(y.dtype)
+            found[HTP_ADD] = partial(_clip, htp, (low, high), y)
     return found, Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
+
+
+def _clip(compute: Callable[..., Array], limits: tuple[int, int], y: TensorSpec, at: At) -> Array:
+    return np.clip(compute(at), limits[0], limits[1]).astype(y.dtype)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

@@ -55,6 +55,8 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     if not all(len(s.scale) == len(s.zero_point) == 1 and s.numpy_dtype.itemsize == 1 for s in (x, y)):
         return {}
+    if node.op not in (*POOLS, *LINEAR, "mul", "reduce_mean"):
+        return {}
     limits = node.words[-2], node.words[-1]
     if node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
         return {LITERT_POOL: partial(_store, _quotients(node, x, y), sums, y, limits)}

@@ -91,6 +91,8 @@ def _list_rqs(
 
 def _requantize(rq: Array, sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], at: At) -> Array:
     found = sums.read(at)
+    if not found.acc.size:
+        return np.zeros(0, y.dtype)
     own = rq if rq.shape[-1] == 1 else rq[:, found.number]
     return requantize(found.acc, own, y.zero_point[0], *limits, y.dtype, REFERENCE, False, 0)
 

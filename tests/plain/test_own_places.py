@@ -201,6 +201,6 @@ def test_a_resize_in_which_litert_reads_beyond_its_input_is_refused(tmp_path: Pa
     assert main(["-m", str(path), "-b", "local"]) == 2
     printed = capsys.readouterr().err
     assert (
-        "m.tflite: y (RESIZE_BILINEAR): from 100 to 513 elements LiteRT's own kernel" in printed
+        "m.tflite: y (resize_linear): from 100 to 513 elements its kernel reads beyond its input" in printed
         and printed.count("\n") == 1
     )

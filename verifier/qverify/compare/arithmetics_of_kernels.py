@@ -57,11 +57,9 @@ def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str
     """Returns the arithmetics of kernels for a pool, a mean or a product of two tensors, by name. sums: those of the node,
     without zero points, by the number of elements that were added (pools) or by 0."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    if node.op in ("lookup", "concat"):  # have no limits, and no kernel of these
-        return {}
     if not all(len(s.scale) == len(s.zero_point) == 1 and s.numpy_dtype.itemsize == 1 for s in (x, y)):
         return {}
-    if node.op in ("lookup", "concat"):  # have no limits, and no kernels that round otherwise
+    if node.op not in (*POOLS, *LINEAR, "mul", "reduce_mean"):
         return {}
     limits = node.words[-2], node.words[-1]
     if node.op in POOLS and (x.scale, x.zero_point) == (y.scale, y.zero_point):
@@ -97,6 +95,8 @@ def _list_rqs(
 
 def _requantize(rq: Array, sums: ScaledSums, y: TensorSpec, limits: tuple[int, int], at: At) -> Array:
     found = sums.read(at)
+    if not found.acc.size:
+        return np.zeros(0, y.dtype)
     own = rq if rq.shape[-1] == 1 else rq[:, found.number]
     return requantize(found.acc, own, y.zero_point[0], *limits, y.dtype, REFERENCE, False, 0)
 

@@ -281,13 +281,13 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         operands = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
         with suppress(ValueError):
             htp = add_operands(pairs.centred, real, operands, y)
-            found[HTP_ADD] = partial(_clip, htp, (low, high), y.dtype)
+            found[HTP_ADD] = partial(_clip, htp, (low, high), y)
     exact = Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
     return found, replace(exact, operands=pairs.centred)
 
 
-def _clip(whole: Callable[[At], Array], limits: tuple[int, int], dtype: str, at: At) -> Array:
-    return np.clip(whole(at), *limits).astype(dtype)
+def _clip(compute: Callable[..., Array], limits: tuple[int, int], y: TensorSpec, at: At) -> Array:
+    return np.clip(compute(at), limits[0], limits[1]).astype(y.dtype)
 
 
 def list_pools(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:

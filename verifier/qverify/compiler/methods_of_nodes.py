@@ -157,8 +157,8 @@ def _resize(place: _Place) -> Changes:
     place.require(rounding, same=True)
     names = [n or "" for n in place.node.inputs[1:]]
     sizes = [[place.x.shape[k], place.y.shape[k]] for k in (-2, -1)]
-    places, weights = (place.graph.constants[n] for n in names)
-    mode = next(find_modes(places, weights, sizes), None)
+    index, weight = (place.graph.constants[n] for n in names)
+    mode = next(find_modes(index, weight, sizes), None)
     if mode is None:
         raise ValueError("its places are those of no mode of LiteRT")
     index, weight, word = make_tables(place.form.method, sizes, mode)

@@ -31,5 +31,4 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Requan
     if state is not None:
         return (state.apply(acc).reshape(y.shape),)
     value = divide_stored(acc, graph.constants[node.inputs[1] or ""], count) + y.zero_point[0]
-    low, high = node.words
-    return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)
+    return (np.clip(value, node.words[0], node.words[1]).astype(y.dtype).reshape(y.shape),)

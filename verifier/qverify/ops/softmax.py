@@ -34,9 +34,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
 
     def block(some: slice) -> None:
         below = rows[some].view(np.uint8) - rows[some].max(1, keepdims=True).view(np.uint8)
-        e = look_up(
-            table[:256], below + np.uint8(255)
-        )  # differences are at most 0: the sum wraps back into 8 bits
+        e = look_up(table[:256], below + np.uint8(255))  # differences are at most 0: the sum wraps back into 8 bits
         if table.dtype == np.int32:
             result[some] = np.clip(divide_terms(e, 1) + y.zero_point[0], limits.min, limits.max).astype(y.dtype)
             return

@@ -275,15 +275,17 @@ def list_additions(node: Node, graph: Graph, given: Mapping[str, Array]) -> Know
         scales = [graph.spec(n or "").scale[0] * float(np.sign(r)) for n, r in zip(node.inputs, real, strict=False)]
         with suppress(ValueError):
             summed = add_in_float32(Form.parse(XNNPACK_ADD), scales[0], scales[1], y.scale[0])
-            found[XNNPACK_ADD] = partial(
-                in_form, mode="gemmlowp", make=lambda mode, made=summed: made, name=XNNPACK_ADD
-            )
+            found[XNNPACK_ADD] = partial(in_form, mode="gemmlowp", make=partial(_any_mode, summed), name=XNNPACK_ADD)
         operands = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
         with suppress(ValueError):
             htp = add_operands(pairs.centred, real, operands, y)
             found[HTP_ADD] = partial(_clip, htp, (low, high), y)
     exact = Exact(remember(steps), y.zero_point[0], (low, high), y.dtype, real, None, pairs.codes)
     return found, replace(exact, operands=pairs.centred)
+
+
+def _any_mode(rq: Array, mode: str) -> Array:
+    return rq
 
 
 def _clip(compute: Callable[..., Array], limits: tuple[int, int], y: TensorSpec, at: At) -> Array:

@@ -9,9 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
@@ -36,14 +33,11 @@ class ConvertedModel:
         model: the contents of the file.
         onnx: the serialized QDQ ONNX.
         tensors: name of an ONNX tensor to the tensor of the file (see Writer.tensors).
-        multipliers: output tensor to the requantization scales (float64) as LiteRT computes them, if they differ from
-            input scale * weight scale / output scale in float64.
     """
 
     model: TfliteModel
     onnx: bytes
     tensors: dict[str, dict[str, Any]]
-    multipliers: dict[str, npt.NDArray[np.float64]]
 
 
 def convert(model: TfliteModel) -> ConvertedModel:
@@ -65,7 +59,7 @@ def convert(model: TfliteModel) -> ConvertedModel:
         lines = [f"{line} ({count(n, 'operator')})" for line, n in refused.most_common()]
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)
     data = writer.file()
-    return ConvertedModel(model, data, writer.tensors, writer.multipliers)
+    return ConvertedModel(model, data, writer.tensors)
 
 
 def _check_types(writer: Writer, operator: Any) -> None:

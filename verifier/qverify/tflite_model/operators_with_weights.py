@@ -32,7 +32,6 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
         "Conv", inputs, writer.unquantized(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
         group=channels // per_group,
     )  # fmt: skip
-    _note_multipliers(writer, operator, x.dtype == "uint8")
     writer.finish(operator, activation_of(operator))
 
 
@@ -50,7 +49,6 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, f"rows{length}")
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
     writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
-    _note_multipliers(writer, operator, True)
     writer.finish(operator, activation_of(operator))
 
 
@@ -104,13 +102,3 @@ def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
         writer.constant(f"{name}@zero", np.zeros(steps.size if many else (), np.int32)),
     ]
     return [writer.node("DequantizeLinear", inputs, f"{name}@real", **({"axis": 0} if many else {}))]
-
-
-def _note_multipliers(writer: Writer, operator: TfliteOperator, one_scale: bool) -> None:
-    """Records the requantization scale if LiteRT multiplies the scales of input and weights in float32. It does so if
-    the weights have one scale, in a FULLY_CONNECTED and in a uint8 convolution. one_scale: whether it is one of
-    these."""
-    x, w = (writer.tensor(i) for i in operator.inputs[:2])
-    if one_scale and w.scale.size == 1:
-        y = writer.tensor(operator.outputs[0])
-        writer.multipliers[writer.name(y.index)] = (x.scale * w.scale).astype(np.float64) / y.scale.astype(np.float64)

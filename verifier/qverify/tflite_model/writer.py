@@ -30,14 +30,12 @@ class Writer:
         nodes, constants: what has been written.
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
             "axes" their order in the ONNX, "dims" the dims in the ONNX.
-        multipliers: see ConvertedModel.
     """
 
     model: TfliteModel
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
-    multipliers: dict[str, Array] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _dequantized: set[str] = field(default_factory=set)

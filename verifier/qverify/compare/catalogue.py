@@ -17,7 +17,8 @@ MODES, CONVERT, TWICE_HALF_UP, DOWN = forms.MODES, forms.CONVERT, forms.TWICE_HA
 FLOOR = "pow2-floor"
 FLOOR_MEANS = f"{FLOOR}, {forms.MEANS}"  # by their number of elements, which need not be a power of two
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OPS = (*SUMS, "average_pool", "lookup", "concat", "softmax", "resize_linear")  # the ops that the catalogue knows
+OWN_KERNELS = ("softmax", "resize_linear")  # ops that round no single sum: their arithmetics are those of kernels
+OPS = (*SUMS, "average_pool", "lookup", "concat", *OWN_KERNELS)  # the ops that the catalogue knows
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 
 
@@ -51,6 +52,8 @@ KERNELS = (  # do not scale one sum as a rounding mode does
     *(HTP_SUMS, HTP_ADD, HTP_SOFTMAX, BYTE_PAIRS),
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )
+# What engines are known to compute wrongly: named and never accepted, unless a board is stated to compute so
+WRONG_KERNELS = (HTP_SOFTMAX, BYTE_PAIRS)
 SINGLE = tuple(f", {how}" for how in forms.SCALES)  # how a runtime computed its multipliers
 LEGAL = (
     *MODES,
@@ -63,11 +66,11 @@ LEGAL = (
     ZERO_INSIDE,
     CONVERT,
     LITERT_ADD,
-    *KERNELS,
+    *(k for k in KERNELS if k not in WRONG_KERNELS),
 )
 # Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
 COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
-COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE, HTP_SUMS, BYTE_PAIRS)
+COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE, HTP_SUMS, HTP_ADD, *WRONG_KERNELS)
 OWN_SUMS = (BYTE_PAIRS,)  # do not rise with the sum of the node
 FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
 
@@ -92,5 +95,5 @@ def describe(name: str) -> str:
 def choose_name(names: Collection[str]) -> str:
     """Returns the name to show of several arithmetics that give the same bytes: a mode of powers of two, which fits no
     other scales, then the order of the catalogue."""
-    order = [*(m for m in MODES if m.startswith("pow2")), *LEGAL, *MISTAKES]
+    order = [*(m for m in MODES if m.startswith("pow2")), *LEGAL, *MISTAKES, *WRONG_KERNELS]
     return min(names, key=order.index) if names else ""

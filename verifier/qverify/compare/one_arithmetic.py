@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from qverify.compare.catalogue import FLOOR, LEGAL, OPS, SUMS, choose_name, describe
+from qverify.compare.catalogue import FLOOR, LEGAL, OPS, OWN_KERNELS, SUMS, choose_name, describe
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, measure_evidence
 from qverify.model_bin.units import Unit
 from qverify.plural import count
@@ -107,9 +107,10 @@ def name_arithmetics(
     differing = {op: names for op, names in found.items() if any(forced[u.outputs[0]].mismatched for u in by_op[op])}
     if not differing:
         return [], False
-    everywhere = set.intersection(*differing.values(), *(names for op, names in found.items() if op in SUMS))
+    rounding = [names for op, names in differing.items() if op not in OWN_KERNELS]
+    everywhere = set.intersection(*rounding, *(n for op, n in found.items() if op in SUMS)) if rounding else set()
     if everywhere:
-        sums = {u.outputs[0] for op in found for u in by_op[op]}
+        sums = {u.outputs[0] for op in found if op not in OWN_KERNELS for u in by_op[op]}
         whole = all(f.mismatched == 0 for name, f in forced.items() if name not in sums)
         given = f"all {count(len(forced), 'tensor')}" if whole else f"{count(len(sums), 'tensor')} of sums"
         return [f"{describe(choose_name(everywhere))} gives every byte of {given}"], True

@@ -14,7 +14,7 @@ import numpy as np
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
-from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, choose_name
+from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
 from qverify.compare.identify.solve import Triples
@@ -29,7 +29,7 @@ from qverify.tensors.recording import Array
 
 Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it; None if it is not there
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
-FORMS = (REFERENCE, *LEGAL, *MISTAKES)
+FORMS = (REFERENCE, *LEGAL, *MISTAKES, *WRONG_KERNELS)
 ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.tensors.one_op import Array, Operand
 
 GENERAL, TIES, EDGES, NEAR = "general scales", "powers of two", "edges", "near ties"
@@ -21,7 +22,7 @@ def random_of(*words: object) -> np.random.Generator:
 
 def power_of_two(value: Any) -> Any:
     """Returns the nearest power of two."""
-    return np.exp2(np.rint(np.log2(value)))
+    return functions64.exp2(np.rint(functions64.log2(value)))
 
 
 def draw_zero(random: np.random.Generator, dtype: str, kind: str) -> int:
@@ -32,7 +33,7 @@ def draw_zero(random: np.random.Generator, dtype: str, kind: str) -> int:
 
 def draw_scale(random: np.random.Generator, low: float, high: float, kind: str) -> Array:
     """Returns a float32 scale between these limits; a power of two for that kind."""
-    value = np.exp(random.uniform(np.log(low), np.log(high)))
+    value = functions64.exp(random.uniform(functions64.log(low), functions64.log(high)))
     return np.asarray(power_of_two(value) if kind == TIES else value, np.float32)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.compare.probing.draws import (
     GENERAL,
     NEAR,
@@ -58,9 +59,9 @@ def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
         a, b = draw_operand(random, shape, dtype, kind), draw_operand(random, shape, dtype, kind)
         if op == "add":
             b = Operand(b.codes, np.asarray(b.scale * np.float32(apart), np.float32), b.zero)
-            scale = max(float(a.scale), float(b.scale)) * np.exp2(random.uniform(-1.0, 1.5))
+            scale = max(float(a.scale), float(b.scale)) * functions64.exp2(random.uniform(-1.0, 1.5))
         else:
-            scale = float(a.scale) * float(b.scale) * 60.0 * np.exp2(random.uniform(-2.0, 2.0)) / apart
+            scale = float(a.scale) * float(b.scale) * 60.0 * functions64.exp2(random.uniform(-2.0, 2.0)) / apart
         scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
         if kind == NEAR and op == "mul":
             one = float(a.scale) * float(b.scale)
@@ -95,7 +96,7 @@ def draw_means(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
             scale, zero = float(x.scale), x.zero
             if not same:
                 factor = random.integers(-2, 1) if kind == TIES else random.uniform(-2.0, 0.5)
-                scale, zero = float(np.float32(x.scale * np.exp2(factor))), draw_zero(random, dtype, kind)
+                scale, zero = float(np.float32(x.scale * functions64.exp2(factor))), draw_zero(random, dtype, kind)
             if kind == NEAR:
                 scale = near_scale(random, float(x.scale) / 2, 9)
             yield OneOp(op, name, operator, (x,), scale, zero, dtype, attributes=more, axes=axes)

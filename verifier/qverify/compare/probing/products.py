@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.compare.probing.draws import (
     EDGES,
     GENERAL,
@@ -95,9 +96,9 @@ def draw_product(shape: Shape, dtype: str, kind: str, per_channel: bool, turn: i
     count = channels if per_channel else 1
     most = {GENERAL: 127, TIES: 3, EDGES: 3}[kind]
     deviation = np.sqrt(shape.terms) * SIGMA * most * 0.58
-    ratio = 60.0 / deviation * np.exp2(random.uniform(-2.0, 1.0, count))
+    ratio = 60.0 / deviation * functions64.exp2(random.uniform(-2.0, 1.0, count))
     if kind == EDGES:
-        ratio = np.exp2(-random.uniform(7.0, 21.0, count))
+        ratio = functions64.exp2(-random.uniform(7.0, 21.0, count))
     y_scale = draw_scale(random, 0.02, 0.1, kind)
     w_scale = ratio * float(y_scale) / float(x.scale)
     w_scale = np.asarray(power_of_two(w_scale) if kind == TIES else w_scale, np.float32)
@@ -122,7 +123,7 @@ def draw_near_ties(op: str, dtype: str, turn: int = 0) -> OneOp:
     codes = (np.arange(64).reshape(shape.x) * 2 + (64 if dtype == "uint8" else -64)).astype(dtype)
     x = Operand(codes, draw_scale(random, 0.01, 0.08, GENERAL), zero)
     channels = shape.w[shape.axis]
-    middle = np.exp2(random.uniform(5.0, 27.0, channels)) * random.choice([-1, 1], channels)
+    middle = functions64.exp2(random.uniform(5.0, 27.0, channels)) * random.choice([-1, 1], channels)
     sums = np.rint(middle).astype(np.int64)  # each the sum that is near a tie
     steps = np.rint(random.uniform(1.0, 100.0, channels)) + 0.5
     y_scale = draw_scale(random, 0.02, 0.1, GENERAL)
@@ -147,7 +148,7 @@ def draw_matmuls(dtype: str, turn: int = 0) -> Iterator[OneOp]:
             if kind == TIES:
                 b = Operand(_small(random, b_shape, dtype, b.zero), b.scale, b.zero)
             spread = np.sqrt(a_shape[-1]) * SIGMA * (2.0 if kind == TIES else SIGMA)
-            scale = float(a.scale) * float(b.scale) * spread / 60.0 * np.exp2(random.uniform(-1, 1))
+            scale = float(a.scale) * float(b.scale) * spread / 60.0 * functions64.exp2(random.uniform(-1, 1))
             scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
             if kind == NEAR:
                 one = float(a.scale) * float(b.scale)  # a sum of 1

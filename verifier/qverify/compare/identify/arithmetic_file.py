@@ -40,7 +40,7 @@ def to_text(arithmetic: Arithmetic) -> str:
     lines += [f"engine = {_quote(arithmetic.engine)}"] if arithmetic.engine else []
     lines += [f"learned = {_quote(arithmetic.learned)}"] if arithmetic.learned else []
     if arithmetic.learned_on:
-        lines += ["", "[learned_on]", *(f"{_quote(k)} = {_quote(v)}" for k, v in arithmetic.learned_on.items())]
+        lines += ["", "[learned_on]", *(f"{_bare(k)} = {_quote(v)}" for k, v in arithmetic.learned_on.items())]
     for op, learned in arithmetic.ops.items():
         lines += ["", f"[op.{_key(op)}]", *_op_lines(learned)]
     return "\n".join([*lines, ""])
@@ -67,6 +67,11 @@ def _op_lines(op: LearnedOp) -> list[str]:
 
 def _key(op: str) -> str:
     return op if op in stems() else _quote(op)
+
+
+def _bare(key: str) -> str:
+    """Returns a key as TOML writes it: without quotes where it needs none."""
+    return key if key and all(c.isascii() and (c.isalnum() or c in "-_") for c in key) else _quote(key)
 
 
 def _quote(text: str) -> str:

@@ -59,9 +59,9 @@ def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
         a, b = draw_operand(random, shape, dtype, kind), draw_operand(random, shape, dtype, kind)
         if op == "add":
             b = Operand(b.codes, np.asarray(b.scale * np.float32(apart), np.float32), b.zero)
-            scale = max(float(a.scale), float(b.scale)) * functions64.exp2(random.uniform(-1.0, 1.5))
+            scale = max(float(a.scale), float(b.scale)) * float(functions64.exp2(random.uniform(-1.0, 1.5)))
         else:
-            scale = float(a.scale) * float(b.scale) * 60.0 * functions64.exp2(random.uniform(-2.0, 2.0)) / apart
+            scale = float(a.scale) * float(b.scale) * 60.0 * float(functions64.exp2(random.uniform(-2.0, 2.0))) / apart
         scale = float(np.float32(power_of_two(scale) if kind == TIES else scale))
         if kind == NEAR and op == "mul":
             one = float(a.scale) * float(b.scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 from qverify.model_bin.graph import ROUNDINGS
 
 from tests.ops.runtime_library import COMPILER, library
+from tests.ops.runtime_library import HERE as RUNTIME
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
 SEED = 20261121
+HEADER = RUNTIME / "src" / "arithmetic" / "requantize.h"
 
 
 class Requantizer(ctypes.Structure):
@@ -22,7 +25,16 @@ class Requantizer(ctypes.Structure):
     _fields_ = [
         ("values", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("channels", ctypes.c_int64), ("rows", ctypes.c_int32),
         ("rounding", ctypes.c_int), ("wide", ctypes.c_int), ("zero", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32),
+        ("real", ctypes.c_int), ("bias", ctypes.c_void_p),
     ]  # fmt: skip
+
+
+def test_the_fields_are_those_of_the_header() -> None:
+    """A field that is missing here would be read from what lies behind the structure."""
+    body = HEADER.read_text().split("typedef struct {")[1].split("} qv_requantizer;")[0]
+    declarations = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL).split(";")
+    names = [re.findall(r"\w+", word)[-1] for one in declarations if one.strip() for word in one.split(",")]
+    assert names == [name for name, *_ in Requantizer._fields_]
 
 
 def requantize(

@@ -142,6 +142,7 @@ class CompileOptions(TypedDict, total=False):
 
     integer_onnx: Path | None
     rounding: str
+    arithmetic: Path | str
     align: int
     shape: Shapes
     no_fuse: bool

@@ -354,16 +354,19 @@ def real_in_float32(form: Form, real: Array, operands: Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class FormsOfOps:
-    """The forms of a board by op; ops without one compute as the reference. name: the arithmetic's."""
+    """The forms of a board by op, or by op and kind of nodes; ops without one compute as the reference. None: the
+    arithmetic states that the form is not known, so that nodes of a kind do not have that of their op. name: the
+    arithmetic's."""
 
     name: str
-    forms: Mapping[str, Form]
+    forms: Mapping[str, Form | None]
 
     def stored(self) -> dict[str, Any]:
-        """Returns it as JSON: texts only."""
-        return {"name": self.name, "ops": {op: str(form) for op, form in self.forms.items()}}
+        """Returns it as JSON: texts only, "" for a form that is not known."""
+        return {"name": self.name, "ops": {op: "" if form is None else str(form) for op, form in self.forms.items()}}
 
     @staticmethod
     def restored(stored: Mapping[str, Any]) -> FormsOfOps:
         """Returns what stored() returned. Raises ValueError, TypeError or KeyError for anything else."""
-        return FormsOfOps(str(stored["name"]), {op: Form.parse(text) for op, text in stored["ops"].items()})
+        forms = {op: None if text == "" else Form.parse(text) for op, text in stored["ops"].items()}
+        return FormsOfOps(str(stored["name"]), forms)

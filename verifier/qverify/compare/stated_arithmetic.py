@@ -19,7 +19,8 @@ from qverify.report.document import Forced
 @dataclass(frozen=True, slots=True)
 class StatedArithmetic:
     """The arithmetic under which a graph was compiled. name: that of its file. forms: by op, or by op and kind of
-    nodes; a node without one computes as the reference does, and so do those named in `without`."""
+    nodes, "" for one that is not known; a node without one computes as the reference does, and so do those named in
+    `without`."""
 
     name: str
     forms: Mapping[str, str]

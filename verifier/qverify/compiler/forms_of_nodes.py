@@ -18,7 +18,7 @@ from qverify.compiler.methods_of_nodes import with_method
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import find_of_node
+from qverify.model_bin.kinds_of_nodes import find_key, find_of_node
 from qverify.ops import MOVES
 from qverify.tensors.spec import TensorSpec
 
@@ -28,6 +28,7 @@ MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 REQUANTIZED = (*PRODUCTS, *MEANS, "add")
 MOVED = ("lookup", "concat")  # ops that change the quantization of their operands
 WITH_FORMS = (*REQUANTIZED, *MOVED, "softmax", "resize_linear")
+MAX_REASONS = 8  # reasons why nodes lack their form that are printed
 CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
 
 
@@ -37,7 +38,7 @@ def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps)
     reals: the real scales of each rq constant, by its name. A node that cannot have its form computes as the reference;
     meta["without_form"] says why, by its name. Raises UnsupportedError for a form of an op that has no forms."""
     for op, form in arithmetic.forms.items():
-        if op.partition(", ")[0] not in WITH_FORMS and form != Form(REFERENCE):
+        if op.partition(", ")[0] not in WITH_FORMS and form not in (None, Form(REFERENCE)):
             raise UnsupportedError(
                 f"arithmetic {arithmetic.name}: {op} cannot have the form {str(form)!r}; ops with forms: {', '.join(WITH_FORMS)}"
             )
@@ -174,8 +175,8 @@ def find_without_form(graph: Graph) -> dict[str, str]:
 
 
 def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
-    """Returns the ops of a graph that compute as the reference because an arithmetic has no form for them, in order;
-    those that only move or choose values and those on floats are left out."""
+    """Returns the ops of a graph, with the kind of nodes if the arithmetic states one, that compute as the reference
+    because an arithmetic has no form for them, or nodes that cannot have it, in order; those that only move or choose values and those on floats are left out."""
     found = set[str]()
     for node in graph.nodes:
         y, inputs = graph.spec(node.outputs[0]), [graph.spec(n) for n in node.inputs if n is not None]
@@ -183,17 +184,34 @@ def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
             computes = any(has_other_quantization(x, y) for x in inputs)
         else:
             computes = y.quantized and node.op not in (*MOVES, *CHOOSING)
-        stated = find_of_node(arithmetic.forms, node, graph) is not None and node.name not in find_without_form(graph)
-        found |= {node.op} if computes and not stated else set()
+        key = find_key(arithmetic.forms, node, graph)
+        stated = arithmetic.forms.get(key) is not None and node.name not in find_without_form(graph)
+        op, _, kind = key.partition(", ")
+        found |= {f"{op} ({kind})" if kind else op} if computes and not stated else set()
     return sorted(found)
 
 
 def describe_forms(graph: Graph, arithmetic: FormsOfOps) -> str:
     """Returns in one line which ops of a graph have forms of an arithmetic, and which compute as the reference."""
     ops, left = {n.op for n in graph.nodes}, list_without_form(graph, arithmetic)
-    known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if op.partition(", ")[0] in ops]
-    return (
-        f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}"
-        + (f". As the reference, without a form: {', '.join(left)}" if left else "")
-        + "".join(f"; {name}: {why}" for name, why in find_without_form(graph).items())
+    known = [f"{op}: {form}" for op, form in arithmetic.forms.items() if form and op.partition(", ")[0] in ops]
+    return "; ".join(
+        (
+            f"arithmetic {arithmetic.name}: {'; '.join(known) or 'no op of it'}"
+            + (f". As the reference, without a form: {', '.join(left)}" if left else ""),
+            *_list_reasons(graph),
+        )
     )
+
+
+def _list_reasons(graph: Graph) -> list[str]:
+    """Returns why nodes do not have their form: the op, the first node, how many there are, and the reason."""
+    nodes, without = dict[tuple[str, str], list[str]](), find_without_form(graph)
+    for node in graph.nodes:
+        if node.name in without:
+            nodes.setdefault((node.op, without[node.name]), []).append(node.name)
+    lines = [
+        f"{op} {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {why}"
+        for (op, why), names in nodes.items()
+    ]
+    return [*lines[:MAX_REASONS], *([f"{len(lines) - MAX_REASONS} more reasons"] if lines[MAX_REASONS:] else [])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
@@ -61,11 +61,17 @@ def key_of(op: str, kind: str) -> str:
     return f"{op}, {kind}" if kind else op
 
 
-def find_of_node(found: Mapping[str, T], node: Node, graph: Graph) -> T | None:
-    """Returns what is stated for a node: under its op and its kind, else under its op; None if nothing is. found: by
-    key."""
+def find_key(found: Collection[str], node: Node, graph: Graph) -> str:
+    """Returns the key under which something is stated for a node: the first kind that it is of and that is stated, else
+    its op. found: the keys that are stated."""
     for kind, is_of in KINDS.items():
         key = key_of(node.op, kind)
         if key in found and is_of(node, graph):
-            return found[key]
-    return found.get(node.op)
+            return key
+    return node.op
+
+
+def find_of_node(found: Mapping[str, T], node: Node, graph: Graph) -> T | None:
+    """Returns what is stated for a node, by its key; None if nothing is. A kind of which it is stated that nothing is
+    known ("" or None) does not get what is stated for its op."""
+    return found.get(find_key(found, node, graph))

@@ -154,7 +154,7 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
     """Returns the models with a caveat that names the arithmetic under which they were compiled. Raises UsageError if it
     is another one than that of --arithmetic, or none."""
     stated = read_stated(models.graph)
-    if arithmetic is not None and (stated is None or dict(stated.forms) != arithmetic.forms):
+    if arithmetic is not None and (stated is None or dict(stated.forms) != forms_of_ops(arithmetic).stored()["ops"]):
         compiled = "without an arithmetic" if stated is None else f"under the arithmetic {stated.name}"
         raise UsageError(
             f"--arithmetic {arithmetic.name}: the model.bin of -m was compiled {compiled}; compile it with --arithmetic, or leave it out"

@@ -130,6 +130,7 @@ def _list(path: str, options: CompilerOptions, host: bool) -> int:
     import os
 
     from qverify.compiler.compile_model import compile_model
+    from qverify.compiler.forms_of_nodes import describe_forms
     from qverify.errors import BlockedError, QVerifyError, UnsupportedError
     from qverify.model_bin.islands import describe_islands
     from qverify.onnx_model.load import read_model
@@ -138,9 +139,9 @@ def _list(path: str, options: CompilerOptions, host: bool) -> int:
     source, name = read_model(path), os.path.basename(path)
     try:
         if is_tflite(source):
-            compile_tflite(name, source, options)
+            graph = compile_tflite(name, source, options).graph
         else:
-            compile_model(source, name, options)
+            graph = compile_model(source, name, options).graph
     except BlockedError as error:
         say(f"{error.header}:")
         for line in error.lines:
@@ -149,6 +150,8 @@ def _list(path: str, options: CompilerOptions, host: bool) -> int:
         say(str(error))
     else:
         say(f"{path}: nothing keeps it from being compiled")
+        if options.arithmetic is not None:
+            say(describe_forms(graph, options.arithmetic))
         return 0
     with contextlib.suppress(QVerifyError):
         if host and not is_tflite(source):

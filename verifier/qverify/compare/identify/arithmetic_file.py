@@ -96,8 +96,8 @@ def read_arithmetic(path: str) -> Arithmetic:
 
 
 def forms_of_ops(arithmetic: Arithmetic) -> FormsOfOps:
-    """Returns the forms of an arithmetic's ops, for the compiler; ops that are not known have none."""
-    forms = {op: Form.parse(learned.form) for op, learned in arithmetic.ops.items() if learned.form}
+    """Returns the forms of an arithmetic's ops, for the compiler; None for those that are not known."""
+    forms = {op: Form.parse(learned.form) if learned.form else None for op, learned in arithmetic.ops.items()}
     return FormsOfOps(arithmetic.name, forms)
 
 

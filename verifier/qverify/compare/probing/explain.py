@@ -10,6 +10,7 @@ from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
 from qverify.compare.identify.solve import neighbours
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
+from qverify.model_bin.kinds_of_nodes import KINDS
 from qverify.report.learned import LearnedOp
 
 MOST = 3  # probes named
@@ -18,8 +19,13 @@ NOT_ONE = "not one arithmetic"
 
 
 def deciding(members: Sequence[RecordedUnit]) -> list[RecordedUnit]:
-    """Returns the units that have several forms; functions of one element have the reference's only."""
-    return [m for m in members if m.rounded.formulas]
+    """Returns the units that decide on the form of an op: those that have several forms and are no functions of one
+    element, whose kernels say nothing of changes of the quantization."""
+    return [m for m in members if _decides(m)]
+
+
+def _decides(member: RecordedUnit) -> bool:
+    return bool(member.rounded.formulas) and not KINDS["of a function"](member.unit.nodes[0], member.graph)
 
 
 def left_forms(members: Sequence[RecordedUnit]) -> list[str]:
@@ -46,7 +52,7 @@ def neighbours_of(forms: Sequence[str], members: Sequence[RecordedUnit]) -> list
 def fit_op(members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
     """Returns what the probes of one op show. names: of probes by their output. Functions of one element do not decide
     on changes of the quantization."""
-    changes, others = deciding(members), [m for m in members if not m.rounded.formulas]
+    changes, others = deciding(members), [m for m in members if not _decides(m)]
     if not changes or not others:
         return _explain(fit(members, solving=False)[0], members, names)
     first, second = (
@@ -66,7 +72,7 @@ def fit_solved(
     """Returns the op with the first of these forms, which were solved and give every element. held_out: the number of
     elements that were asked after that."""
     op = fit_op(members, names)
-    others = [m for m in members if not m.rounded.formulas]
+    others = [m for m in members if not _decides(m)]
     if others and not all(m.gives("ref-exact") for m in others):
         return replace(op, why=f"{op.why}; changes of the quantization: {forms[0]}")
     near = op.nearest

@@ -49,6 +49,7 @@ def infer(
         reach=board.options,
         runner=board.runner,
         allow_other_model=runner is not None,
+        arithmetic="" if side == "board" else None,
         reference_engine=engine[0],
         reference_python=engine[1],
     )

@@ -137,6 +137,7 @@ def make_logistic_table(values: Reals, x: tuple[float, Array], y: tuple[float, i
     scale, centred = x
     if not np.allclose(values, float32.sigmoid64(centred * float(scale)), rtol=0.0, atol=SIGMOID):
         raise ValueError("its function is not the logistic one")
-    terms = functions64.exp(-(Single(scale) * centred.astype(Single)).astype(np.float64)).astype(Single)
+    with np.errstate(over="ignore"):  # an infinite term gives 0 below
+        terms = functions64.exp(-(Single(scale) * centred.astype(Single)).astype(np.float64)).astype(Single)
     found = Single(1) / (Single(1) + terms) * (Single(1) / Single(y[0]))
     return np.clip(np.floor(found + Single(0.5)) + y[1], *limits).astype(np.int64)

@@ -46,7 +46,7 @@ class Drawn:
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
-        """What the network reads."""
+        """Returns the operands that are inputs of the network."""
         return self.probe.inputs
 
 

@@ -1,4 +1,4 @@
-"""What is said when an arithmetic is learned again."""
+"""identify names what changed when an arithmetic is learned again."""
 
 from __future__ import annotations
 

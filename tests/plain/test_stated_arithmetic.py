@@ -17,6 +17,7 @@ from qverify.compare.identify.arithmetic_file import to_text
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
+from qverify.renderers import verdict_lines
 from qverify.report.document import ReportDocument
 from qverify.report.learned import Arithmetic, LearnedOp
 from qverify.report.report_json import to_json
@@ -24,6 +25,7 @@ from qverify.report.schema import report_schema
 from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models, open_models
+from qverify.session.runner import describe_runner
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 
@@ -51,8 +53,8 @@ class Run:
     def graph(self) -> Graph:
         return self.models.graph
 
-    def judge(self, **options: object) -> ReportDocument:
-        self.ran.recordings["board"] = replace(self._side, tensors=dict(self.tensors))
+    def judge(self, runtime: str = "runner", **options: object) -> ReportDocument:
+        self.ran.recordings["board"] = replace(self._side, runtime=runtime, tensors=dict(self.tensors))
         return make_report(self.models, self.prepared, self.ran, Options(dump_all=True, **options))  # type: ignore[arg-type]
 
 
@@ -136,7 +138,36 @@ def test_a_given_gate_limits_the_distance_and_blames_nobody(tmp_path: Path) -> N
     assert floors.judge(min_cosine=0.01).verdict == "PASSED"
     report = floors.judge(min_sqnr_db=200.0)
     assert report.verdict == "FAILED" and report.blame is None
-    assert "sqnr_db" in report.distance[0].misses and any("gate that was given" in note for note in report.notes)
+    pair = report.pairs[0]
+    assert (pair.verdict, pair.cause) == ("FAILED", "distance") and "sqnr_db" in report.distance[0].misses
+    assert "result Strict check FAILED (simulator ~ reference: " in verdict_lines.render(report)
+
+
+def test_a_given_gate_without_a_reference_is_inconclusive() -> None:
+    run = Run(arithmetic(), arithmetic())
+    run.ran.recordings["reference"] = replace(run.ran.recordings["reference"], state="did not run", why="it ended")
+    report = run.judge(min_cosine=0.5)
+    assert (report.verdict, report.pairs[0].cause) == ("INCONCLUSIVE", "distance")
+    del run.ran.recordings["reference"]
+    assert run.judge(min_cosine=0.5).verdict == "INCONCLUSIVE"
+    assert run.judge().verdict == "PASSED"
+
+
+def test_printed_values_do_not_lift_a_missed_gate(tmp_path: Path) -> None:
+    np.save(tmp_path / "faint.npy", np.random.default_rng(1).uniform(0, 0.3, (1, 1, 8, 8)).astype(np.float32))
+    floors = Run(arithmetic(conv="pow2-floor"), arithmetic(conv="pow2-floor"), str(tmp_path / "faint.npy"))
+    report = floors.judge(min_sqnr_db=200.0)
+    board = replace(floors.ran.recordings["board"], settings={"precision": 6})
+    describe_runner(report, board, Options(min_sqnr_db=200.0))
+    assert report.verdict == "FAILED"
+
+
+def test_qvrt_may_give_no_other_type() -> None:
+    run = Run(arithmetic(), arithmetic())
+    name = first_of(run.graph, "conv")
+    run.tensors[name] = run.graph.spec(name).dequantized(run.tensors[name]).astype(np.float32)
+    report = run.judge(runtime="qvrt")
+    assert report.verdict == "FAILED" and not report.pairs[0].coverage.missing
 
 
 def test_a_tensor_that_the_board_lacks_is_never_passed() -> None:

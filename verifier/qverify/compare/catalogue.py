@@ -70,7 +70,7 @@ LEGAL = (
 )
 # Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
 COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
-COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_RESIZE, HTP_SUMS, HTP_ADD, *WRONG_KERNELS)
+COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_SOFTMAX, LITERT_RESIZE, XNNPACK_RESIZE, HTP_SUMS, HTP_ADD, *WRONG_KERNELS)
 OWN_SUMS = (BYTE_PAIRS,)  # do not rise with the sum of the node
 FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
 

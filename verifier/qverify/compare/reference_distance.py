@@ -42,7 +42,7 @@ def measure_reference_distance(reference: Values, side: Values, graph: Graph, op
     arg_max = {agreement.output: agreement.arg_max for agreement in pair.agreement}
     found.outputs = [_measure_output(row, arg_max.get(row.name)) for row in judged.rows.values() if row.final]
     if has_gate(options) and pair.verdict != "PASSED":
-        found.misses = pair.why
+        found.misses, found.verdict = pair.why, pair.verdict
     return found
 
 

@@ -19,7 +19,7 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
-from qverify.compare.reference_distance import measure_reference_distance
+from qverify.compare.reference_distance import has_gate, measure_reference_distance
 from qverify.compare.regions import (
     describe_region,
     find_inside,
@@ -128,10 +128,13 @@ def judge_all(
         _keep_rows(judged_pair, options)
     if stated is not None and graph is not None:
         distances = _measure_distances(judged, values, graph, options)
+        _hold_to_gate([j.pair for j in judged], distances, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
-    _state_distances(report, distances)
+    report.distance = distances
+    if not report.pairs:
+        report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
     report.units = [_describe_unit(unit) for unit in units]
     report.findings = [*find_scales(report.pairs), *list_orders_found(judged)]
     if graph is None and not blamed:
@@ -152,12 +155,21 @@ def _measure_distances(
     return [measure_reference_distance(reference, by_side[side], graph, options) for side in sides]
 
 
-def _state_distances(report: ReportDocument, distances: list[Distance]) -> None:
-    """Adds the distances from the reference to a report, which a given gate that one of them misses makes FAILED."""
-    report.distance = distances
-    if missed := next((d for d in distances if d.misses), None):
-        report.verdict = worst([report.verdict, "FAILED"])
-        report.notes.append(f"FAILED by the gate that was given: {missed.side} ~ reference: {missed.misses}")
+def _hold_to_gate(pairs: list[Pair], distances: list[Distance], options: Options) -> None:
+    """Gives pairs that would pass the verdict of a gate that was given for the distance from the reference: FAILED if a
+    side misses it, INCONCLUSIVE if it could not be applied."""
+    missed = [(d.verdict, f"{d.side} ~ reference: {d.misses}") for d in distances if d.verdict != "PASSED"]
+    if not distances and has_gate(options):
+        missed.append(
+            ("INCONCLUSIVE", "the gate that was given is one of the distance from the reference, which did not run")
+        )
+    if not missed:
+        return
+    verdict = worst([verdict for verdict, _ in missed])
+    for pair in (p for p in pairs if p.verdict == "PASSED" or (p.verdict, verdict) == ("INCONCLUSIVE", "FAILED")):
+        pair.notes += [pair.why] if pair.why else []
+        pair.verdict, pair.cause = verdict, "distance"
+        pair.why = next(why for found, why in missed if found == verdict)
 
 
 def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list[tuple[str, Recording]]:

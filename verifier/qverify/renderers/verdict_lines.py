@@ -16,6 +16,7 @@ CAUSES = {
     "accumulated_rounding": "every node passes when forced: the difference is accumulated rounding",
     "other_rounding": "every node passes when forced: the board rounds in another known way",
     "unlocated": "location unknown",
+    "distance": "the distance from the reference misses the gate that was given",
     "optimization": "an optimization of the board's runtime changes the result",
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
     "not_finite": "NaN or Inf",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from qverify.plural import count
 
@@ -30,8 +31,8 @@ class Distance:
     """The distance of a side from the reference, of one frame. side: the simulator, which computes in the stated
     arithmetic, or the board, where it differs from the simulator. tensors: number of tensors that differ, of those
     compared (of). elements: number of elements that differ in them, if their bytes are at hand. first: the first tensor
-    that differs, in running order. most: the tensor with the most LSB, and these. misses: the output that misses a gate
-    that was given, and how; else ""."""
+    that differs, in running order. most: the tensor with the most LSB, and these. verdict: by the gate that was given;
+    PASSED without one. misses: the output that misses it, and how, or why it could not be applied; else ""."""
 
     side: str
     frame: int
@@ -44,6 +45,7 @@ class Distance:
     most: str = ""
     most_lsb: int = 0
     outputs: list[OutputDistance] = field(default_factory=list)
+    verdict: Literal["PASSED", "FAILED", "INCONCLUSIVE"] = "PASSED"
     misses: str = ""
 
 

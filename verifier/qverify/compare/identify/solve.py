@@ -27,7 +27,7 @@ INSIDE = ("half even", "half away from zero", "toward zero")  # rules for which 
 
 @dataclass(frozen=True)
 class Triples:
-    """What a node shows: sums, the scale of each in steps of the output, and the stored integers.
+    """The sums and results of a node: sums, the scale of each in steps of the output, and the stored integers.
 
     Attributes:
         acc: int64.

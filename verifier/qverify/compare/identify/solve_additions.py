@@ -19,8 +19,8 @@ KEPT = range(0, 13)  # fraction bits kept before the last step
 
 @dataclass(frozen=True)
 class Additions(Triples):
-    """What an addition shows. acc: the first operand without its zero point. second: the other. ratios: their scales in
-    steps of the output. scale: unused."""
+    """The operands and results of an addition. acc: the first operand without its zero point. second: the other. ratios:
+    their scales in steps of the output. scale: unused."""
 
     second: Array
     ratios: tuple[float, float]

@@ -1,4 +1,4 @@
-"""What the probes of an op show: its form, or where it is not one arithmetic."""
+"""Learns the form of an op from its probes, or says where it is not one arithmetic."""
 
 from __future__ import annotations
 

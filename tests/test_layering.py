@@ -16,6 +16,7 @@ SOURCES = [
     *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_worker").rglob("*.py")),
     *sorted((ROOT / "farm" / "qverify_farm").rglob("*.py")),
+    *sorted((ROOT / "agents" / "qverify_drivers").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_labgrid").rglob("*.py")),
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
@@ -24,7 +25,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("files", "extras", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "tflite_model", "vendor_files", "report"),
         ("ops",),
-        ("compare", "capture", "profiles", "runners"),
+        ("compare", "capture", "profiles", "engines"),
         ("inputs",),
         ("compiler",),
         ("sides", "triage"),

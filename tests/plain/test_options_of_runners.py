@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from qverify.cli.main import main
 from qverify.errors import UsageError
-from qverify.runners import RunnerInput, RunnerPlan, RunnerRequest
-from qverify.runners.command import plan
+from qverify.engines import RunnerInput, RunnerPlan, RunnerRequest
+from qverify.engines.command import plan
 from qverify.sides.runner_plan import RunnerOutput, common_options
 from qverify.tensors.spec import TensorSpec
 
@@ -77,7 +77,17 @@ def test_what_the_output_says_of_success() -> None:
 def request(command: str, *names: str) -> RunnerRequest:
     inputs = tuple(RunnerInput(TensorSpec(n, "float32", (1,)), f"/r/{n} x.bin", f"/r/{n}.npy") for n in names)
     return RunnerRequest(
-        "/r/m.bin", "m.bin", inputs, (), "/r/out", {}, False, {"command": (command,)}, "", lambda line: ""
+        "/r/m.bin",
+        "m.bin",
+        inputs,
+        (),
+        "/r/out",
+        {},
+        False,
+        {"command": (command,)},
+        "",
+        lambda line: "",
+        lambda name, data: name,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify.runners import RunnerChoice
+from qverify.engines import RunnerChoice
 from qverify.session.runner_options import check_options
 
 TOOL = Path(__file__).with_name("runner_tool.py")

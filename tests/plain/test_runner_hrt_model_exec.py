@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.runners import CommandReply, RunnerInput, RunnerRequest
-from qverify.runners import hrt_model_exec as page
+from qverify.engines import CommandReply, RunnerInput, RunnerRequest
+from qverify.engines import hrt_model_exec as page
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.hrt_stand_in import model_file
@@ -169,11 +169,14 @@ def test_inputs_go_in_the_order_of_the_boards_model() -> None:
     def ask(line: str) -> CommandReply:
         return CommandReply(0, answers[line.split()[1]])
 
+    def _unused(name: str, data: bytes) -> str:
+        raise AssertionError(name)
+
     inputs = tuple(RunnerInput(TensorSpec(n, "float32", (1, 4)), f"/in/{n[0]}.bin", "") for n in ("a", "b/x"))
     request = RunnerRequest(
-        "/m", "m.bin", inputs, (TensorSpec("y", "float32", (1, 4)),), "/out", {}, False, {}, "", ask
+        "/m", "m.bin", inputs, (TensorSpec("y", "float32", (1, 4)),), "/out", {}, False, {}, "", ask, _unused
     )
     assert "--input_file=/in/b.bin,/in/a.bin" in page.plan(request).line
     other = (inputs[0], RunnerInput(TensorSpec("c", "float32", (1, 4)), "/in/c.bin", ""))
     with pytest.raises(Exception, match="which is which is not certain"):
-        page.plan(RunnerRequest("/m", "m", other, request.outputs, "/out", {}, False, {}, "", ask))
+        page.plan(RunnerRequest("/m", "m", other, request.outputs, "/out", {}, False, {}, "", ask, _unused))

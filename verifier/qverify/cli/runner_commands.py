@@ -22,16 +22,16 @@ def command() -> None:
 
 @command.command("list", help="List the runners and their options")
 def list_runners() -> int:
-    from qverify import runners
+    from qverify import engines
 
     say("qvrt: qverify's own runtime; the board runs model.bin")
-    for name in runners.names():
-        page = runners.page(name)
+    for name in engines.names():
+        page = engines.page(name)
         say(f"{name}: {page.WANTED}")
         for key, text in page.OPTIONS.items():
             say(f"    {key:<12} {text}")
     say("every runner also has:")
-    for key, text in runners.COMMON.items():
+    for key, text in engines.COMMON.items():
         say(f"    {key:<12} {text}")
     return 0
 

@@ -18,7 +18,7 @@ from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
 from qverify.plural import count
 from qverify.report.document import ReportDocument, worst
-from qverify.runners import RunnerChoice, choose
+from qverify.engines import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
 from qverify.session.printed_values import limit_to_decimals, refuse_finer

@@ -10,7 +10,7 @@ from qverify_agents.printable import last_line
 from qverify import profiles
 from qverify.errors import UsageError
 from qverify.printable import printable
-from qverify.runners import RunnerChoice, RunnerPlan, option
+from qverify.engines import RunnerChoice, RunnerPlan, option
 from qverify.sides.runner_plan import common_options
 
 COMMAND_LINES = ("command", "setup", "teardown")  # options that are command lines of the board's shell

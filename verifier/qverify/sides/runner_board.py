@@ -22,7 +22,7 @@ from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.plural import count
-from qverify.runners import (
+from qverify.engines import (
     CommandReply,
     RunnerChoice,
     RunnerInput,
@@ -33,6 +33,7 @@ from qverify.runners import (
 )
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import finite_number
+from qverify.sides.engine_answer import take_answer
 from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import RunnerOutput, common_options, exit_failure, wants_finals_only
 from qverify.sides.runner_recording import read_folder
@@ -128,8 +129,9 @@ class RunnerBoard:
             if result.why:
                 raise BoardError(result.why)
             recording = self._read(plan, folder, result)
-        recording.engine = plan.engine or self._choice.name
-        recording.version, recording.host, recording.runtime = plan.version, self.uri, self._choice.name
+        if not plan.answer:
+            recording.engine, recording.version = plan.engine or self._choice.name, plan.version
+        recording.host, recording.runtime = self.uri, self._choice.name
         command = plan.line.replace(run, "RUN")
         recording.settings |= {"uri": self.uri, "runner": self._choice.name, "command": command, **self.facts}
         if wants_finals_only(self._choice.options):
@@ -170,6 +172,7 @@ class RunnerBoard:
             raise UnreadError(f"the runner ended with success, but left no new file{suffix}")
         _write_texts(plan, folder)
         try:
+            answer = take_answer(plan.answer, folder)
             recording = read_folder(
                 folder,
                 plan.profile,
@@ -183,6 +186,9 @@ class RunnerBoard:
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")
             raise UnreadError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
+        if answer is not None:
+            recording.engine, recording.version = answer.engine, answer.version
+            recording.notes = [*answer.notes, *recording.notes]
         if left_out:
             recording.notes.append(f"{count(len(left_out), 'file')} of the runner not read, first {left_out[0]}")
             recording.missing = {n: f"{why}; not read: {left_out[0]}" for n, why in recording.missing.items()}
@@ -219,6 +225,8 @@ class RunnerBoard:
             options,
             self._board.emulator,
             lambda line: self._ask(line, placed, run),
+            place,
+            tuple(n for n in self.graph.observable() if n not in self.graph.outputs),
         )
         try:
             return common_options(page.plan(request), options), placed, run

@@ -10,7 +10,7 @@ from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.errors import UsageError
 from qverify.printable import printable
-from qverify.runners import Options, RunnerPlan, option
+from qverify.engines import Options, RunnerPlan, option
 from qverify.vendor_files.vendor_dump import ITEM
 
 SECONDS_PER_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -19,7 +19,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
-    """Returns the plan with the options that every runner has (runners.COMMON). The user's values replace those of the
+    """Returns the plan with the options that every runner has (engines.COMMON). The user's values replace those of the
     page, except that the environments are merged. Raises UsageError for a value of the wrong form."""
     prefix = option(options, "prefix")
     for key in ("success", "failure", "timing"):

@@ -24,7 +24,7 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.report.weakenings import list_caveats
-from qverify.runners import RunnerChoice
+from qverify.engines import RunnerChoice
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models

@@ -13,7 +13,7 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.runners import RunnerChoice
+from qverify.engines import RunnerChoice
 from qverify.session.request import Request
 from qverify.session.runner import open_with_board_model, runner_board, runner_for
 from qverify.tensors.recording import NO_VALUES

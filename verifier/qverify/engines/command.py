@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from qverify.errors import UsageError
-from qverify.runners import Options, RunnerInput, RunnerPlan, RunnerRequest, option
+from qverify.engines import Options, RunnerInput, RunnerPlan, RunnerRequest, option
 
 WANTED = "any command line of the board's shell (--runner 'tool --model {model} --input {input} --out {out}')"
 CHECKED = ""

@@ -1,5 +1,5 @@
-"""Runners: programs that run a model on a board in place of qvrt, one per file. NAME.py is the runner of
-`--runtime NAME`. A page defines
+"""Engines: what runs a network in place of qvrt, one per file. NAME.py is the engine of `--runtime NAME` on a board, and
+of `--simulator NAME` on this host. A page defines
 
 WANTED   the programs and models that it runs, in one line, for --help
 CHECKED  how it was tested, for every report; "" if it has no vendor
@@ -7,14 +7,21 @@ OPTIONS  its options in --runner-option and [boards.NAME.runner], each with a li
 files(options) -> Mapping[str, bytes]    files that the board needs in addition to model and inputs, by file name
 plan(request) -> RunnerPlan              how to run it, how to recognise success, and where it writes
 
+Most engines have Python bindings. Their page starts a driver (agents/qverify_drivers) in the engine's interpreter:
+driver_files() and driver_plan() are all it needs.
+
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
 command there. The file names are the registry; `command` is the page for a user's own command line."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Protocol, cast
 
 from qverify.errors import UsageError
@@ -73,6 +80,8 @@ class RunnerRequest:
         options: the runner's options.
         emulator: program that must precede a program of the board, or "" on a real board.
         ask: runs a command line on the board and returns its reply; equal lines are run once per connection.
+        put: places a file beside the model and returns its path.
+        taps: names of the tensors besides the outputs that are wanted, in the model's order.
     """
 
     model: str
@@ -85,6 +94,8 @@ class RunnerRequest:
     options: Options
     emulator: str
     ask: Callable[[str], CommandReply]
+    put: Callable[[str, bytes], str]
+    taps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,7 @@ class RunnerPlan:
         engine, version: name and version of the runtime, for the report.
         texts: contents of files to add to its outputs, by name, such as the text of model_info.
         notes: notes for the report.
+        answer: name of the file of its outputs that states engine, versions, order and placement (EngineAnswer), or "".
     """
 
     line: str
@@ -124,6 +136,7 @@ class RunnerPlan:
     version: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    answer: str = ""
 
 
 @dataclass(slots=True)
@@ -168,6 +181,48 @@ class RunnerChoice:
     @property
     def page(self) -> RunnerPage:
         return page(self.name)
+
+
+ANSWER = "answer.json"  # what a driver writes beside its tensors.npz (agents/qverify_drivers/drive.py)
+PYTHON = "the interpreter that has the engine's packages, on the machine where it runs  [default: python3]"
+DRIVER_OPTIONS = {
+    "python": PYTHON,
+    "network": "1: the engine may reach the network  [default: 0, where the host allows]",
+}
+# the engine's processes get a folder of the run as HOME, and no network where an unprivileged namespace can be made
+CONTAINED = 'PYTHONUSERBASE="${PYTHONUSERBASE:-$HOME/.local}" HOME="$PWD"'
+NO_NETWORK = "unshare -rn"
+
+
+def driver_files(name: str) -> dict[str, bytes]:
+    """Returns the files of the driver of an engine, by file name: drive.py and drive_NAME.py."""
+    spec = find_spec("qverify_drivers")
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError("the package qverify_drivers is missing; install qverify again")
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    return {file: (folder / file).read_bytes() for file in ("drive.py", f"drive_{name}.py")}
+
+
+def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool = True) -> RunnerPlan:
+    """Returns the plan of an engine whose driver runs the request. taps_change_the_model: whether reading inner tensors
+    makes it another model, so that the untouched one must run, too."""
+    taps = list(request.taps) if request.dump_all else []
+    content = {
+        "model": request.model,
+        "inputs": [{"name": i.spec.name, "npy": i.npy} for i in request.inputs],
+        "outputs": [spec.name for spec in request.outputs],
+        "taps": taps,
+        "out": request.out,
+        "options": {key: list(values) for key, values in request.options.items()},
+        "files": dict(request.files),
+    }
+    file = "request.json" if taps or not taps_change_the_model else "finals.json"
+    path = request.put(file, json.dumps(content).encode())
+    words = [*shlex.split(option(request.options, "python", "python3")), request.files["drive.py"], name, path]
+    line = f"{CONTAINED} {shlex.join(words)}"
+    if option(request.options, "network", "0") == "0":
+        line = f"if {NO_NETWORK} true 2>/dev/null; then {CONTAINED} {NO_NETWORK} {shlex.join(words)}; else {line}; fi"
+    return RunnerPlan(line, engine=name, answer=ANSWER)
 
 
 def names() -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from qverify.errors import BoardError, UsageError
 from qverify.plural import count
-from qverify.runners import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
+from qverify.engines import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
 WANTED = "Horizon / D-Robotics: hrt_model_exec infer (and perf) of a model.bin or .hbm"

@@ -1,0 +1,26 @@
+"""OpenVINO, by its Python bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qverify.engines import DRIVER_OPTIONS, Options, RunnerPlan, RunnerRequest, driver_files, driver_plan
+
+WANTED = "a Python that has openvino (2024.0 or later); -m quant.onnx"
+CHECKED = "tried with openvino 2026.4.1 on x86-64"
+OPTIONS = {
+    **DRIVER_OPTIONS,
+    "device": "the device, as CPU, GPU, NPU, AUTO  [default: CPU]",
+    "precision": "INFERENCE_PRECISION_HINT  [default: f32]",
+    "config": "KEY=VALUE of compile_model; may be repeated",
+}
+
+
+def files(options: Options) -> Mapping[str, bytes]:
+    """Returns the driver."""
+    return driver_files("openvino")
+
+
+def plan(request: RunnerRequest) -> RunnerPlan:
+    """Returns a plan that runs the driver, once with taps and once without."""
+    return driver_plan("openvino", request)

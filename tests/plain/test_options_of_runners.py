@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from qverify.cli.main import main
-from qverify.errors import UsageError
 from qverify.engines import RunnerInput, RunnerPlan, RunnerRequest
 from qverify.engines.command import plan
+from qverify.errors import UsageError
 from qverify.sides.runner_plan import RunnerOutput, common_options
 from qverify.tensors.spec import TensorSpec
 

@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from qverify.errors import UsageError
 from qverify.engines import Options, RunnerInput, RunnerPlan, RunnerRequest, option
+from qverify.errors import UsageError
 
 WANTED = "any command line of the board's shell (--runner 'tool --model {model} --input {input} --out {out}')"
 CHECKED = ""

@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from qverify.engines import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
 from qverify.errors import BoardError, UsageError
 from qverify.plural import count
-from qverify.engines import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
 WANTED = "Horizon / D-Robotics: hrt_model_exec infer (and perf) of a model.bin or .hbm"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qverify_agents.inventory import find_runner
 
 from qverify.compare.options import Options
+from qverify.engines import RunnerChoice, choose
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
@@ -18,7 +19,6 @@ from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
 from qverify.plural import count
 from qverify.report.document import ReportDocument, worst
-from qverify.engines import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
 from qverify.session.printed_values import limit_to_decimals, refuse_finer

@@ -8,9 +8,9 @@ import subprocess
 from qverify_agents.printable import last_line
 
 from qverify import profiles
+from qverify.engines import RunnerChoice, RunnerPlan, option
 from qverify.errors import UsageError
 from qverify.printable import printable
-from qverify.engines import RunnerChoice, RunnerPlan, option
 from qverify.sides.runner_plan import common_options
 
 COMMAND_LINES = ("command", "setup", "teardown")  # options that are command lines of the board's shell

@@ -18,10 +18,6 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
 
-from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
-from qverify.model_bin.graph import Graph
-from qverify.onnx_model.dequantized_names import OnnxNames
-from qverify.plural import count
 from qverify.engines import (
     CommandReply,
     RunnerChoice,
@@ -31,6 +27,10 @@ from qverify.engines import (
     RunnerResult,
     option,
 )
+from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
+from qverify.model_bin.graph import Graph
+from qverify.onnx_model.dequantized_names import OnnxNames
+from qverify.plural import count
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import finite_number
 from qverify.sides.engine_answer import take_answer

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from qverify_agents.supervised_command import RunningCommandLine
 
+from qverify.engines import Options, RunnerPlan, option
 from qverify.errors import UsageError
 from qverify.printable import printable
-from qverify.engines import Options, RunnerPlan, option
 from qverify.vendor_files.vendor_dump import ITEM
 
 SECONDS_PER_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

@@ -19,12 +19,12 @@ from qverify_agents.errors import LinkError
 from qverify_agents.resolve_address import find_runtime
 
 from qverify.compare.options import Options
+from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.report.weakenings import list_caveats
-from qverify.engines import RunnerChoice
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.resolve_address import find_runtime
 
+from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.engines import RunnerChoice
 from qverify.session.request import Request
 from qverify.session.runner import open_with_board_model, runner_board, runner_for
 from qverify.tensors.recording import NO_VALUES

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.cut_written import WrittenModel
 from qverify.report.triage_document import Rung
-from qverify.engines import RunnerChoice
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
 from qverify.session.request import Request

@@ -17,6 +17,7 @@ command there. The file names are the registry; `command` is the page for a user
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from qverify.vendor_files.vendor_dump import ReadingOptions
 
 Options = Mapping[str, tuple[str, ...]]
 COMMAND = "command"
+_NEXT_KEY = re.compile(r",(?=[A-Za-z_]+=)")
 COMMON = {
     "environment": "NAME=VALUE for the command's environment; may be repeated",
     "folder": "the board's folder in which it runs  [default: that of its outputs]",
@@ -260,6 +262,18 @@ def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -
             f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known_keys))}"
         )
     return RunnerChoice(name, options)
+
+
+def split_engine(text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of key and value that `NAME,KEY=VALUE,...` stands for, the first of them ("runtime", NAME). A
+    comma within a value is kept unless KEY= follows it. Raises UsageError for another form."""
+    name, *rest = _NEXT_KEY.split(text)
+    pairs = [tuple(part.split("=", 1)) for part in rest]
+    if not name or "=" in name or "," in name:
+        raise UsageError(f"engine {text!r}: wanted NAME or NAME,KEY=VALUE,...; names: {', '.join(names())}")
+    if name == "onnxruntime" and {"ep", "library"} & {key for key, _ in pairs}:
+        name = "onnxruntime_ep"  # execution providers that are libraries of their own
+    return (("runtime", name), *((key, value) for key, value in pairs))
 
 
 def option(options: Options, key: str, default: str = "") -> str:

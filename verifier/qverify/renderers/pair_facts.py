@@ -10,7 +10,7 @@ from qverify.renderers.blamed import list_others
 from qverify.renderers.tensor_table import name_pair
 from qverify.report import weakenings
 from qverify.report.document import Pair
-from qverify.report.side_names import within
+from qverify.report.side_names import named, within
 
 MAX_SHOWN = 10  # names of a long list
 

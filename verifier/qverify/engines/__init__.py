@@ -10,6 +10,9 @@ plan(request) -> RunnerPlan              how to run it, how to recognise success
 Most engines have Python bindings. Their page starts a driver (agents/qverify_drivers) in the engine's interpreter:
 driver_files() and driver_plan() are all it needs.
 
+A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
+(--build-cmd of triage).
+
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
 command there. The file names are the registry; `command` is the page for a user's own command line."""
@@ -184,7 +187,14 @@ class RunnerChoice:
     def page(self) -> RunnerPage:
         return page(self.name)
 
+    @property
+    def build(self) -> str | None:
+        """The command line that makes the engine's model of an ONNX, as the page states it; None if it states none."""
+        command: str | None = getattr(self.page, "BUILD", None)
+        return command
 
+
+BUILT_BY_DRIVER = "cp {onnx} {model}"  # BUILD of an engine whose driver takes the ONNX itself
 ANSWER = "answer.json"  # what a driver writes beside its tensors.npz (agents/qverify_drivers/drive.py)
 PYTHON = "the interpreter that has the engine's packages, on the machine where it runs  [default: python3]"
 DRIVER_OPTIONS = {

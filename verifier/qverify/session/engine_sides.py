@@ -67,6 +67,11 @@ class EngineSides:
         self._boards.clear()
 
 
+def engine_sides(texts: tuple[str, ...]) -> list[str]:
+    """Returns the names of the sides that these values of --simulator are. Raises UsageError as EngineSides does."""
+    return [*_choose_all(texts)]
+
+
 def _choose_all(texts: tuple[str, ...]) -> dict[str, RunnerChoice]:
     """Returns the engines by the name of their side: the engine's name, with a number if it is there before."""
     choices: dict[str, RunnerChoice] = {}

@@ -11,6 +11,7 @@ from qverify.capture.reader import MAP, MAP_ENDING
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
+from qverify.session.engine_sides import engine_sides
 from qverify.session.models import Models
 from qverify.session.runner import BOARD_MODEL_KIND, runner_for
 
@@ -52,5 +53,6 @@ def _describe_command(request: Request) -> dict[str, Any]:
         "run_sim": request.run_sim,
         "board": request.board,
         **({"runtime": runner.name} if (runner := runner_for(request.board, request.runner)) is not None else {}),
+        **({"engines": engine_sides(request.simulators)} if request.simulators else {}),
         "seed": request.inputs.seed,
     }

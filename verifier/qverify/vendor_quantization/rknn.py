@@ -1,0 +1,454 @@
+"""Rockchip: NAME.quantization.cfg, which hybrid_quantization_step1 of rknn-toolkit2 writes.
+
+The file states scale and zero point of every tensor of the optimized graph. The rest is what the toolkit was seen to do
+(2.5.0, rk3588): weights are asymmetric int8 of each output channel, whose step is at least the tensor's largest step
+divided by 2^14; biases are int32 in steps of float32(scale of x * step of w); a convolution or product is one with the
+activation or the addition after it, so that what lies between them is not quantized; a mean over more than 7 elements of a
+dimension is computed in two convolutions with constant weights; Softmax reads and gives float16. Channels whose weights
+are all next to zero are constants, which the toolkit adds to the biases of the next convolution."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, prod, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ModelProto, NodeProto, TensorProto, shape_inference
+
+from qverify.errors import BadFileError
+from qverify.onnx_model.load import parse
+from qverify.onnx_model.qdq_graph import COMPUTED, QdqGraph, Step, attributes, constants, quantize_weights
+from qverify.plural import count
+from qverify.vendor_files.rockchip_cfg import CfgTensor, is_cfg, read_cfg
+from qverify.vendor_files.rockchip_names import onnx_names, stems
+from qverify.vendor_quantization import Quantized
+
+FILES = "NAME.quantization.cfg of hybrid_quantization_step1"
+LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+ACTIVATIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Elu", "PRelu", "Softplus")
+MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "MaxPool", "Split", "Slice")
+FINEST = 2.0**14  # the tensor's largest step of weights, divided by the smallest
+WINDOW = 7  # most elements of a dimension that one convolution averages
+DEAD = 1e-8  # weights below are zeros to the toolkit
+MIN_OPSET = 13  # the first opset with scales per channel
+Array = npt.NDArray[Any]
+
+
+def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
+    """Returns the QDQ ONNX of what rknn-toolkit2 made of the float ONNX. files: contents by file name; the text is found by
+    its content. Raises BadFileError if there is none, or if it is of another network."""
+    texts = {name: data for name, data in files.items() if is_cfg(data)}
+    if len(texts) != 1:
+        raise BadFileError(
+            f"{count(len(texts), 'file')} of rknn-toolkit2 ({', '.join(files) or 'none'}); wanted {FILES}"
+        )
+    name, text = next(iter(texts.items()))
+    model = parse(float_onnx, "float ONNX")
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset < MIN_OPSET:
+        raise BadFileError(f"the float ONNX has opset {opset}; wanted {MIN_OPSET} or later")
+    return _Writer(shape_inference.infer_shapes(model), read_cfg(text, name), name).write()
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the QDQ ONNX.
+
+    Attributes:
+        stated: tensors of the text, by its names.
+        place: name of the text.
+        steps: scale and zero point of the ONNX's tensors that are quantized.
+        read: names under which later nodes read a tensor, of those that have another one.
+        inside: tensors that are not quantized, as one operation computes them together with the next one.
+        still: for tensors with constant channels: the values of these channels, NaN for others.
+    """
+
+    model: ModelProto
+    stated: dict[str, CfgTensor]
+    place: str
+    graph: QdqGraph = field(default_factory=QdqGraph)
+    floats: dict[str, Array] = field(default_factory=dict)
+    readers: dict[str, list[NodeProto]] = field(default_factory=dict)
+    makers: dict[str, NodeProto] = field(default_factory=dict)
+    steps: dict[str, Step] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    still: dict[str, Array] = field(default_factory=dict)
+    inside: set[str] = field(default_factory=set)
+    said: dict[str, list[str]] = field(default_factory=dict)
+
+    def write(self) -> Quantized:
+        graph = self.model.graph
+        self.floats = constants(self.model)
+        for node in graph.node:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+            self.makers |= dict.fromkeys(node.output, node)
+        inputs = [i.name for i in graph.input if i.name not in self.floats]
+        known = {*inputs, *self.makers}
+        self.names = {name: name for name in self.stated if name in known}
+        self.names |= onnx_names(self.stated, known)
+        if len({*self.names.values()} & {*self.makers}) == 0:
+            raise BadFileError(
+                f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
+            )
+        self._find_steps()
+        self.inside = {n.output[0] for n in graph.node if self._is_inside(n)}
+        for name in self.inside:
+            self.steps.pop(name, None)
+        for name in inputs:
+            self._finish(name, name)
+        for node in graph.node:
+            if not (node.op_type == "Constant" and node.output[0] in self.floats):
+                self._write(node)
+        return Quantized(self.graph.serialized(self.model, self.floats), self._changes(), "", self._pairs())
+
+    def _find_steps(self) -> None:
+        """Finds the step of each tensor of the ONNX that the text states to be quantized, by its own or a longer name."""
+        known = {*self.makers, *(i.name for i in self.model.graph.input)}
+        for name, tensor in self.stated.items():
+            source = self.names.get(name) or next((s for s in (name.removesuffix("_int8"),) if s in known), "")
+            if not tensor.quantized or not source or self.steps.get(source) is not None:
+                continue
+            if len(tensor.scale) != 1 or tensor.dtype != "int8":
+                raise BadFileError(
+                    f"{self.place}: {name!r} has {tensor.dtype} and {count(len(tensor.scale), 'scale')}; wanted int8 with one scale"
+                )
+            self.steps[source] = Step(tensor.scale[0], tensor.zero_point[0], tensor.dtype)
+
+    # Which tensors are quantized
+
+    def _only_reader(self, name: str) -> NodeProto | None:
+        readers = self.readers.get(name, [])
+        final = any(o.name == name for o in self.model.graph.output)
+        return readers[0] if len(readers) == 1 and not final else None
+
+    def _is_inside(self, node: NodeProto) -> bool:
+        """Returns whether what the node gives is not quantized, as one operation computes the next node, too."""
+        name = node.output[0]
+        after = self._only_reader(name)
+        while after is not None and after.op_type in (
+            "Reshape",
+            "Flatten",
+        ):  # the toolkit exchanges it with the activation
+            after = self._only_reader(after.output[0])
+            if after is None or after.op_type not in ACTIVATIONS:
+                return False
+        if (
+            node.op_type in (*LINEAR, "Add", "BatchNormalization")
+            and after is not None
+            and after.op_type in ACTIVATIONS
+        ):
+            return True
+        if node.op_type not in LINEAR or after is None or after.op_type != "Add":
+            return False
+        return self._joined(after) == name
+
+    def _joined(self, node: NodeProto) -> str:
+        """Returns the operand of an addition whose convolution computes the addition, too: the one that is made first; or
+        "" without any."""
+        if any(n not in self.steps for n in node.input):
+            return ""
+        made = [n for n in self.makers if n in node.input and self.makers[n].op_type == "Conv"]
+        return next((n for n in made if self._only_reader(n) is node), "")
+
+    def _finish(self, name: str, computed: str) -> None:
+        """Adds Q and DQ of a tensor."""
+        self.read[name] = self.graph.quantize(name, computed, self.steps[name]) if name in self.steps else computed
+
+    def _reads(self, name: str) -> str:
+        return self.read.get(name, name)
+
+    # Nodes
+
+    def _write(self, node: NodeProto) -> None:
+        name = node.output[0]
+        if (
+            node.op_type in LINEAR
+            and len(node.input) > 1
+            and node.input[1] in self.floats
+            and node.input[0] in self.steps
+        ):
+            self._write_linear(node)
+        elif node.op_type in ("GlobalAveragePool", "ReduceMean") and name in self.steps and self._write_mean(node):
+            pass
+        elif node.op_type == "Softmax" and self._state_of(name) == "float16":
+            self._write_softmax(node)
+        else:
+            self._copy(node)
+
+    def _state_of(self, name: str) -> str:
+        """Returns the type that the text states for a tensor of the ONNX, "" if it states none."""
+        return next((t.dtype for n, t in self.stated.items() if self.names.get(n) == name or n == name), "")
+
+    def _target(self, node: NodeProto) -> str:
+        """Returns the name of the values that a node computes, before they are quantized."""
+        name = node.output[0]
+        return name + COMPUTED if name in self.steps else name
+
+    def _done(self, node: NodeProto) -> None:
+        name = node.output[0]
+        if name in self.inside:
+            self.said.setdefault("inside", []).append(name)
+        elif name in self.steps:
+            self._finish(name, name + COMPUTED)
+
+    def _copy(self, node: NodeProto) -> None:
+        """Writes a node as it is. What only moves values keeps their step."""
+        source = node.input[0] if node.input else ""
+        if node.op_type in MOVES and source in self.steps and node.output[0] not in self.steps:
+            self.steps[node.output[0]] = self.steps[source]
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        for k, name in enumerate(node.input):
+            copy.input[k] = self._reads(name)
+        copy.output[0] = self._target(node)
+        self.graph.nodes.append(copy)
+        self._keep_still(node)
+        self._done(node)
+
+    def _write_softmax(self, node: NodeProto) -> None:
+        name, source = node.output[0], node.input[0]
+        narrow = f"{source}__float16"
+        half = self.graph.add("Cast", [self._reads(source)], f"{narrow}_half", to=TensorProto.FLOAT16)
+        self.graph.add("Cast", [half], narrow, to=TensorProto.FLOAT)
+        wide = self.graph.add("Softmax", [narrow], f"{name}_float32", **attributes(node))
+        half = self.graph.add("Cast", [wide], f"{name}_half", to=TensorProto.FLOAT16)
+        self.graph.add("Cast", [half], name, to=TensorProto.FLOAT)
+        self.said.setdefault("float16", []).append(name)
+
+    def _write_linear(self, node: NodeProto) -> None:
+        facts, name = attributes(node), node.output[0]
+        weights, axis = self.floats[node.input[1]], self._channel_axis(node, facts)
+        bias = self.floats.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+        if node.op_type == "Gemm":
+            weights = weights * np.float32(facts.pop("alpha", 1.0))
+            bias = None if bias is None else bias * np.float32(facts.pop("beta", 1.0))
+        step, zero = _weight_steps(weights, axis)
+        finest = float(step.max()) / FINEST
+        lifted = int((_plain_steps(weights, axis) < finest).sum())
+        if lifted:
+            self.said.setdefault("lifted", []).append(f"{name} ({count(lifted, 'channel')})")
+        codes = quantize_weights(weights, step, zero, axis)
+        operands = [self._reads(node.input[0]), self.graph.stored(f"{name}/weight", codes, step, zero, axis)]
+        bias = self._with_still(node, weights, bias, axis)
+        if bias is not None:
+            sums = (self.steps[node.input[0]].scale * np.repeat(step, bias.size // step.size)).astype(np.float32)
+            whole = np.rint(bias.reshape(-1).astype(np.float32) / sums).clip(-(2**31), 2**31 - 1).astype(np.int64)
+            zeros = np.zeros(whole.shape, np.int32)
+            operands.append(self.graph.stored(f"{name}/bias", whole.astype(np.int32), sums, zeros, 0))
+        if node.op_type in ("Gemm", "MatMul"):
+            self.said.setdefault("product", []).append(name)
+        self.graph.add(node.op_type, operands, self._target(node), **facts)
+        self._keep_still(node)
+        self._done(node)
+
+    def _channel_axis(self, node: NodeProto, facts: Mapping[str, Any]) -> int:
+        if node.op_type == "Conv":
+            return 0
+        if node.op_type == "ConvTranspose":
+            return 1
+        return 0 if node.op_type == "Gemm" and facts.get("transB") else self.floats[node.input[1]].ndim - 1
+
+    def _write_mean(self, node: NodeProto) -> bool:
+        """Writes a mean over both dimensions of an image as convolutions with constant weights. Returns False for another
+        mean, or one of values that are not quantized."""
+        dims, name = self._dims(node.input[0]), node.output[0]
+        axes = self._mean_axes(node, len(dims))
+        if len(dims) != 4 or axes != [2, 3] or node.input[0] not in self.steps or 0 in dims:
+            return False
+        sizes, channels = (dims[2], dims[3]), dims[1]
+        middle = f"{name}_2conv0" if f"{name}_2conv0" in self.stated else self._two_steps(name)
+        windows = [_windows(size) for size in sizes]
+        if not middle:
+            self._average(self._reads(node.input[0]), channels, (1 / prod(sizes), sizes, sizes, [0] * 4), name)
+            self._done(node)
+            return True
+        value = 1 / sqrt(prod(sizes))
+        kernel = tuple(w.size for w in windows)
+        stride = tuple(w.size if w.count > 1 else 1 for w in windows)
+        pads = [*(w.before for w in windows), *(w.after for w in windows)]
+        first = self._average(self._reads(node.input[0]), channels, (value, kernel, stride, pads), middle)
+        tensor = self.stated[middle]
+        step = Step(tensor.scale[0], tensor.zero_point[0], tensor.dtype)
+        self.steps[middle] = step
+        real = self.graph.quantize(middle, first, step)
+        counts = tuple(w.count for w in windows)
+        self._average(real, channels, (value, counts, counts, [0] * 4), name)
+        self.said.setdefault("mean", []).append(name)
+        self._done(node)
+        return True
+
+    def _two_steps(self, name: str) -> str:
+        """Returns the tensor between the two steps of a mean, whatever the toolkit puts before the name; "" for one step."""
+        return next((n for n in self.stated if n.endswith(f"{name}_2conv0")), "")
+
+    def _dims(self, name: str) -> list[int]:
+        graph = self.model.graph
+        for info in (*graph.value_info, *graph.input, *graph.output):
+            if info.name == name:
+                return [d.dim_value for d in info.type.tensor_type.shape.dim]
+        return []
+
+    def _mean_axes(self, node: NodeProto, rank: int) -> list[int]:
+        if node.op_type == "GlobalAveragePool":
+            return [2, 3]
+        facts = attributes(node)
+        axes = facts.get("axes") or (
+            self.floats.get(node.input[1], np.array([])).tolist() if len(node.input) > 1 else []
+        )
+        return sorted(a % rank for a in axes) if rank and facts.get("keepdims", 1) else []
+
+    def _average(self, source: str, channels: int, form: tuple[float, Any, Any, list[int]], name: str) -> str:
+        """Adds a convolution with one weight. form: weight, kernel, strides, pads. Returns its output."""
+        value, kernel, strides, pads = form
+        shape = (channels, 1, *kernel)
+        step = np.full(channels, float(np.float32(value)) / 255.0)
+        codes = np.full(shape, 127, np.int8)
+        weight = self.graph.stored(f"{name}/mean", codes, step, np.full(channels, -128), 0)
+        facts = {"group": channels, "kernel_shape": list(kernel), "strides": list(strides), "pads": pads}
+        return self.graph.add("Conv", [source, weight], name + COMPUTED, **facts)
+
+    # Constant channels
+
+    def _keep_still(self, node: NodeProto) -> None:
+        """Finds the channels that a node gives the same value everywhere, in the float model."""
+        source, name = node.input[0] if node.input else "", node.output[0]
+        if node.op_type == "Conv" and node.input[1] in self.floats:
+            found = _still_channels(node, self.floats, self.still.get(source))
+            if found is not None:
+                self.still[name] = found
+        elif source in self.still and node.op_type in ("Relu", "Clip"):
+            values = np.maximum(self.still[source], 0)
+            if node.op_type == "Clip":
+                limits = [self.floats.get(n) if n else None for n in (*node.input[1:3], "", "")[:2]]
+                low, high = (None if v is None else float(v) for v in limits)
+                values = np.clip(self.still[source], low, high) if limits != [None, None] else self.still[source]
+            self.still[name] = values
+
+    def _with_still(self, node: NodeProto, weights: Array, bias: Array | None, axis: int) -> Array | None:
+        """Returns the bias with what the constant channels of the input add."""
+        values = self.still.get(node.input[0])
+        if (
+            node.op_type != "Conv"
+            or values is None
+            or attributes(node).get("group", 1) != 1
+            or weights.shape[2:] != (1, 1)
+        ):
+            return bias
+        added = weights[:, :, 0, 0].astype(np.float64) @ np.nan_to_num(values.astype(np.float64))
+        if not added.any():
+            return bias
+        self.said.setdefault("still", []).append(node.output[0])
+        return (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
+
+    # What is said
+
+    def _pairs(self) -> dict[str, str]:
+        """Returns the toolkit's names that stand for a tensor of the QDQ ONNX under another name."""
+        inputs = {i.name for i in self.model.graph.input}
+        computed = {name for node in self.graph.nodes for name in node.output}
+        pairs = dict[str, str]()
+        for name in self.stated:
+            body = name.removesuffix("__float16")
+            source = next((s for s in (body, *stems(body)) if s in self.makers or s in inputs), "")
+            if name in inputs or not source:
+                continue
+            found = f"{source}__float16" if name != body else self.read.get(source, source)
+            if found in computed and found != name:
+                pairs[name] = found
+        return pairs
+
+    def _changes(self) -> list[str]:
+        said, short = self.said, {i.name for i in self.model.graph.input}
+        named = [f"{n} for {s}" for n, s in self.names.items() if n != s and s not in short]
+        lines = [
+            f"{self.place}: {count(len(self.steps), 'tensor', 'has', 'have')} 8 bits, weights int8 with a step and a zero point for each channel"
+        ]
+        for key, text in _SAID.items():
+            if key in said:
+                lines.append(f"{text}: {count(len(said[key]), 'time')}, first {said[key][0]}")
+        if named:
+            lines.append(f"{count(len(named), 'tensor', 'has', 'have')} another name in the toolkit, first {named[0]}")
+        unknown = [n for n in self.stated if n not in self.names and not n.endswith(("_2conv0", "__float16"))]
+        if unknown:
+            lines.append(f"tensors of the toolkit that the float ONNX does not have: {', '.join(unknown[:3])}")
+        absent = [n for n, k in Counter(self.makers).items() if k and n in self._not_stated()]
+        if absent:
+            lines.append(f"tensors of which the text says nothing, computed in floats here: {', '.join(absent[:3])}")
+        return lines
+
+    def _not_stated(self) -> set[str]:
+        """Returns outputs of convolutions and products that are neither stated nor inside an operation."""
+        stated = {*self.names.values(), *self.steps, *self.said.get("inside", ())}
+        made = {n.output[0] for n in self.model.graph.node if n.op_type in LINEAR}
+        return made - stated
+
+
+_SAID = {
+    "product": "Gemm or MatMul became a convolution of 1x1",
+    "mean": "a mean is computed in two convolutions, with a tensor of int8 between",
+    "float16": "Softmax reads and gives float16",
+    "inside": "not quantized, as one operation computes it together with the next one",
+    "lifted": "weights of some channels have a coarser step, the tensor's largest divided by 2^14",
+    "still": "biases contain what constant channels of the input add",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The windows of a mean along one dimension. before, after: zeros at its ends."""
+
+    count: int
+    size: int
+    before: int
+    after: int
+
+
+def _windows(size: int) -> _Windows:
+    """Returns how the toolkit divides a dimension into windows of at most WINDOW elements."""
+    number = ceil(size / WINDOW)
+    each = size if number == 1 else ceil(size / 2) if number == 2 else WINDOW
+    zeros = number * each - size
+    return _Windows(number, each, zeros // 2, zeros - zeros // 2)
+
+
+def _plain_steps(weights: Array, axis: int) -> Array:
+    low, high = _ranges(weights, axis)
+    return (high - low) / 255.0
+
+
+def _ranges(weights: Array, axis: int) -> tuple[Array, Array]:
+    axes = tuple(k for k in range(weights.ndim) if k != axis)
+    return np.minimum(weights.min(axes), 0).astype(np.float64), np.maximum(weights.max(axes), 0).astype(np.float64)
+
+
+def _weight_steps(weights: Array, axis: int) -> tuple[Array, Array]:
+    """Returns step and zero point of each channel, float64 and int64."""
+    plain = _plain_steps(weights, axis)
+    step = np.maximum(plain, plain.max(initial=0.0) / FINEST)
+    step = np.where(step > 0, step, 1.0)
+    return step, np.rint(-128 - _ranges(weights, axis)[0] / step).astype(np.int64)
+
+
+def _still_channels(node: NodeProto, floats: Mapping[str, Array], source: Array | None) -> Array | None:
+    """Returns the values of a convolution's constant channels, NaN for the others; None without any."""
+    weights, facts = floats[node.input[1]], attributes(node)
+    bias = floats.get(node.input[2]) if len(node.input) > 2 else None
+    group, channels = facts.get("group", 1), weights.shape[0]
+    moving = np.abs(weights).max(tuple(range(2, weights.ndim)))  # [O, I / group]
+    values = np.zeros(channels) if bias is None else bias.astype(np.float64)
+    if source is None or (group == 1 and weights.shape[2:] != (1, 1)):
+        still = moving.max(1) < DEAD
+    elif group == 1:
+        still = np.where(np.isnan(source)[None, :], moving, 0).max(1) < DEAD
+        values = values + weights[:, :, 0, 0].astype(np.float64) @ np.nan_to_num(source)
+    elif weights.shape[1] == 1 and group == channels:
+        still = (moving[:, 0] < DEAD) | (source == 0)
+    else:
+        return None
+    return np.where(still, values, np.nan) if still.any() else None

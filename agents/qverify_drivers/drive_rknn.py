@@ -14,8 +14,9 @@ import importlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from importlib import metadata
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -41,7 +42,14 @@ def run(request: Request) -> Answer:
         names = toolkit.named(rows)
     tensors = {**{name: value for name, value in names if name not in finals}, **finals}
     ordered = {name: tensors[name] for name, _ in names if name in tensors}
-    return Answer({**ordered, **finals}, "rknn-toolkit2", metadata.version("rknn-toolkit2"), toolkit.ledger(), toolkit.placed, toolkit.notes)
+    return Answer(
+        {**ordered, **finals},
+        "rknn-toolkit2",
+        metadata.version("rknn-toolkit2"),
+        toolkit.ledger(),
+        toolkit.placed,
+        toolkit.notes,
+    )
 
 
 class _Toolkit:
@@ -73,8 +81,11 @@ class _Toolkit:
             self.notes.append("rknn: of a QDQ ONNX, the toolkit's simulator gives the final outputs only")
         else:
             stem = self._quantized()
-            files = dict(zip(("model_input", "data_input", "model_quantization_cfg"), (stem + part for part in PARTS)))
-            self._check("hybrid_quantization_step2", self._rknn.hybrid_quantization_step2(**files))
+            model, data, cfg = (stem + part for part in PARTS)
+            step = self._rknn.hybrid_quantization_step2
+            self._check(
+                "hybrid_quantization_step2", step(model_input=model, data_input=data, model_quantization_cfg=cfg)
+            )
         self._check("init_runtime", self._rknn.init_runtime())
 
     def _quantized(self) -> str:
@@ -85,7 +96,9 @@ class _Toolkit:
             stem = given[: -len(PARTS[2])] if given.endswith(PARTS[2]) else given
             lacking = [part for part in PARTS if not os.path.isfile(stem + part)]
             if lacking:
-                raise Refused(f"quantization={given}: no {os.path.basename(stem)}{lacking[0]} there; wanted {', '.join(PARTS)}")
+                raise Refused(
+                    f"quantization={given}: no {os.path.basename(stem)}{lacking[0]} there; wanted {', '.join(PARTS)}"
+                )
             return stem
         dataset, sizes = self._dataset()
         cache = self.request.option("cache")
@@ -133,7 +146,9 @@ class _Toolkit:
         with open(path, "w", encoding="utf-8") as file:
             file.write("".join(" ".join(map(os.path.abspath, row)) + "\n" for row in rows))
         if not given:
-            self.notes.append("rknn: quantized with the prepared input as its calibration set; calibration= names another")
+            self.notes.append(
+                "rknn: quantized with the prepared input as its calibration set; calibration= names another"
+            )
         return path, f"{len(rows)} calibration {'sample' if len(rows) == 1 else 'samples'}"
 
     def _key(self, dataset: str) -> str:
@@ -162,12 +177,16 @@ class _Toolkit:
         names = [output.name for output in self.model.graph.output]
         if found is None or len(found) != len(names):
             got = "nothing" if found is None else f"{len(found)} outputs"
-            raise Refused(f"rknn-toolkit2: inference gave {got}; wanted {len(names)}{_last_error(os.path.join(self.work, LOG))}")
+            raise Refused(
+                f"rknn-toolkit2: inference gave {got}; wanted {len(names)}{_last_error(os.path.join(self.work, LOG))}"
+            )
         shapes = _shapes(self.model)
-        for name, value in zip(names, found):
+        for name, value in dict(zip(names, found)).items():  # noqa: B905 (Python 3.8)
             if shapes.get(name) and all(shapes[name]) and tuple(shapes[name]) != np.shape(value):
-                raise Refused(f"rknn-toolkit2: output {name} has the shape {list(np.shape(value))}; the ONNX has {shapes[name]}")
-        return {name: np.array(value) for name, value in zip(names, found) if name in self.request.outputs}
+                raise Refused(
+                    f"rknn-toolkit2: output {name} has the shape {list(np.shape(value))}; the ONNX has {shapes[name]}"
+                )
+        return {name: np.array(found[k]) for k, name in enumerate(names) if name in self.request.outputs}
 
     def analyse(self) -> list:
         """Returns name, operator and values of every tensor that accuracy_analysis writes, in the order of execution."""
@@ -180,7 +199,9 @@ class _Toolkit:
                 rows.append((name, stem, np.load(path, allow_pickle=False)))
         twice = {stem for _, stem, _ in rows if sum(s == stem for _, s, _ in rows) > 1}
         if twice:
-            self.notes.append(f"rknn: {len(twice)} files have the values of two tensors each: left out, first {min(twice)}")
+            self.notes.append(
+                f"rknn: {len(twice)} files have the values of two tensors each: left out, first {min(twice)}"
+            )
         self._place(os.path.join(SNAPSHOT, "error_analysis.txt"))
         return [row for row in rows if row[1] not in twice]
 
@@ -194,7 +215,7 @@ class _Toolkit:
     def named(self, rows: list) -> list:
         """Returns name and values of each tensor, under the request's names where they can be resolved."""
         wanted, shapes = {*self.request.outputs, *self.request.taps}, _shapes(self.model)
-        made, own = dict(), {name for name, _, _ in rows}
+        made, own = {}, {name for name, _, _ in rows}
         for name, _, value in rows:
             spellings = [name]
             while SAME_VALUES.sub("", spellings[-1]) not in ("", spellings[-1]):
@@ -202,7 +223,11 @@ class _Toolkit:
             for spelling in spellings:
                 stored = spelling in wanted or spelling + QUANTIZED in wanted
                 target = spelling if spelling in wanted else spelling + DEQUANTIZED
-                if stored and target not in made and (spelling == name or spelling not in own or name.endswith(("_int8", "_int16"))):
+                if (
+                    stored
+                    and target not in made
+                    and (spelling == name or spelling not in own or name.endswith(("_int8", "_int16")))
+                ):
                     made[target] = _shaped(value, shapes.get(spelling))
                     break
             else:
@@ -231,7 +256,9 @@ def _shapes(model: Any) -> dict:
     """Returns the dims of each tensor of the ONNX, as far as they are known."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     infos = (*graph.value_info, *graph.input, *graph.output)
-    return {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in infos if i.type.HasField("tensor_type")}
+    return {
+        i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in infos if i.type.HasField("tensor_type")
+    }
 
 
 def _map(path: str) -> list:
@@ -271,7 +298,7 @@ def _quiet(path: str) -> Iterator[None]:
         os.dup2(log, 2)
         yield
     finally:
-        for number, copy in zip((1, 2), saved):
+        for number, copy in zip((1, 2), saved):  # noqa: B905 (Python 3.8)
             os.dup2(copy, number)
             os.close(copy)
         os.close(log)

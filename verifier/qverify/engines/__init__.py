@@ -11,7 +11,8 @@ Most engines have Python bindings. Their page starts a driver (agents/qverify_dr
 driver_files() and driver_plan() are all it needs.
 
 A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
-(--build-cmd of triage).
+(--build-cmd of triage). It may define FROM_FLOAT: whether it takes the float ONNX of which --quantization states the
+quantization, and BESIDE: endings of the files of which the first is --quantization's, where these are the engine's own.
 
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short

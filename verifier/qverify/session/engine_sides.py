@@ -9,6 +9,7 @@ from qverify.errors import UsageError
 from qverify.session.models import Models
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
+from qverify.session.vendor_quantized import with_toolkit_files
 from qverify.sides.runner_board import RunnerBoard
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
@@ -23,7 +24,7 @@ class EngineSides:
 
     def __init__(self, request: Request, models: Models):
         self._choices = _choose_all(request.simulators)
-        self._models, self._deadline_s = models, request.deadline_s
+        self._models, self._deadline_s, self._files = models, request.deadline_s, request.quantization
         self._boards: dict[str, RunnerBoard] = {}
         if self._choices and (models.original is None or models.engine is not None):
             raise UsageError(f"{WHERE} {request.simulators[0]}: it runs the quantized ONNX; give it in -m")
@@ -46,11 +47,13 @@ class EngineSides:
     def _open(self, side: str, choice: RunnerChoice) -> RunnerBoard:
         models = self._models
         assert models.original is not None
+        from_float = models.float_onnx is not None and getattr(choice.page, "FROM_FLOAT", False)
+        given = models.float_onnx if from_float and models.float_onnx is not None else models.original
         file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(".onnx")), "model.onnx")
         self._boards[side] = RunnerBoard(
             LOCAL,
-            choice,
-            (file, models.original),
+            with_toolkit_files(choice, self._files),
+            (file, given),
             models.graph,
             self._deadline_s,
             None,

@@ -28,6 +28,7 @@ from qverify.plural import count
 from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
+from qverify.session.vendor_quantized import quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
 
@@ -50,6 +51,8 @@ class Models:
         tflite: the .tflite that a board runs by LiteRT, and its map of tensors (sides/litert_board.py).
         alone: the .tflite if it is the whole model, so that LiteRT on this host is the reference.
         engine: the engine of --reference-engine; there is then no integer graph.
+        float_onnx: the float ONNX that a vendor's toolkit quantized (--quantization); None without one.
+        vendor_names: names of the toolkit's tensors, each with that of the tensor of `original` whose values it has.
     """
 
     graph: Graph
@@ -62,6 +65,8 @@ class Models:
     tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
     alone: TfliteAlone | None = None
     engine: EngineReference | None = None
+    float_onnx: bytes | None = None
+    vendor_names: dict[str, str] = field(default_factory=dict)
 
     @property
     def integer_onnx(self) -> bytes | None:
@@ -121,13 +126,16 @@ def open_models(
     allow_other: bool = False,
     host: bool = True,
     arithmetic: Arithmetic | None = None,
+    quantization: tuple[str, ...] = (),
 ) -> Models:
     """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
-    that no kernel serves may be computed on the host. arithmetic: the one that the board is stated to have. Raises UsageError or BadFileError for files that are not models,
+    that no kernel serves may be computed on the host. arithmetic: the one that the board is stated to have. quantization: files
+    in which a vendor's toolkit states how it quantized the float ONNX of -m. Raises UsageError or BadFileError for files that are not models,
     two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
     tflite: _File | None = None
+    source: _File | None = None
     files = []
     for path in paths:
         files.append(file := _File.read(path))
@@ -137,16 +145,44 @@ def open_models(
             quantized = _check_first(quantized, file)
         elif file.kind == "tflite":
             tflite = _check_first(tflite, file)
+        elif quantization:
+            source = _check_first(source, file)
         else:
             raise UsageError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
-                "`qverify triage` takes a float ONNX"
+                "`qverify triage` takes a float ONNX, --quantization FILE states how a vendor's toolkit quantized it"
             )
+    if quantization:
+        return _open_as_quantized(source, quantization, (shapes, host, arithmetic), paths)
     if tflite is not None and quantized is None:
         return _state(_open_alone(tflite, binary, files, shapes, arithmetic), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, _read_tensor_map(tflite.path, quantized.path)
+    return models
+
+
+def _open_as_quantized(
+    source: _File | None,
+    files: tuple[str, ...],
+    how: tuple[dict[str, tuple[int, ...]] | None, bool, Arithmetic | None],
+    paths: list[str],
+) -> Models:
+    """Returns the models of a float ONNX that a vendor's toolkit quantized. Raises UsageError for other files of -m."""
+    if source is None or len(paths) != 1:
+        raise UsageError(
+            f"--quantization {files[0]}: -m {','.join(paths)}; wanted the float ONNX that was quantized, alone"
+        )
+    made = quantize_as_vendor(source.path, source.data, files)
+    digest = submit(lambda: hashlib.sha256(made.onnx).hexdigest())
+    quantized = _File(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
+    shapes, host, arithmetic = how
+    models = _state(_open(None, quantized, [source, quantized], shapes, False, host, arithmetic), arithmetic)
+    models.notes += [
+        f"{os.path.basename(source.path)} was quantized as {os.path.basename(files[0])} states",
+        *made.changes,
+    ]
+    models.float_onnx, models.vendor_names = source.data, made.names
     return models
 
 

@@ -46,6 +46,7 @@ class Request:
     reference_timeout_s: float = 900.0  # limit of each run of reference_python
     task: TaskRequest | None = None  # --labels and --task-metric
     arithmetic: str | None = ""  # file or name of the board's arithmetic; "": that of boards.toml; None: none
+    quantization: tuple[str, ...] = ()  # files in which a vendor's toolkit states how it quantized the float ONNX of -m
     simulators: tuple[str, ...] = ()  # engines on this host that are further sides: NAME,KEY=VALUE,...
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 

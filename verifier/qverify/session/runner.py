@@ -25,6 +25,7 @@ from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.session.stated_arithmetics import arithmetic_for
+from qverify.session.vendor_quantized import with_toolkit_files
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
@@ -73,7 +74,12 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
     the latter."""
     arithmetic = None if request.arithmetic is None else arithmetic_for(request.board, request.arithmetic)
-    how = request.shapes, request.allow_other_model, request.host, arithmetic
+    how = request.shapes, request.allow_other_model, request.host, arithmetic, request.quantization
+    if request.quantization and (request.capture is not None or request.reference_engine):
+        other = "--capture" if request.capture is not None else "--reference-engine"
+        raise UsageError(
+            f"--quantization with {other}: first write the ONNX with `qverify quantize --from`, and give that"
+        )
     if request.reference_engine and arithmetic is not None:
         raise UsageError("--arithmetic needs the integer graph, which --reference-engine does not give")
     if runner is None:
@@ -161,6 +167,8 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
     from qverify.sides.runner_board import RunnerBoard
 
     assert runner is not None and request.board is not None
+    if request.board == "local":
+        runner = with_toolkit_files(runner, request.quantization)
     return RunnerBoard(
         request.board,
         runner,

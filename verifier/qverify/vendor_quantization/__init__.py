@@ -2,6 +2,7 @@
 NAME.py defines
 
 FILES    the files of the toolkit that state what it did, in one line, for messages
+recognised(name, data) -> bool    whether a file is the text of this toolkit
 write_quantized(float_onnx, files) -> Quantized    the quantized ONNX, in QDQ format, with the scales, integers and
                                                    multipliers that the files state
 
@@ -9,7 +10,11 @@ Nothing here runs a toolkit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from qverify.errors import BadFileError
+from qverify.pages import load_page, page_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +32,20 @@ class Quantized:
     changes: list[str] = field(default_factory=list)
     arithmetic: str = ""
     names: dict[str, str] = field(default_factory=dict)
+
+
+def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
+    """Returns the quantized ONNX that a float ONNX and a toolkit's files give. files: contents by file name. Raises
+    BadFileError for files of no toolkit or of several, or of another network."""
+    pages = {
+        name: load_page(__name__, name, ("FILES", "recognised", "write_quantized")) for name in page_names(__name__)
+    }
+    found = [name for name, page in pages.items() if any(page.recognised(n, data) for n, data in files.items())]
+    if len(found) != 1:
+        got = f"files of {' and '.join(found)}" if found else ", ".join(files) or "no file"
+        wanted = "; ".join(f"{name}: {page.FILES}" for name, page in pages.items())
+        raise BadFileError(
+            f"{got}: wanted the files in which one toolkit states how it quantized the network ({wanted})"
+        )
+    result: Quantized = pages[found[0]].write_quantized(float_onnx, files)
+    return result

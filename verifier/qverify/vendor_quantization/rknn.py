@@ -38,6 +38,11 @@ MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
 
 
+def recognised(name: str, data: bytes) -> bool:
+    """Returns whether a file is such a text."""
+    return is_cfg(data)
+
+
 def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
     """Returns the QDQ ONNX of what rknn-toolkit2 made of the float ONNX. files: contents by file name; the text is found by
     its content. Raises BadFileError if there is none, or if it is of another network."""

@@ -41,6 +41,13 @@ class WithProfiles(click.Command):
     "-m", "--model", help="quant.onnx, model.bin or .tflite: layout of raw dumps, scales, names; recomputes nodes"
 )
 @click.option(
+    "--quantization",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg); may be repeated",
+)
+@click.option(
     "--profile", default="", metavar="NAME", help="vendor profile of both dumps  [default: recognised by content]"
 )
 @click.option("--profile-a", default="", metavar="NAME", help="vendor profile of dump A")
@@ -81,6 +88,7 @@ def command(
     a: str,
     b: str,
     model: str | None,
+    quantization: tuple[str, ...],
     profile: str,
     profile_a: str,
     profile_b: str,
@@ -107,7 +115,7 @@ def command(
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
-    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides, arithmetic)
+    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides, arithmetic, quantization)
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0

@@ -1,5 +1,6 @@
 """Quantizes a float ONNX with onnxruntime's quantizer: ranges from your pictures or arrays, QDQ, weights per channel.
-Then compares it with the float model on the same inputs, and says what to type next."""
+Then compares it with the float model on the same inputs, and says what to type next. With --from, quantizes it as a vendor's
+toolkit did, with the scales that its files state."""
 
 from __future__ import annotations
 
@@ -22,6 +23,14 @@ MAX_LISTED = 5  # frames that were left out
 @click.command(help=__doc__)
 @click.argument("model", type=click.Path(dir_okay=False))
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="quantized ONNX to write")
+@click.option(
+    "--from",
+    "stated",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="what a vendor's toolkit wrote of its quantization, in place of inputs (rknn: NAME.quantization.cfg); may be repeated",
+)
 @click.option(
     "--scheme",
     type=click.Choice(("u8s8", "s8s8", "u8u8", "s16s8")),
@@ -48,6 +57,7 @@ MAX_LISTED = 5  # frames that were left out
 def command(
     model: str,
     output: str,
+    stated: tuple[str, ...],
     scheme: str,
     method: str,
     per_tensor: bool,
@@ -67,10 +77,28 @@ def command(
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
         raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
     require_writable("-o", output)
+    if stated:
+        return _write_stated(model, stated, output, inputs)
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
         result = quantize_file(model, inputs, output, options, watch)
     _print_result(output, result, shlex.join(["-i", str(inputs.files), *inputs.words]))
+    return 0
+
+
+def _write_stated(model: str, files: tuple[str, ...], output: str, inputs: InputRequest) -> int:
+    """Writes the quantized ONNX that a toolkit's files state, and prints what the toolkit changed."""
+    from qverify.errors import UsageError
+    from qverify.session.vendor_quantized import write_file
+
+    if inputs.files is not None:
+        raise UsageError("--from states the ranges; leave out -i")
+    made = write_file(model, files, output)
+    say(f"{output}: {len(made.onnx)} bytes, quantized as {', '.join(files)} states")
+    for line in made.changes:
+        say(f"  {line}")
+    arithmetic = f" --arithmetic {made.arithmetic}" if made.arithmetic else ""
+    say_command(f"qverify -m {shlex.quote(output)}{arithmetic}")
     return 0
 
 

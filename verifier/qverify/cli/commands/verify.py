@@ -66,6 +66,13 @@ if TYPE_CHECKING:
     "runner list); may be repeated",
 )
 @click.option(
+    "--quantization",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg); may be repeated",
+)
+@click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
 @click.option(
@@ -150,6 +157,7 @@ def command(
     boards: tuple[str, ...],
     run_sim: bool | str,
     simulators: tuple[str, ...],
+    quantization: tuple[str, ...],
     shapes: tuple[str, ...],
     pull: Literal["differ", "all"],
     arithmetic: str,
@@ -199,6 +207,7 @@ def command(
         paths,
         run_sim=run_sim,
         simulators=simulators,
+        quantization=quantization,
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,

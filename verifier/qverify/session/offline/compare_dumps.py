@@ -48,6 +48,7 @@ class DumpPair:
         outputs_only: compare only the final outputs.
         side_a, side_b: the side to read from a dump of several sides; "" for that of `reading`.
         arithmetic: file or name of the arithmetic that both are stated to have; "" for none.
+        quantization: files in which a vendor's toolkit states how it quantized the float ONNX of `model`.
     """
 
     a: str
@@ -60,6 +61,7 @@ class DumpPair:
     side_a: str = ""
     side_b: str = ""
     arithmetic: str = ""
+    quantization: tuple[str, ...] = ()
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
@@ -73,7 +75,11 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     arithmetic = open_arithmetic(dumps.arithmetic) if dumps.arithmetic else None
     if arithmetic is not None and dumps.model is None:
         raise UsageError("--arithmetic says how the nodes of a model are computed; give -m MODEL")
-    models = open_models([dumps.model], arithmetic=arithmetic) if dumps.model is not None else None
+    if dumps.quantization and dumps.model is None:
+        raise UsageError("--quantization states how a toolkit quantized a float ONNX; give that: -m float.onnx")
+    models = None
+    if dumps.model is not None:
+        models = open_models([dumps.model], arithmetic=arithmetic, quantization=dumps.quantization)
     sides = [
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
@@ -111,6 +117,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     _mark_outputs(report.pairs, first, second, models)
     if models is not None:
         report.models, stated = list(models.rows), read_stated(models.graph)
+        report.notes += models.notes if models.float_onnx is not None else []
         report.caveats += [stated.describe(units(models.graph), models.graph)] if stated is not None else []
     for pair in report.pairs:
         pair.relaxed += [same_source] if same_source else []

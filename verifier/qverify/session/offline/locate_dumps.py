@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -61,10 +62,23 @@ def use_names_of_model(side: Recording | VendorDump, models: Models) -> None:
     """Gives the tensors of a dump the names of the model: those whose file name spells one tensor only, and real values
     under the ONNX's name of a dequantized tensor, which are those of the quantized tensor."""
     if isinstance(side, VendorDump):
+        _resolve(side, models.vendor_names)
         _rename(side, models)
         return
     rename_loosely(side, models.graph, models.onnx_names.dequantized)
     rename_dequantized(side, models.graph, models.onnx_names.dequantized)
+
+
+def _resolve(dump: VendorDump, names: Mapping[str, str]) -> None:
+    """Gives the tensors of a toolkit's dump the names of the ONNX that was written from its statements."""
+    own = {t.name for t in dump.tensors}
+    taken = Counter(names.get(t.name, t.name) for t in dump.tensors)
+    dump.tensors = [
+        replace(t, name=names[t.name], other_names=())
+        if t.name in names and taken[names[t.name]] == 1 and names[t.name] not in own
+        else t
+        for t in dump.tensors
+    ]
 
 
 def leave_out_inner(first: Recording, second: Recording, models: Models) -> list[str]:

@@ -12,13 +12,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.array_files import npy
 from qverify.vendor_files.printed_numbers import count_numbers, numbers, printed_alike
+from qverify.vendor_files.rockchip_names import RULE, onnx_names
 from qverify.vendor_files.rockchip_table import Reals, contradictions, describe, read_claims
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
@@ -27,7 +31,9 @@ WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy fil
 CHECKED = "checked with a real snapshot's map and table and two of its text tensors, and the table of a real board; not with a board's tensors"
 SIDES = ("golden", "simulator", "runtime")
 MAP, TABLE = "map_name_to_file.txt", "error_analysis.txt"
-_ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")
+_ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")  # of a map whose columns are not aligned with their heads
+FILE_HEAD = "file_name"
+PIECE = 1 << 16  # values of a text that are compared at once
 _ENDING = re.compile(r"\.(?:npy|txt)\Z")
 MAX_MAP_BYTES, MAX_PRINTED_BYTES = 1 << 24, 1 << 28
 MAX_RECOMPUTED = 1 << 27  # elements of a layer whose values in the table are recomputed
@@ -63,6 +69,8 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
     order = {stem: place for place, stem in enumerate(layer_names)}  # the map lists layers in running order
     listed = sorted(stems.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
     tensors = [_tensor(side.file(path), layer_names.get(stem, stem)) for stem, path in listed]
+    tensors, resolved = _resolve(tensors, bool(layer_names))
+    notes += resolved
     if twins := [path for path in files if path.endswith(".txt") and path not in stems.values()]:
         for path in twins:
             _check_twin(side.file(stems[_stem(path)]), side.file(path))
@@ -92,10 +100,41 @@ def _tensor(file: UntrustedFile, name: str) -> VendorTensor:
 
 
 def _check_twin(array: UntrustedFile, text: UntrustedFile) -> None:
-    """Raises BadFileError if a .txt and its .npy contain different values."""
+    """Raises BadFileError if a .txt and its .npy contain different values. A text that is what the toolkit prints of the
+    array need not be read as numbers."""
+    real = npy(array, "").array().ravel()
+    if _is_printed(text.whole(MAX_PRINTED_BYTES), real):
+        return
     values, decimals = _read_text(text)
-    if not printed_alike(values, decimals, npy(array, "").array().astype(np.float64).ravel()):
+    if not printed_alike(values, decimals, real.astype(np.float64)):
         raise BadFileError(f"{text.path}: other values than {array.path}; remove the one that is wrong")
+
+
+def _is_printed(text: bytes, real: npt.NDArray[Any]) -> bool:
+    """Returns whether a text is exactly the values with 6 decimals, one a line."""
+    at = 0
+    for start in range(0, real.size, PIECE):
+        piece = real[start : start + PIECE]
+        if real.dtype.kind != "f" or not np.isfinite(piece).all():
+            return False
+        line = ("%f\n" * piece.size % tuple(piece.tolist())).encode()
+        if text[at : at + len(line)] != line:
+            return False
+        at += len(line)
+    return real.size > 0 and not text[at:].strip()
+
+
+def _resolve(tensors: list[VendorTensor], mapped: bool) -> tuple[list[VendorTensor], list[str]]:
+    """Returns the tensors with the names that the ONNX gives to the same values as further names, and a note with the
+    rule. mapped: whether the names are those of the toolkit, not of files."""
+    names = onnx_names(t.name for t in tensors) if mapped else {}
+    if not names:
+        return tensors, []
+    found = [replace(t, other_names=(names[t.name],), flat=True) if t.name in names else t for t in tensors]
+    first = next(iter(names))
+    return found, [
+        f"rockchip: {count(len(names), 'tensor', 'is', 'are')} also known {RULE}: first {first} as {names[first]}"
+    ]
 
 
 def _read_text(file: UntrustedFile) -> tuple[Reals, int | None]:
@@ -173,6 +212,15 @@ def _ended(names: Iterable[str], ending: str, folder: str) -> list[str]:
     return [n for n in names if n.endswith(ending) and os.path.dirname(n) == folder and n not in (MAP, TABLE)]
 
 
+def _map_row(line: str, second: int) -> tuple[str, str] | None:
+    """Returns layer and stem of its file, either of which may contain blanks if the columns are aligned with their heads.
+    second: where the second one begins, or -1."""
+    if 0 < second < len(line) and line[second - 1] == " " != line[second] and line[:second].strip():
+        return line[:second].strip(), _stem(line[second:].strip())
+    match = _ROW.fullmatch(line)
+    return (match[1], _stem(match[2])) if match is not None else None
+
+
 def _read_map(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Returns layer names by file stem, missing layers with the reason, and notes. Layers that share a file, or have
     two files, are missing."""
@@ -180,13 +228,17 @@ def _read_map(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, st
         return {}, {}, [f"rockchip: no {MAP}: names are those of the files"]
     text = top.file(MAP).whole(MAX_MAP_BYTES).decode("utf-8", "replace")
     rows: list[tuple[str, str]] = []
+    second = -1  # where the column of files begins
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or not re.search(r"[A-Za-z0-9]", line) or line.split()[0] == "layer_name":
+        if not line.strip() or not set(line.strip()) - {"-"}:
             continue
-        match = _ROW.fullmatch(line)
-        if match is None:
+        if line.split()[0] == "layer_name":
+            second = line.find(FILE_HEAD)
+            continue
+        row = _map_row(line, second)
+        if row is None:
             raise BadFileError(f"{top.path}/{MAP}: line {number}: {line[:60]!r}; wanted a layer and its file")
-        rows.append((match[1], _stem(match[2])))
+        rows.append(row)
     names, files = (Counter(column) for column in ([n for n, _ in rows], [f for _, f in rows]))
     unique = {f: n for n, f in rows if names[n] == files[f] == 1}
     missing = {n: f"{MAP} has {n!r} or its file twice" for n, f in rows if f not in unique}

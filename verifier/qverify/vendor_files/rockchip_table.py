@@ -29,7 +29,8 @@ SIDES_BY_COLUMN = {
 }
 _COLUMNS = ("entire", "single", "single_sim", "per_layer", "simu_err", "golden_err")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?|nan|-?inf", re.IGNORECASE)
-_LAYER = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)(.*)")
+_LAYER = re.compile(r"(?:\[([^\]]*)\]\s+)?(\S.*)")
+_PAIR = re.compile(r"(\S+)\s*\|\s*(\S+)")
 MAX_TABLE_BYTES = 1 << 24
 MAX_SHOWN = 3  # contradicted numbers in the report
 DISTANCE_LENGTH = 6  # characters of a printed distance
@@ -94,13 +95,20 @@ def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[li
     """Returns a row's layer and the printed values of its columns: none (the layer was fused), those of the first
     group, or all."""
     match = _LAYER.fullmatch(line.strip())
-    cells = re.findall(r"(\S+)\s*\|\s*(\S+)", match[2]) if match and pairs else []
-    plain = [(word,) for word in match[2].split()] if match and not pairs else []
-    left = re.sub(r"\S+\s*\|\s*\S+", "", match[2]).strip() if match and pairs else ""
-    values = [list(cell) for cell in (cells or plain)]
-    if match is None or left or len(values) not in (0, 2, columns):
+    text = match[2] if match is not None else ""
+    if pairs:
+        first = _PAIR.search(text)
+        start = len(text) if first is None else first.start()
+        name, left = text[:start].strip(), _PAIR.sub("", text[start:]).strip()
+        values = [list(cell) for cell in _PAIR.findall(text[start:])]
+    else:  # a name may contain blanks: the numbers are the last words
+        words = text.split()
+        numbers = next((k for k, word in enumerate(words[:0:-1]) if _NUMBER.fullmatch(word) is None), len(words) - 1)
+        values = [[word] for word in words[len(words) - min(numbers, columns) :]] if numbers > 0 else []
+        name, left = text.rsplit(None, len(values))[0] if values else text, ""
+    if not name or left or len(values) not in (0, 2, columns):
         raise BadFileError(f"{where}: {line[:60]!r}; wanted a layer and {columns} columns, or none of them")
-    return match[1], values
+    return name, values
 
 
 def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | None]) -> tuple[int, list[str]]:

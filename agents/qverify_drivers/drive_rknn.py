@@ -59,6 +59,7 @@ class _Toolkit:
         self.request, self.model, self.work = request, model, work
         self.target = request.option("target", "rk3588")
         self.is_quantized = any(node.op_type == "DequantizeLinear" for node in model.graph.node)
+        self.steps: dict = {}  # scale and zero point of int8 tensors, as the toolkit states them
         self.notes: list = []
         self.placed: list = []
         self._rknn = self._new()
@@ -81,6 +82,7 @@ class _Toolkit:
             self.notes.append("rknn: of a QDQ ONNX, the toolkit's simulator gives the final outputs only")
         else:
             stem = self._quantized()
+            self.steps = _steps(stem + PARTS[2])
             model, data, cfg = (stem + part for part in PARTS)
             step = self._rknn.hybrid_quantization_step2
             self._check(
@@ -221,14 +223,18 @@ class _Toolkit:
             while SAME_VALUES.sub("", spellings[-1]) not in ("", spellings[-1]):
                 spellings.append(SAME_VALUES.sub("", spellings[-1]))
             for spelling in spellings:
-                stored = spelling in wanted or spelling + QUANTIZED in wanted
-                target = spelling if spelling in wanted else spelling + DEQUANTIZED
-                if (
-                    stored
-                    and target not in made
-                    and (spelling == name or spelling not in own or name.endswith(("_int8", "_int16")))
-                ):
-                    made[target] = _shaped(value, shapes.get(spelling))
+                exact = spelling == name or spelling not in own or name.endswith(("_int8", "_int16"))
+                target, shaped = spelling, _shaped(value, shapes.get(spelling))
+                if spelling + QUANTIZED in wanted:
+                    codes = _codes(shaped, self.steps.get(name))
+                    if codes is None and {name + "_int8", name + "_int16"} & own:
+                        continue  # the values before the cast
+                    target = spelling + (DEQUANTIZED if codes is None else QUANTIZED)
+                    shaped = shaped if codes is None else codes
+                elif spelling not in wanted:
+                    continue
+                if exact and target not in made:
+                    made[target] = shaped
                     break
             else:
                 made.setdefault(name, value)
@@ -237,6 +243,30 @@ class _Toolkit:
     def ledger(self) -> dict:
         packages = ("rknn-toolkit2", "torch", "onnx", "onnxruntime", "numpy")
         return {**{name: metadata.version(name) for name in packages if _installed(name)}, "target": self.target}
+
+
+def _steps(path: str) -> dict:
+    """Returns scale and zero point of each int8 tensor that quantization.cfg states."""
+    yaml = importlib.import_module("ruamel.yaml").YAML(typ="safe")
+    with open(path, encoding="utf-8") as file:
+        stated = yaml.load(file)["quantize_parameters"]
+    return {
+        str(name): (float(tensor["scale"][0]), int(tensor["zero_point"][0]))
+        for name, tensor in stated.items()
+        if tensor["dtype"] == "int8" and len(tensor["scale"]) == 1
+    }
+
+
+def _codes(value: Any, step: Any) -> Any:
+    """Returns the int8 of real values that are exactly those of integers, or None: a tensor within a fused group has
+    others."""
+    if step is None or value.dtype != np.float32 or not np.isfinite(value).all():
+        return None
+    scale, zero = np.float32(step[0]), step[1]
+    codes = np.rint(value / scale) + zero
+    if codes.min() < -128 or codes.max() > 127:
+        return None
+    return codes.astype(np.int8) if np.array_equal((codes - zero).astype(np.float32) * scale, value) else None
 
 
 def _installed(name: str) -> bool:

@@ -106,7 +106,8 @@ class StatedOperands(integer_sums.SumOperands):
     def rq(self) -> Reals:
         stored = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
-        x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
+        x = scale[self.node.inputs[0] or ""]
+        y = np.asarray(self.graph.spec(self.node.outputs[0]).scale or (1.0,), np.float64)  # real values: not divided
         if self.node.op in SCALED_AFTER_SUM:
             real = x * scale[self.node.inputs[1] or ""] / y
             if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales may include alpha

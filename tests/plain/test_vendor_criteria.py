@@ -75,7 +75,7 @@ def test_familiar_lines(tmp_path, capsys):
     expected = {
         "horizon": ["mismatch result num: 5", "total result num: 1000", "mismatch rate: 0.005", "max abs error: 0.5"],
         "tidl": ["Mismatched elements: 5 / 1000 (0.5%)", "Max absolute difference: 0.5"],
-        "rknn": ["[-] x", "| 1.1180"],
+        "rknn": ["[-] x", "| 1.11803"],
         "axera": [f"Layer: x  2-norm RE: {100 * norm:.2f}%  cosine-sim: {cosine:.4f}"],
         "sigmastar": [f"0.x OP: - Type: float MSE: 0.001250 COS: {cosine:.6f} RMSE: {norm:.6f}"],
         "sophgo": ["[x] NOT_SIMILAR [FAILED]", "cosine_similarity    = 0.999"],

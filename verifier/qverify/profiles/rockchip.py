@@ -23,9 +23,17 @@ from qverify.plural import count
 from qverify.vendor_files.array_files import npy
 from qverify.vendor_files.printed_numbers import count_numbers, numbers, printed_alike
 from qverify.vendor_files.rockchip_names import RULE, onnx_names
-from qverify.vendor_files.rockchip_table import Reals, contradictions, describe, read_claims
+from qverify.vendor_files.rockchip_table import (
+    Reals,
+    Row,
+    contradictions,
+    describe,
+    facts_of_layers,
+    read_claims,
+    read_rows,
+)
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
-from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.vendor_dump import LayerFacts, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/, or .txt files"
 CHECKED = "checked with a real snapshot's map and table and two of its text tensors, and the table of a real board; not with a board's tensors"
@@ -77,10 +85,13 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
         notes.append(f"rockchip: {count(len(twins), 'tensor', 'is', 'are')} in two files, .npy and .txt, which agree")
     if any(path.endswith(".txt") for path in stems.values()):
         notes.append("rockchip: text tensors state neither shape nor the order of axes, and 6 decimals")
+    layers = dict[str, LayerFacts]()
     if any(n in SIDES for n in top.folders()) and TABLE in top.names():
-        notes += _check_table(top, os.path.basename(os.path.normpath(side.path)), layer_names)
+        rows, which = read_rows(top.file(TABLE)), os.path.basename(os.path.normpath(side.path))
+        notes += _check_table(top, which, layer_names, rows)
+        layers = facts_of_layers(rows, which)
     all_mapped = all(_stem(path) in layer_names for path in files)
-    return VendorDump("rockchip", tensors, None if all_mapped else spelled_loosely, missing, notes)
+    return VendorDump("rockchip", tensors, None if all_mapped else spelled_loosely, missing, notes, layers)
 
 
 def _stem(path: str) -> str:
@@ -145,9 +156,9 @@ def _read_text(file: UntrustedFile) -> tuple[Reals, int | None]:
     return numbers(data, count_numbers(data), file.path)
 
 
-def _check_table(top: UntrustedFolder, side: str, layer_names: dict[str, str]) -> list[str]:
+def _check_table(top: UntrustedFolder, side: str, layer_names: dict[str, str], rows: list[Row]) -> list[str]:
     """Returns notes on the vendor's table, as far as it is about this side and another folder of the snapshot."""
-    claims, others = read_claims(top.file(TABLE))
+    claims, others = read_claims(rows)
     claims = [claim for claim in claims if claim.sides[1] == side]
     if not claims:
         return []

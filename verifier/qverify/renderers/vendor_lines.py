@@ -87,12 +87,15 @@ def _tidl(pair: Pair) -> Lines:
 
 
 def _rknn(pair: Pair) -> Lines:
-    width = max(len(f"[{r.op}] {r.name}") for r in pair.tensors) + 2
-    lines = [f"{'layer_name':{width}}  cos      euc"]
-    for row in pair.tensors:
-        distance = _real(row, "rmse") * math.sqrt(row.elements)
-        label = f"[{row.op or '-'}] {row.name}"
-        lines.append(f"{label:{width}}{_real(row, 'cosine'):.5f} | {str(distance)[:6]}")
+    labels = [f"[{row.op or '-'}] {row.name}" for row in pair.tensors]
+    width = max(map(len, labels)) + 2
+    columns = list(dict.fromkeys(column for row in pair.tensors for column in row.stated))
+    heads = [f"{'layer_name':{width}}{'entire':20}" + "".join(f"{c:20}" for c in columns), f"{'':{width}}cos      euc"]
+    lines = [head.rstrip() for head in heads]
+    for label, row in zip(labels, pair.tensors, strict=True):
+        own = f"{_real(row, 'cosine'):.5f} | {_real(row, 'rmse') * math.sqrt(row.elements):.5f}"
+        cells = [own, *(row.stated.get(column, "") for column in columns)]
+        lines.append(f"{label:{width}}{''.join(f'{cell:20}' for cell in cells)}".rstrip())
     return lines
 
 

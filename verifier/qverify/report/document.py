@@ -130,6 +130,7 @@ class TensorRow:
     node_by_node: bool = False  # true if it passed because its nodes pass when recomputed, not by the gate
     reference_spread: float | None = None  # largest |a-b| among the reference's permitted settings, in real values
     beyond: int | None = None
+    stated: dict[str, str] = field(default_factory=dict)  # printed values of the vendor's own table, by its column
     reference_spread_by: str | None = None  # the interpreter with this spread: onnxruntime VERSION on MACHINE
 
 

@@ -18,6 +18,7 @@ from qverify.arithmetic.norms import norm
 from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.untrusted_files import UntrustedFile
+from qverify.vendor_files.vendor_dump import LayerFacts
 
 Reals = npt.NDArray[np.float64]
 SIDES_BY_COLUMN = {
@@ -28,6 +29,8 @@ SIDES_BY_COLUMN = {
     ("runtime_error", "golden_err"): ("golden", "runtime"),
 }
 _COLUMNS = ("entire", "single", "single_sim", "per_layer", "simu_err", "golden_err")
+OWN_LOSS = ("single", "single_sim", "per_layer")  # columns of a layer that ran by itself, on the reference's inputs
+SIMULATOR_GROUPS, RUNTIME_GROUP = ("simulator_error", "quant_error"), ("runtime_error",)
 _NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?|nan|-?inf", re.IGNORECASE)
 _LAYER = re.compile(r"(?:\[([^\]]*)\]\s+)?(\S.*)")
 _PAIR = re.compile(r"(\S+)\s*\|\s*(\S+)")
@@ -50,12 +53,36 @@ class Claim:
     printed: str
 
 
-def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
-    """Returns the numbers that can be recomputed from the folder, and how many others there are. Raises BadFileError
-    for a table of another form."""
-    claims: list[Claim] = []
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table. op: the operator, "" if the dialect does not state it. values: group, name and printed values of
+    each column; () of a layer that was fused with the next one."""
+
+    line: int
+    layer: str
+    op: str
+    values: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+def read_claims(rows: list[Row]) -> tuple[list[Claim], int]:
+    """Returns the numbers that can be recomputed from the folder, and how many others there are."""
+    claims, others = list[Claim](), 0
+    for row in rows:
+        for group, column, value in row.values:
+            sides = SIDES_BY_COLUMN.get((group, column))
+            if sides is None:
+                others += len(value)
+                continue
+            for metric, printed in zip(("cosine", "distance"), value, strict=False):
+                claims.append(Claim(row.line, row.layer, f"{group} {column}", sides, metric, printed))
+    return claims, others
+
+
+def read_rows(file: UntrustedFile) -> list[Row]:
+    """Returns the rows, in the order of execution. Raises BadFileError for a table of another form."""
+    rows: list[Row] = []
     columns: list[tuple[str, str]] = []
-    others, groups, pairs = 0, list[str](), False
+    groups, pairs = list[str](), False
     for number, line in enumerate(file.whole(MAX_TABLE_BYTES).decode("utf-8", "replace").splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#") or set(line.strip()) == {"-"}:
@@ -69,17 +96,22 @@ def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
         elif not columns:
             raise BadFileError(f"{file.path}: line {number}: {line[:60]!r}; wanted the heads of its columns")
         else:
-            layer, values = _row(line, pairs, len(columns), f"{file.path}: line {number}")
-            for (group, column), value in zip(columns, values, strict=False):
-                sides = SIDES_BY_COLUMN.get((group, column))
-                if sides is None:
-                    others += len(value)
-                    continue
-                for metric, printed in zip(("cosine", "distance"), value, strict=False):
-                    claims.append(Claim(number, layer, f"{group} {column}", sides, metric, printed))
+            layer, op, values = _row(line, pairs, len(columns), f"{file.path}: line {number}")
+            cells = zip(columns, values, strict=False)
+            rows.append(Row(number, layer, op, tuple((*column, tuple(value)) for column, value in cells)))
     if not columns:
         raise BadFileError(f"{file.path}: no row; wanted a table with layer_name")
-    return claims, others
+    return rows
+
+
+def facts_of_layers(rows: list[Row], side: str) -> dict[str, LayerFacts]:
+    """Returns what the table states of each layer, by its name. side: the folder whose own loss is of interest."""
+    group = RUNTIME_GROUP if side == "runtime" else SIMULATOR_GROUPS
+    facts = {}
+    for row in rows:
+        own = {c: " | ".join(v) for g, c, v in row.values if g in group and c in OWN_LOSS}
+        facts[row.layer] = LayerFacts(row.op, own)
+    return facts
 
 
 def _columns(groups: list[str], words: list[str], where: str) -> list[tuple[str, str]]:
@@ -91,8 +123,8 @@ def _columns(groups: list[str], words: list[str], where: str) -> list[tuple[str,
     return [(groups[at // 2], word) for at, word in enumerate(words)]
 
 
-def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[list[str]]]:
-    """Returns a row's layer and the printed values of its columns: none (the layer was fused), those of the first
+def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, str, list[list[str]]]:
+    """Returns a row's layer, its operator and the printed values of its columns: none (the layer was fused), those of the first
     group, or all."""
     match = _LAYER.fullmatch(line.strip())
     text = match[2] if match is not None else ""
@@ -108,7 +140,7 @@ def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[li
         name, left = text.rsplit(None, len(values))[0] if values else text, ""
     if not name or left or len(values) not in (0, 2, columns):
         raise BadFileError(f"{where}: {line[:60]!r}; wanted a layer and {columns} columns, or none of them")
-    return name, values
+    return name, (match[1] or "") if match is not None else "", values
 
 
 def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | None]) -> tuple[int, list[str]]:

@@ -81,6 +81,15 @@ class VendorTensor:
         return (self.name, *self.other_names)
 
 
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """What a vendor's own table states of a layer. op: its operator, "" if it does not say. stated: printed values, by
+    column."""
+
+    op: str = ""
+    stated: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class VendorDump:
     """A vendor's dump.
@@ -91,6 +100,7 @@ class VendorDump:
         respell: returns the vendor's spelling of a tensor's original name; None if names are unchanged.
         missing: reasons for the tensors that the dump declares but does not contain, by name.
         notes: notes for the report.
+        layers: what the vendor's table states of the tensors, by name in the dump.
     """
 
     profile: str
@@ -98,6 +108,7 @@ class VendorDump:
     respell: Callable[[str], str] | None = None
     missing: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    layers: dict[str, LayerFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_
 from qverify.sides.dumps.vendor_tensor import NARROW
 from qverify.tensors.recording import NOT_IN_DUMP, Recording
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
+from qverify.vendor_files.vendor_dump import ITEM, LayerFacts, ReadingOptions, VendorDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
     report.notes += notes
     _mark_outputs(report.pairs, first, second, models)
+    _state_layers(report.pairs, first, second)
     if models is not None:
         report.models, stated = list(models.rows), read_stated(models.graph)
         report.notes += models.notes if models.float_onnx is not None else []
@@ -195,6 +196,13 @@ def _mark_outputs(pairs: list[Pair], first: Recording, second: Recording, models
             pair.agreement = [agreement for agreement in pair.agreement if agreement.output in outputs]
             for row in pair.tensors:
                 row.final = row.name in outputs
+
+
+def _state_layers(pairs: list[Pair], first: Recording, second: Recording) -> None:
+    """Adds to the rows what the tables of vendors' dumps state of the layers."""
+    layers: dict[str, LayerFacts] = {**first.settings.pop("layers", {}), **second.settings.pop("layers", {})}
+    for row in (row for pair in pairs for row in pair.tensors if row.name in layers):
+        row.op, row.stated = row.op or layers[row.name].op, layers[row.name].stated
 
 
 def _describe_same_source(dumps: DumpPair, sides: list[Recording | VendorDump]) -> str:

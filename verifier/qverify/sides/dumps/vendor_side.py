@@ -16,7 +16,7 @@ from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, common_sp
 from qverify.sides.dumps.vendor_tensor import SettledTensor, loader, settle_tensor
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.vendor_dump import VendorDump, VendorTensor
+from qverify.vendor_files.vendor_dump import LayerFacts, VendorDump, VendorTensor
 
 MAX_SHOWN = 3  # names in a note
 ADVICE = {  # to give -m, and what is said instead if it was given and has no such tensor
@@ -81,6 +81,7 @@ class _Reading:
         self.specs: dict[str, TensorSpec] = {}
         self.missing: dict[str, str] = {}
         self.note_names: dict[str, list[str]] = {}
+        self.layers: dict[str, LayerFacts] = {}
 
     def add_note(self, text: str, *names: str) -> None:
         text = self._advise(text)
@@ -108,6 +109,8 @@ class _Reading:
                 why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
                 continue
             self.settled[name], self.specs[name] = settled, settled.spec
+            if tensor.name in self.dump.layers:
+                self.layers[name] = self.dump.layers[tensor.name]
             for text in settled.notes:
                 self.add_note(text, name)
             return
@@ -118,6 +121,7 @@ class _Reading:
         engine = f"{self.dump.profile} dump {os.path.basename(os.path.normpath(self.path))}"
         result = Recording(side, engine, specs=self.specs, missing=self.missing)
         result.settings["profile"] = self.dump.profile
+        result.settings |= {"layers": self.layers} if self.layers else {}
         result.tensors = Tensors({name: loader(s) for name, s in self.settled.items()})
         for name in self.missing:
             self.specs.setdefault(name, self.other_side.specs.get(name) or TensorSpec(name, "float32", ()))

@@ -97,10 +97,10 @@ class Job:
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
-            opened = OpenedModels(models, vendor, HostSides(models))
+            opened = OpenedModels(models, vendor, HostSides(models, request.run_reference))
         self.models, self._vendor = opened.models, opened.vendor
         sides = {
-            "reference": self.models.compiled is not None or self.models.engine is not None,
+            "reference": request.run_reference and (self.models.compiled is not None or self.models.engine is not None),
             "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
             **dict.fromkeys(request.simulators, True),

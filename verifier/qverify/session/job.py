@@ -97,10 +97,10 @@ class Job:
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
-            opened = OpenedModels(models, vendor, HostSides(models))
+            opened = OpenedModels(models, vendor, HostSides(models, request.run_reference))
         self.models, self._vendor = opened.models, opened.vendor
         sides = {
-            "reference": self.models.compiled is not None or self.models.engine is not None,
+            "reference": request.run_reference and (self.models.compiled is not None or self.models.engine is not None),
             "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
             **dict.fromkeys(request.simulators, True),
@@ -140,7 +140,8 @@ class Job:
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         if self._runner is not None:
-            describe_runner(report, ran.recordings.get("board"), options)
+            built_for = self._vendor.built_for if self._vendor is not None else {}
+            describe_runner(report, ran.recordings.get("board"), options, built_for)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self.is_kept(report):
             self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)

@@ -48,6 +48,9 @@ class Request:
     arithmetic: str | None = ""  # file or name of the board's arithmetic; "": that of boards.toml; None: none
     quantization: tuple[str, ...] = ()  # files in which a vendor's toolkit states how it quantized the float ONNX of -m
     simulators: tuple[str, ...] = ()  # engines on this host that are further sides: NAME,KEY=VALUE,...
+    run_reference: bool = (
+        True  # run the quantized ONNX on onnxruntime; False: an engine of `simulators` is in its place
+    )
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 
     def with_engine(self, engine: RequestedEngine) -> Request:

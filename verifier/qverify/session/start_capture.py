@@ -51,6 +51,7 @@ def _describe_command(request: Request) -> dict[str, Any]:
         "criteria": options.criteria,
         **{k: v for k, v in gates.items() if v is not None},
         "run_sim": request.run_sim,
+        **({} if request.run_reference else {"run_reference": False}),
         "board": request.board,
         **({"runtime": runner.name} if (runner := runner_for(request.board, request.runner)) is not None else {}),
         **({"engines": engine_sides(request.simulators)} if request.simulators else {}),

@@ -35,8 +35,9 @@ def onnx_names(names: Iterable[str], known: Collection[str] = ()) -> dict[str, s
     """Returns, by tensor of the toolkit, the name that the ONNX gives to the same values, for tensors whose own name is not
     one of the ONNX's. names: those of the toolkit, in its order. known: those of the ONNX; without them, a shorter name
     counts if no other tensor has it."""
-    taken, found = {*names}, dict[str, str]()
-    for name in names:
+    listed = list(names)
+    taken, found = {*listed}, dict[str, str]()
+    for name in listed:
         if name in known:
             continue
         stem = next((s for s in stems(name) if s not in taken and (not known or s in known)), "")

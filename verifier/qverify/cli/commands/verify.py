@@ -58,6 +58,15 @@ if TYPE_CHECKING:
     help="run the simulator (-s True|False), or an engine in its place (-s rknn)",
 )
 @click.option(
+    "--reference",
+    "reference",
+    default="onnxruntime",
+    metavar="ENGINE",
+    show_default=True,
+    help="what runs the quantized ONNX as the reference: onnxruntime, or an engine on this host in its place: NAME or "
+    "NAME,KEY=VALUE,...",
+)
+@click.option(
     "--simulator",
     "simulators",
     multiple=True,
@@ -156,6 +165,7 @@ def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
     run_sim: bool | str,
+    reference: str,
     simulators: tuple[str, ...],
     quantization: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -190,6 +200,8 @@ def command(
 
     if isinstance(run_sim, str):
         simulators, run_sim = (run_sim, *simulators), False
+    if reference != "onnxruntime":
+        simulators = (reference, *simulators)
     if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (python,)
     paths = [p for model in models for p in model.split(",")]
@@ -208,6 +220,7 @@ def command(
         run_sim=run_sim,
         simulators=simulators,
         quantization=quantization,
+        run_reference=reference == "onnxruntime",
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,

@@ -48,7 +48,7 @@ def captured_sides(capture: Capture) -> list[str]:
     """Returns the names of the sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
     is_present = {
-        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")),
+        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")) and capture.command.get("run_reference", True),
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }

@@ -35,6 +35,22 @@ class Packages:
 
 
 PACKAGES = {
+    "rknn": Packages(  # torch: its metadata pins an older one of 3 GB; the parts used here run with this one
+        (
+            "onnx==1.18.0",
+            "numpy==1.26.4",
+            "onnxruntime==1.26.0",
+            "protobuf==4.25.4",
+            "ruamel.yaml==0.19.1",
+            "psutil==7.2.2",
+            "scipy==1.17.1",
+            "tqdm==4.70.1",
+            "fast-histogram==0.14",
+            "opencv-python-headless==4.10.0.84",
+        ),
+        1100,
+        ("rknn-toolkit2==2.5.0", "torch==2.13.0", "typing_extensions==4.16.0"),
+    ),
     "openvino": Packages(("openvino==2026.4.1", "numpy==2.4.6"), 60),
 }
 

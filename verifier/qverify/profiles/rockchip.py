@@ -1,10 +1,10 @@
 """Rockchip: the snapshot folder of accuracy_analysis: golden, simulator and runtime, each with one .npy or .txt per
 layer (or both), and the vendor's own table, which is recomputed.
 
-The reader was tested with one real snapshot (chenhaitao405/TCN on GitHub, without a board): its map of names, its
-table, and the texts golden/torque_int8.txt and simulator/_linear_Gemm_output_0_mm.txt, which give the cosine and
-distance of the table; and with the table of another one (LostmanMing/yolov6_rknn, the older dialect, with a board). It
-was not tested with a real .npy, or with a tensor of a board."""
+The reader was tested with snapshots of rknn-toolkit2 2.5.0 (without a board): five networks, and one of unusual names;
+with one of an older version (chenhaitao405/TCN on GitHub, without a board): its map of names, its table, and two texts;
+and with the table of another one (LostmanMing/yolov6_rknn, the older dialect, with a board). It was not tested with a
+tensor of a board."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qverify.errors import BadFileError
 from qverify.plural import count
 from qverify.vendor_files.array_files import npy
 from qverify.vendor_files.printed_numbers import count_numbers, numbers, printed_alike
-from qverify.vendor_files.rockchip_names import RULE, onnx_names
+from qverify.vendor_files.rockchip_names import RULE, is_made, onnx_names
 from qverify.vendor_files.rockchip_table import (
     Reals,
     Row,
@@ -36,7 +36,7 @@ from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import LayerFacts, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/, or .txt files"
-CHECKED = "checked with a real snapshot's map and table and two of its text tensors, and the table of a real board; not with a board's tensors"
+CHECKED = "checked with snapshots of rknn-toolkit2 2.5.0 and the table of a real board; not with a board's tensors"
 SIDES = ("golden", "simulator", "runtime")
 MAP, TABLE = "map_name_to_file.txt", "error_analysis.txt"
 _ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")  # of a map whose columns are not aligned with their heads
@@ -138,10 +138,18 @@ def _is_printed(text: bytes, real: npt.NDArray[Any]) -> bool:
 def _resolve(tensors: list[VendorTensor], mapped: bool) -> tuple[list[VendorTensor], list[str]]:
     """Returns the tensors with the names that the ONNX gives to the same values as further names, and a note with the
     rule. mapped: whether the names are those of the toolkit, not of files."""
+    own = {t.name for t in tensors}
     names = onnx_names(t.name for t in tensors) if mapped else {}
+    found = [
+        replace(t, other_names=(names[t.name],), flat=True)
+        if t.name in names
+        else replace(t, own=True)
+        if mapped and is_made(t.name, own)
+        else t
+        for t in tensors
+    ]
     if not names:
-        return tensors, []
-    found = [replace(t, other_names=(names[t.name],), flat=True) if t.name in names else t for t in tensors]
+        return found, []
     first = next(iter(names))
     return found, [
         f"rockchip: {count(len(names), 'tensor', 'is', 'are')} also known {RULE}: first {first} as {names[first]}"

@@ -7,19 +7,9 @@ from collections.abc import Collection, Iterable
 
 # _int8, _int16: the quantized form of an input or output. _mm: a product that became a convolution. _rs, -rs: other dims
 SAME_VALUES = re.compile(r"(?:_int8|_int16|_mm|[-_]rs)\Z")
-# What is not the ONNX's tensor: another order of axes (_tp), the result of the operation that was exchanged with it (_sw),
-# the first of two steps (_2conv0), a cast that rounds (__float16)
-ENDINGS = {
-    "_int8": "cast to int8",
-    "_int16": "cast to int16",
-    "__float16": "cast to float16",
-    "_mm": "a product as a convolution",
-    "_rs": "other dims",
-    "-rs": "other dims",
-    "_tp": "another order of axes",
-    "_sw": "exchanged with the next operation",
-    "_2conv0": "the first of two steps",
-}
+# besides: another order of axes (_tp), the result of the operation that was exchanged with it (_sw), the first of two steps
+# (_2conv0), a cast that rounds (__float16)
+_MADE = re.compile(r"(?:_int8|_int16|__float16|_mm|[-_]rs|_tp|_sw|_2conv0)+\Z")
 RULE = "without the endings of rknn-toolkit2's optimizer (_int8, _mm, -rs, _rs)"
 
 
@@ -29,6 +19,15 @@ def stems(name: str) -> list[str]:
     while (shorter := SAME_VALUES.sub("", found[-1])) and shorter != found[-1]:
         found.append(shorter)
     return found[1:]
+
+
+def is_made(name: str, names: Collection[str]) -> bool:
+    """Returns whether the toolkit made a tensor that the ONNX does not have: a cast or another form of one that is there,
+    one of another order of axes, or a step between. names: those of all tensors."""
+    body = _MADE.sub("", name)
+    return body != name and (
+        body in names or not name.endswith(("_int8", "_int16", "_mm", "_rs", "-rs")) or "_tp_" in name
+    )
 
 
 def onnx_names(names: Iterable[str], known: Collection[str] = ()) -> dict[str, str]:

@@ -52,6 +52,7 @@ class VendorTensor:
         decimals: number of known decimals of values from text, or None.
         inner_bytes: for raw files: returns the aligned size of an innermost dim of the given size, in bytes.
         is_input: True for an input of the network, which is compared only if the other side has it.
+        own: True for a tensor that the toolkit made, which the network does not have: compared only if the other side has it.
         other_names: other possible names, if the file name can be split in several ways.
     """
 
@@ -74,6 +75,7 @@ class VendorTensor:
     decimals: int | None = None
     inner_bytes: Callable[[int], int] | None = None
     is_input: bool = False
+    own: bool = False
     other_names: tuple[str, ...] = ()
 
     @property

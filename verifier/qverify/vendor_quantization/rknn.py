@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, prod, sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,13 @@ from qverify.plural import count
 from qverify.vendor_files.rockchip_cfg import CfgTensor, is_cfg, read_cfg
 from qverify.vendor_files.rockchip_names import onnx_names, stems
 from qverify.vendor_quantization import Quantized
+from qverify.vendor_quantization.rknn_parts.still_channels import StillChannels
+from qverify.vendor_quantization.rknn_parts.weights import FINEST, divide, plain_steps, weight_steps
 
 FILES = "NAME.quantization.cfg of hybrid_quantization_step1"
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 ACTIVATIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Elu", "PRelu", "Softplus")
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "MaxPool", "Split", "Slice")
-FINEST = 2.0**14  # the tensor's largest step of weights, divided by the smallest
-WINDOW = 7  # most elements of a dimension that one convolution averages
-DEAD = 1e-8  # weights below are zeros to the toolkit
 MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
 
@@ -69,7 +68,7 @@ class _Writer:
         steps: scale and zero point of the ONNX's tensors that are quantized.
         read: names under which later nodes read a tensor, of those that have another one.
         inside: tensors that are not quantized, as one operation computes them together with the next one.
-        still: for tensors with constant channels: the values of these channels, NaN for others.
+        still: the channels that have the same value everywhere.
     """
 
     model: ModelProto
@@ -82,13 +81,14 @@ class _Writer:
     steps: dict[str, Step] = field(default_factory=dict)
     read: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    still: dict[str, Array] = field(default_factory=dict)
+    still: StillChannels = field(default_factory=lambda: StillChannels({}))
     inside: set[str] = field(default_factory=set)
     said: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self) -> Quantized:
         graph = self.model.graph
         self.floats = constants(self.model)
+        self.still = StillChannels(self.floats)
         for node in graph.node:
             for name in node.input:
                 self.readers.setdefault(name, []).append(node)
@@ -213,7 +213,7 @@ class _Writer:
             copy.input[k] = self._reads(name)
         copy.output[0] = self._target(node)
         self.graph.nodes.append(copy)
-        self._keep_still(node)
+        self.still.follow(node)
         self._done(node)
 
     def _write_softmax(self, node: NodeProto) -> None:
@@ -233,14 +233,17 @@ class _Writer:
         if node.op_type == "Gemm":
             weights = weights * np.float32(facts.pop("alpha", 1.0))
             bias = None if bias is None else bias * np.float32(facts.pop("beta", 1.0))
-        step, zero = _weight_steps(weights, axis)
+        step, zero = weight_steps(weights, axis)
         finest = float(step.max()) / FINEST
-        lifted = int((_plain_steps(weights, axis) < finest).sum())
+        lifted = int((plain_steps(weights, axis) < finest).sum())
         if lifted:
             self.said.setdefault("lifted", []).append(f"{name} ({count(lifted, 'channel')})")
         codes = quantize_weights(weights, step, zero, axis)
         operands = [self._reads(node.input[0]), self.graph.stored(f"{name}/weight", codes, step, zero, axis)]
-        bias = self._with_still(node, weights, bias, axis)
+        added = self.still.added(node, weights)
+        if added is not None:
+            self.said.setdefault("still", []).append(name)
+            bias = (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
         if bias is not None:
             sums = (self.steps[node.input[0]].scale * np.repeat(step, bias.size // step.size)).astype(np.float32)
             whole = np.rint(bias.reshape(-1).astype(np.float32) / sums).clip(-(2**31), 2**31 - 1).astype(np.int64)
@@ -249,7 +252,7 @@ class _Writer:
         if node.op_type in ("Gemm", "MatMul"):
             self.said.setdefault("product", []).append(name)
         self.graph.add(node.op_type, operands, self._target(node), **facts)
-        self._keep_still(node)
+        self.still.follow(node)
         self._done(node)
 
     def _channel_axis(self, node: NodeProto, facts: Mapping[str, Any]) -> int:
@@ -268,7 +271,7 @@ class _Writer:
             return False
         sizes, channels = (dims[2], dims[3]), dims[1]
         middle = f"{name}_2conv0" if f"{name}_2conv0" in self.stated else self._two_steps(name)
-        windows = [_windows(size) for size in sizes]
+        windows = [divide(size) for size in sizes]
         if not middle:
             self._average(self._reads(node.input[0]), channels, (1 / prod(sizes), sizes, sizes, [0] * 4), name)
             self._done(node)
@@ -317,39 +320,6 @@ class _Writer:
         weight = self.graph.stored(f"{name}/mean", codes, step, np.full(channels, -128), 0)
         facts = {"group": channels, "kernel_shape": list(kernel), "strides": list(strides), "pads": pads}
         return self.graph.add("Conv", [source, weight], name + COMPUTED, **facts)
-
-    # Constant channels
-
-    def _keep_still(self, node: NodeProto) -> None:
-        """Finds the channels that a node gives the same value everywhere, in the float model."""
-        source, name = node.input[0] if node.input else "", node.output[0]
-        if node.op_type == "Conv" and node.input[1] in self.floats:
-            found = _still_channels(node, self.floats, self.still.get(source))
-            if found is not None:
-                self.still[name] = found
-        elif source in self.still and node.op_type in ("Relu", "Clip"):
-            values = np.maximum(self.still[source], 0)
-            if node.op_type == "Clip":
-                limits = [self.floats.get(n) if n else None for n in (*node.input[1:3], "", "")[:2]]
-                low, high = (None if v is None else float(v) for v in limits)
-                values = np.clip(self.still[source], low, high) if limits != [None, None] else self.still[source]
-            self.still[name] = values
-
-    def _with_still(self, node: NodeProto, weights: Array, bias: Array | None, axis: int) -> Array | None:
-        """Returns the bias with what the constant channels of the input add."""
-        values = self.still.get(node.input[0])
-        if (
-            node.op_type != "Conv"
-            or values is None
-            or attributes(node).get("group", 1) != 1
-            or weights.shape[2:] != (1, 1)
-        ):
-            return bias
-        added = weights[:, :, 0, 0].astype(np.float64) @ np.nan_to_num(values.astype(np.float64))
-        if not added.any():
-            return bias
-        self.said.setdefault("still", []).append(node.output[0])
-        return (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
 
     # What is said
 
@@ -402,58 +372,3 @@ _SAID = {
     "lifted": "weights of some channels have a coarser step, the tensor's largest divided by 2^14",
     "still": "biases contain what constant channels of the input add",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """The windows of a mean along one dimension. before, after: zeros at its ends."""
-
-    count: int
-    size: int
-    before: int
-    after: int
-
-
-def _windows(size: int) -> _Windows:
-    """Returns how the toolkit divides a dimension into windows of at most WINDOW elements."""
-    number = ceil(size / WINDOW)
-    each = size if number == 1 else ceil(size / 2) if number == 2 else WINDOW
-    zeros = number * each - size
-    return _Windows(number, each, zeros // 2, zeros - zeros // 2)
-
-
-def _plain_steps(weights: Array, axis: int) -> Array:
-    low, high = _ranges(weights, axis)
-    return (high - low) / 255.0
-
-
-def _ranges(weights: Array, axis: int) -> tuple[Array, Array]:
-    axes = tuple(k for k in range(weights.ndim) if k != axis)
-    return np.minimum(weights.min(axes), 0).astype(np.float64), np.maximum(weights.max(axes), 0).astype(np.float64)
-
-
-def _weight_steps(weights: Array, axis: int) -> tuple[Array, Array]:
-    """Returns step and zero point of each channel, float64 and int64."""
-    plain = _plain_steps(weights, axis)
-    step = np.maximum(plain, plain.max(initial=0.0) / FINEST)
-    step = np.where(step > 0, step, 1.0)
-    return step, np.rint(-128 - _ranges(weights, axis)[0] / step).astype(np.int64)
-
-
-def _still_channels(node: NodeProto, floats: Mapping[str, Array], source: Array | None) -> Array | None:
-    """Returns the values of a convolution's constant channels, NaN for the others; None without any."""
-    weights, facts = floats[node.input[1]], attributes(node)
-    bias = floats.get(node.input[2]) if len(node.input) > 2 else None
-    group, channels = facts.get("group", 1), weights.shape[0]
-    moving = np.abs(weights).max(tuple(range(2, weights.ndim)))  # [O, I / group]
-    values = np.zeros(channels) if bias is None else bias.astype(np.float64)
-    if source is None or (group == 1 and weights.shape[2:] != (1, 1)):
-        still = moving.max(1) < DEAD
-    elif group == 1:
-        still = np.where(np.isnan(source)[None, :], moving, 0).max(1) < DEAD
-        values = values + weights[:, :, 0, 0].astype(np.float64) @ np.nan_to_num(source)
-    elif weights.shape[1] == 1 and group == channels:
-        still = (moving[:, 0] < DEAD) | (source == 0)
-    else:
-        return None
-    return np.where(still, values, np.nan) if still.any() else None

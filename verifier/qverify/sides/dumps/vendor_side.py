@@ -64,6 +64,8 @@ def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, d
     for name, tensors in groups.items():
         if tensors[0].is_input and name not in pairs.b_of_a:
             reading.add_note("inputs of the network that the other side does not have: not compared", name)
+        elif tensors[0].own and name not in pairs.b_of_a:
+            reading.add_note("tensors that the toolkit made, which the other side does not have: not compared", name)
         elif name not in pairs.doubtful:
             reading.settle(pairs.b_of_a.get(name) or name, tensors, other_side.specs.get(pairs.b_of_a.get(name, "")))
     renamed = [f"{n} is {t}" for n, t in pairs.b_of_a.items() if n != t]

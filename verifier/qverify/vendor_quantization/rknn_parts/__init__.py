@@ -1,0 +1,1 @@
+"""What rknn-toolkit2 does with constants."""

@@ -72,7 +72,10 @@ def test_the_gate_is_an_option():
         ),
         ("openvino,config=A=1,2,config=B=3", (("runtime", "openvino"), ("config", "A=1,2"), ("config", "B=3"))),
         ("onnxruntime,level=basic", (("runtime", "onnxruntime"), ("level", "basic"))),
-        ("onnxruntime,ep=qnn,backend_type=htp", (("runtime", "onnxruntime_ep"), ("ep", "qnn"), ("backend_type", "htp"))),
+        (
+            "onnxruntime,ep=qnn,backend_type=htp",
+            (("runtime", "onnxruntime_ep"), ("ep", "qnn"), ("backend_type", "htp")),
+        ),
     ],
 )
 def test_an_engine_is_a_name_with_options(text: str, pairs: tuple[tuple[str, str], ...]):

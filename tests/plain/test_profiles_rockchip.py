@@ -4,6 +4,7 @@ ones (chenhaitao405/TCN, LostmanMing/yolov6_rknn); their numbers are drawn here.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -181,3 +182,112 @@ def test_rows_are_in_the_order_of_the_map_and_no_refused_option_is_advised(tmp_p
     shown = capsys.readouterr().out
     rows = [line.split()[1] for line in shown.splitlines() if line.startswith("[")]
     assert rows == layers and "FAILED (z_conv:" in shown and "(-c -" not in shown
+
+
+def written(root: Path, tensors: dict[str, np.ndarray], ops: dict[str, str], own: dict[str, str] | None = None) -> Path:
+    """Writes a snapshot as rknn-toolkit2 2.5.0 does: columns of one width, 5 decimals, in the order of execution."""
+    path, width = root / "snapshot", max(12, *map(len, tensors)) + 6
+    off = {"golden": 0.0, "simulator": 0.25}
+    for side, error in off.items():
+        (path / side / "npy").mkdir(parents=True)
+        for name, array in tensors.items():
+            value = (array + np.float32(error)).astype(np.float32)
+            np.save(path / side / "npy" / f"{name.replace('/', '_')}.npy", value)
+            (path / side / f"{name.replace('/', '_')}.txt").write_text("".join(f"{v:.6f}\n" for v in value.ravel()))
+    head = ["layer_name".ljust(width) + "file_name".ljust(width), "-" * 2 * width]
+    rows = [name.ljust(width) + f"{name.replace('/', '_')}.txt".ljust(width) for name in tensors]
+    (path / "map_name_to_file.txt").write_text("\n".join([*head, *rows, ""]))
+    lines = [
+        "# simulator_error: ...",
+        "",
+        "layer_name".ljust(width) + "simulator_error",
+        "entire   single",
+        "cos euc cos euc",
+        "---",
+    ]
+    for name, array in tensors.items():
+        b = array.astype(np.float64) + 0.25
+        cosine = float(
+            (array.astype(np.float64) * b).sum() / np.linalg.norm(array.astype(np.float64)) / np.linalg.norm(b)
+        )
+        cells = f"{cosine:.5f} | {0.25 * np.sqrt(array.size):.5f}   {(own or {}).get(name, '0.99000 | 0.10000')}"
+        lines.append(f"[{ops.get(name, 'Conv')}] {name}".ljust(width + 12) + cells)
+    (path / "error_analysis.txt").write_text("\n".join([*lines, ""]))
+    return path
+
+
+def drawn(*names: str) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {name: rng.normal(0, 3, (1, 4, 2, 2)).astype(np.float32) for name in names}
+
+
+def test_a_layer_name_may_contain_a_blank(tmp_path, capsys):
+    path = written(tmp_path, drawn("z first", "wide name", "a/last one"), {})
+    assert main(["compare", str(path / "golden"), str(path / "simulator"), "-v"]) == 1
+    printed = capsys.readouterr().out
+    assert "3 of 3 tensors, 48 elements compared, 0 missing" in printed
+    assert "error_analysis.txt: 6 values recomputed from the tensors, all as printed" in printed
+    assert printed.index("z first") < printed.index("wide name") < printed.index("a/last one")  # of the network
+
+
+def test_names_of_the_toolchain_pair_with_those_of_the_onnx(tmp_path, capsys):
+    tensors = drawn("x_int8", "fc_mm", "relu-rs", "prob-rs", "prob", "t_tp_rs", "pool_2conv0", "fc_mm__float16", "x")
+    path = written(tmp_path, tensors, {})
+    host = {
+        "x": tensors["x"],
+        "fc": tensors["fc_mm"].reshape(4, 4),
+        "relu": tensors["relu-rs"].reshape(1, 16),
+        "prob": tensors["prob"],
+    }
+    np.savez(tmp_path / "host.npz", **host)
+    assert main(["compare", str(tmp_path / "host.npz"), str(path / "golden")]) == 0
+    printed = capsys.readouterr().out
+    assert "4 of 4 tensors, 64 elements compared, 0 missing" in printed
+    assert "also known without the endings of rknn-toolkit2's optimizer" in printed
+    assert "tensors that the toolkit made, which the other side does not have: not compared: 5" in printed
+    host["fc"] = host["fc"] + 1
+    np.savez(tmp_path / "host.npz", **host)
+    assert main(["compare", str(tmp_path / "host.npz"), str(path / "golden")]) == 1
+    del host["relu"]
+    host["missed"] = tensors["x"]
+    np.savez(tmp_path / "host.npz", **host)
+    assert main(["compare", str(tmp_path / "host.npz"), str(path / "golden")]) == 1
+    assert "missed in B" in capsys.readouterr().out
+
+
+def test_the_words_of_the_toolkit_have_operator_decimals_and_own_loss(tmp_path, capsys):
+    path = written(tmp_path, drawn("z_conv", "a_relu"), {"a_relu": "Relu"}, {"a_relu": "0.87654 | 13.65232"})
+    report = tmp_path / "report.json"
+    words = ["compare", str(path / "golden"), str(path / "simulator"), "--criteria", "rknn", "--json", str(report)]
+    assert main(words) == 1
+    printed = capsys.readouterr().out
+    table = printed[printed.index("in the words of rknn") :].splitlines()
+    assert table[1].split() == ["layer_name", "entire", "single"]
+    assert table[3].startswith("[Conv] z_conv") and "| 1.00000" in table[3]
+    assert table[4].startswith("[Relu] a_relu") and table[4].endswith("0.87654 | 13.65232")
+    rows = json.loads(report.read_text())["pairs"][0]["tensors"]
+    assert [(r["op"], r["stated"]["single"]) for r in rows] == [
+        ("Conv", "0.99000 | 0.10000"),
+        ("Relu", "0.87654 | 13.65232"),
+    ]
+
+
+def test_missing_tensors_come_in_the_order_of_the_other_side(tmp_path):
+    names = [f"n{k}" for k in (7, 3, 9, 1, 5, 8)]
+    np.savez(tmp_path / "a.npz", **drawn(*names))
+    np.savez(tmp_path / "b.npz", **drawn(names[0]))
+    report = tmp_path / "report.json"
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--json", str(report)]) == 3
+    missing = json.loads(report.read_text())["pairs"][0]["coverage"]["missing"]
+    assert [m["tensor"] for m in missing] == names[1:]
+
+
+def test_a_text_that_is_printed_otherwise_is_read_as_numbers(tmp_path, capsys):
+    path = written(tmp_path, drawn("a", "b"), {})
+    text = path / "golden" / "a.txt"
+    text.write_text(text.read_text().replace("\n", " \n"))
+    words = ["compare", str(path / "golden"), str(path / "simulator")]
+    assert main(words) == 1 and "2 tensors are in two files" in capsys.readouterr().out
+    text.write_text("0.000001\n" + text.read_text().split("\n", 1)[1])
+    assert main(words) == 2
+    assert "a.txt: other values than" in capsys.readouterr().err

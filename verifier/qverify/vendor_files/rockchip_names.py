@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 SAME_VALUES = re.compile(r"(?:_int8|_int16|_mm|[-_]rs)\Z")
 # besides: another order of axes (_tp), the result of the operation that was exchanged with it (_sw), the first of two steps
 # (_2conv0), a cast that rounds (__float16)
+OTHER_VALUES = re.compile(r"(?:__float16|_tp|_sw|_2conv0)\Z")
 _MADE = re.compile(r"(?:_int8|_int16|__float16|_mm|[-_]rs|_tp|_sw|_2conv0)+\Z")
 RULE = "without the endings of rknn-toolkit2's optimizer (_int8, _mm, -rs, _rs)"
 
@@ -18,7 +19,7 @@ def stems(name: str) -> list[str]:
     found = [name]
     while (shorter := SAME_VALUES.sub("", found[-1])) and shorter != found[-1]:
         found.append(shorter)
-    return found[1:]
+    return [stem for stem in found[1:] if not OTHER_VALUES.search(found[-1])]
 
 
 def is_made(name: str, names: Collection[str]) -> bool:

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -99,6 +100,45 @@ def tapped(model: bytes, names: list[str]) -> bytes:
     return model + _field(7, outputs) if names else model
 
 
+def node_outputs(model: bytes) -> set[str]:
+    """Returns the names of the tensors that the nodes of an ONNX file's graph write."""
+    return {
+        str(output, "utf-8", "replace")
+        for graph in _messages(memoryview(model), 7)
+        for node in _messages(graph, 1)
+        for output in _messages(node, 2)
+    }
+
+
+def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Yields the contents of the length-delimited fields of this number."""
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        if key & 7 == 2:
+            size, at = _read_varint(data, at)
+            if key >> 3 == wanted:
+                yield data[at : at + size]
+            at += size
+        elif key & 7 == 0:
+            _, at = _read_varint(data, at)
+        elif key & 7 in (1, 5):
+            at += 8 if key & 7 == 1 else 4
+        else:
+            raise Refused("not an ONNX file: protobuf does not parse")
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Returns the number at this place, and the place behind it."""
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+    raise Refused("not an ONNX file: protobuf does not parse")
+
+
 def _field(number: int, content: bytes) -> bytes:
     """Returns a length-delimited field of a protobuf message."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
@@ -152,6 +192,7 @@ def main(engine: str, path: str) -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.modules["drive"] = sys.modules[__name__]  # what a driver imports is this module, so that its Refused is caught
     sys.stdout.flush()
     status = main(sys.argv[1], sys.argv[2])
     sys.stdout.flush()

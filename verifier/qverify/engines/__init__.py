@@ -49,7 +49,7 @@ COMMON = {
     "dtype": "[NAME=]DTYPE of files that do not state it; may be repeated",
     "per_node": "0: its files are final outputs only, also where they have other names of the model",
 }
-REPEATABLE = ("environment", "dtype")  # options that may be given more than once
+REPEATABLE = ("environment", "dtype", "config", "session")  # options that may be given more than once
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ class Request:
         out: an empty folder; what else is written there is left out of the answer.
         options: values of each option, the last one given last.
         files: paths of further files that the engine's page sent, by name.
+        tensors: for a .tflite, where each tensor of the network lies in it, by name: {"index": its index there, "axes": the
+            order in which its axes are transposed, "shape": the shape after that}; "real" for the real values of an
+            integer tensor of the file.
     """
 
     model: str
@@ -48,6 +51,7 @@ class Request:
     out: str
     options: dict[str, list[str]]
     files: dict[str, str]
+    tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def option(self, key: str, default: str = "") -> str:
         """Returns the last value of an option, or the default."""

@@ -10,6 +10,7 @@ from qverify.session.models import Models
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.sides.runner_board import RunnerBoard
+from qverify.sides.tflite_tensors import tensors_by_name
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -25,8 +26,10 @@ class EngineSides:
         self._choices = _choose_all(request.simulators)
         self._models, self._deadline_s = models, request.deadline_s
         self._boards: dict[str, RunnerBoard] = {}
-        if self._choices and (models.original is None or models.engine is not None):
-            raise UsageError(f"{WHERE} {request.simulators[0]}: it runs the quantized ONNX; give it in -m")
+        if self._choices and (_file_of(models) is None or models.engine is not None):
+            raise UsageError(
+                f"{WHERE} {request.simulators[0]}: it runs the quantized ONNX or the .tflite; give it in -m"
+            )
 
     def __len__(self) -> int:
         return len(self._choices)
@@ -45,18 +48,21 @@ class EngineSides:
 
     def _open(self, side: str, choice: RunnerChoice) -> RunnerBoard:
         models = self._models
-        assert models.original is not None
-        file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(".onnx")), "model.onnx")
+        data, alone = _file_of(models), models.alone
+        assert data is not None
+        ending = ".onnx" if alone is None else ".tflite"
+        file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(ending)), f"model{ending}")
         self._boards[side] = RunnerBoard(
             LOCAL,
             choice,
-            (file, models.original),
+            (file, data),
             models.graph,
             self._deadline_s,
             None,
             models.binary_sha256,
             models.onnx_names,
             side,
+            tensors_by_name(data, alone.converted.tensors, models.graph) if alone is not None else None,
         )
         return self._boards[side]
 
@@ -65,6 +71,11 @@ class EngineSides:
         for board in self._boards.values():
             board.close()
         self._boards.clear()
+
+
+def _file_of(models: Models) -> bytes | None:
+    """Returns the file that an engine runs: the quantized ONNX, or a .tflite without one."""
+    return models.original if models.alone is None else models.alone.data
 
 
 def engine_sides(texts: tuple[str, ...]) -> list[str]:

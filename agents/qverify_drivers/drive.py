@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -38,6 +39,9 @@ class Request:
         out: an empty folder; what else is written there is left out of the answer.
         options: values of each option, the last one given last.
         files: paths of further files that the engine's page sent, by name.
+        tensors: for a .tflite, where each tensor of the network lies in it, by name: {"index": its index there, "axes": the
+            order in which its axes are transposed, "shape": the shape after that}; "real" for the real values of an
+            integer tensor of the file.
     """
 
     model: str
@@ -47,6 +51,7 @@ class Request:
     out: str
     options: dict[str, list[str]]
     files: dict[str, str]
+    tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def option(self, key: str, default: str = "") -> str:
         """Returns the last value of an option, or the default."""
@@ -97,6 +102,45 @@ def tapped(model: bytes, names: list[str]) -> bytes:
     other are merged, so that a ModelProto that has nothing but graph.output is appended."""
     outputs = b"".join(_field(12, _field(1, name.encode())) for name in names)
     return model + _field(7, outputs) if names else model
+
+
+def node_outputs(model: bytes) -> set[str]:
+    """Returns the names of the tensors that the nodes of an ONNX file's graph write."""
+    return {
+        str(output, "utf-8", "replace")
+        for graph in _messages(memoryview(model), 7)
+        for node in _messages(graph, 1)
+        for output in _messages(node, 2)
+    }
+
+
+def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Yields the contents of the length-delimited fields of this number."""
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        if key & 7 == 2:
+            size, at = _read_varint(data, at)
+            if key >> 3 == wanted:
+                yield data[at : at + size]
+            at += size
+        elif key & 7 == 0:
+            _, at = _read_varint(data, at)
+        elif key & 7 in (1, 5):
+            at += 8 if key & 7 == 1 else 4
+        else:
+            raise Refused("not an ONNX file: protobuf does not parse")
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Returns the number at this place, and the place behind it."""
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+    raise Refused("not an ONNX file: protobuf does not parse")
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -152,6 +196,7 @@ def main(engine: str, path: str) -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.modules["drive"] = sys.modules[__name__]  # what a driver imports is this module, so that its Refused is caught
     sys.stdout.flush()
     status = main(sys.argv[1], sys.argv[2])
     sys.stdout.flush()

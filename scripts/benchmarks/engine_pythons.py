@@ -52,6 +52,8 @@ PACKAGES = {
         ("rknn-toolkit2==2.5.0", "torch==2.13.0", "typing_extensions==4.16.0"),
     ),
     "openvino": Packages(("openvino==2026.4.1", "numpy==2.4.6"), 60),
+    "onnxruntime_ep": Packages(("onnxruntime==1.32.0", "onnxruntime-qnn==2.7.0", "numpy==2.4.6"), 140),
+    "tflm": Packages(("tflite-micro==0.dev20261023182759", "numpy==2.4.6"), 30),
 }
 
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 QVERIFY = Path(sys.executable).with_name("qverify")
 NETWORKS = ("kws_dscnn/kws_dscnn_u8s8_qdq", "resnet8_cifar10/resnet8_cifar10_s8s8_qdq")
 TIMEOUT_S = 600.0
-ENGINE_OPTIONS: dict[str, str] = {}  # KEY=VALUE,... of an engine beside its python
+ENGINE_OPTIONS = {"onnxruntime_ep": "ep=qnn,backend_type=htp"}  # KEY=VALUE,... of an engine beside its python
 
 
 @dataclass

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
@@ -51,7 +51,7 @@ COMMON = {
     "ledger": "NAME=COMMAND: a version for the report, the first line that COMMAND prints on the board; may be repeated",
     "per_node": "0: its files are final outputs only, also where they have other names of the model",
 }
-REPEATABLE = ("environment", "dtype", "ledger")  # options that may be given more than once
+REPEATABLE = ("environment", "dtype", "ledger", "config", "session")  # options that may be given more than once
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class RunnerRequest:
         ask: runs a command line on the board and returns its reply; equal lines are run once per connection.
         put: places a file beside the model and returns its path.
         taps: names of the tensors besides the outputs that are wanted, in the model's order.
+        tensors: for a .tflite, where each tensor of the graph lies in it (sides/tflite_tensors.py), by name.
     """
 
     model: str
@@ -103,6 +104,7 @@ class RunnerRequest:
     ask: Callable[[str], CommandReply]
     put: Callable[[str, bytes], str]
     taps: tuple[str, ...] = ()
+    tensors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +210,13 @@ CONTAINED = 'PYTHONUSERBASE="${PYTHONUSERBASE:-$HOME/.local}" HOME="$PWD"'
 NO_NETWORK = "unshare -rn"
 
 
-def driver_files(name: str) -> dict[str, bytes]:
-    """Returns the files of the driver of an engine, by file name: drive.py and drive_NAME.py."""
+def driver_files(name: str, *others: str) -> dict[str, bytes]:
+    """Returns the files of the driver of an engine, by file name: drive.py, drive_NAME.py and the others that it names."""
     spec = find_spec("qverify_drivers")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError("the package qverify_drivers is missing; install qverify again")
     folder = Path(next(iter(spec.submodule_search_locations)))
-    return {file: (folder / file).read_bytes() for file in ("drive.py", f"drive_{name}.py")}
+    return {file: (folder / file).read_bytes() for file in ("drive.py", f"drive_{name}.py", *others)}
 
 
 def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool = True) -> RunnerPlan:
@@ -229,6 +231,7 @@ def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool =
         "out": request.out,
         "options": {key: list(values) for key, values in request.options.items()},
         "files": dict(request.files),
+        "tensors": {name: dict(entry) for name, entry in request.tensors.items()},
     }
     file = "request.json" if taps or not taps_change_the_model else "finals.json"
     path = request.put(file, json.dumps(content).encode())

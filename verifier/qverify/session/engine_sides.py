@@ -11,6 +11,7 @@ from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.session.vendor_quantized import with_toolkit_files
 from qverify.sides.runner_board import RunnerBoard
+from qverify.sides.tflite_tensors import tensors_by_name
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -26,8 +27,10 @@ class EngineSides:
         self._choices = _choose_all(request.simulators)
         self._models, self._deadline_s, self._files = models, request.deadline_s, request.quantization
         self._boards: dict[str, RunnerBoard] = {}
-        if self._choices and (models.original is None or models.engine is not None):
-            raise UsageError(f"{WHERE} {request.simulators[0]}: it runs the quantized ONNX; give it in -m")
+        if self._choices and (_file_of(models) is None or models.engine is not None):
+            raise UsageError(
+                f"{WHERE} {request.simulators[0]}: it runs the quantized ONNX or the .tflite; give it in -m"
+            )
 
     def __len__(self) -> int:
         return len(self._choices)
@@ -46,20 +49,21 @@ class EngineSides:
 
     def _open(self, side: str, choice: RunnerChoice) -> RunnerBoard:
         models = self._models
-        assert models.original is not None
-        from_float = models.float_onnx is not None and getattr(choice.page, "FROM_FLOAT", False)
-        given = models.float_onnx if from_float and models.float_onnx is not None else models.original
-        file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(".onnx")), "model.onnx")
+        data, alone = _file_of(models, choice), models.alone
+        assert data is not None
+        ending = ".onnx" if alone is None else ".tflite"
+        file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(ending)), f"model{ending}")
         self._boards[side] = RunnerBoard(
             LOCAL,
             with_toolkit_files(choice, self._files),
-            (file, given),
+            (file, data),
             models.graph,
             self._deadline_s,
             None,
             models.binary_sha256,
             models.onnx_names,
             side,
+            tensors_by_name(data, alone.converted.tensors, models.graph) if alone is not None else None,
         )
         return self._boards[side]
 
@@ -68,6 +72,14 @@ class EngineSides:
         for board in self._boards.values():
             board.close()
         self._boards.clear()
+
+
+def _file_of(models: Models, choice: RunnerChoice | None = None) -> bytes | None:
+    """Returns the file that an engine runs: the quantized ONNX, a .tflite without one, or the float ONNX that it quantizes
+    itself."""
+    if models.float_onnx is not None and choice is not None and getattr(choice.page, "FROM_FLOAT", False):
+        return models.float_onnx
+    return models.original if models.alone is None else models.alone.data
 
 
 def engine_sides(texts: tuple[str, ...]) -> list[str]:

@@ -158,7 +158,7 @@ def open_models(
         return _state(_open_alone(tflite, binary, files, shapes, arithmetic), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
-        models.tflite = tflite.data, _read_tensor_map(tflite.path, quantized.path)
+        models.tflite = tflite.data, read_tensor_map(tflite.path, quantized.path)
     return models
 
 
@@ -235,7 +235,7 @@ def _decode_file(binary: _File) -> Graph:
         raise BadFileError(f"{binary.path}: {error}") from error
 
 
-def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
+def read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
     """Returns the map of tensors that lies beside the quantized ONNX or beside the .tflite. Raises UsageError if there
     is none."""
     from qverify.sides.litert_board import read_map

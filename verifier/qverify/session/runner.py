@@ -22,7 +22,7 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.session.engine_models import open_engine_models
-from qverify.session.models import Models, open_models
+from qverify.session.models import Models, open_models, read_tensor_map
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
@@ -43,12 +43,13 @@ BOARD_MODEL_KIND = "board model"  # of the board's own model file, in the report
 class BoardModel:
     """The model file that the board runs. tie: what shows that it was built from the quantized ONNX, "" if nothing
     does. built_for: versions that the board must have for it, by name in the board's ledger, as its manifest states
-    them."""
+    them. tensors: for a .tflite, where the graph's tensors lie in it."""
 
     path: str
     data: bytes
     tie: str = ""
     built_for: Mapping[str, str] = field(default_factory=dict)
+    tensors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -97,13 +98,13 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
         models = open_engine_models(request, (others or [last])[0])
     else:
         models = open_models(others or [last], *how)
-    if models.engine is None and (models.compiled is None or models.original is None):
+    if models.engine is None and models.alone is None and (models.compiled is None or models.original is None):
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
     tie = _find_tie(last, data, others, models, request.allow_other_model)
-    board = BoardModel(last, data, tie, _read_built_for(last))
+    board = BoardModel(last, data, tie, _read_built_for(last), _find_tensors(last, data, others, models))
     if others:
         row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": BOARD_MODEL_KIND}
         models.rows.append(row)
@@ -112,6 +113,22 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
         if not board.tie:
             models.caveats.append(f"nothing ties {board.name} to {source}")
     return models, board
+
+
+def _find_tensors(path: str, data: bytes, others: list[str], models: Models) -> dict[str, dict[str, Any]]:
+    """Returns where each tensor of the graph lies in the board's .tflite; {} for another file. Raises UsageError if no map
+    of its tensors lies beside the files, BadFileError for one that does not fit."""
+    if data[4:8] != b"TFL3" or models.engine is not None:
+        return {}
+    from qverify.sides.tflite_tensors import tensors_by_name
+
+    alone = models.alone
+    if alone is not None and alone.data != data:
+        raise UsageError(
+            f"-m {','.join([*others, path])}: two files of a .tflite; give one, or the quantized ONNX and one"
+        )
+    tensors = read_tensor_map(path, others[0]) if alone is None else alone.converted.tensors
+    return tensors_by_name(data, tensors, models.graph)
 
 
 def _require_single(paths: list[str]) -> None:
@@ -135,8 +152,9 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
     another model file."""
     if not others:
         return "being the same file"
-    assert models.original is not None
-    sha256, source = hashlib.sha256(models.original).hexdigest(), os.path.basename(others[0])
+    original = models.original if models.alone is None else models.alone.data
+    assert original is not None
+    sha256, source = hashlib.sha256(original).hexdigest(), os.path.basename(others[0])
     if data[:8] == MAGIC:
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"
@@ -202,6 +220,7 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
         request.reach,
         hashlib.sha256(models.binary).hexdigest(),
         models.onnx_names,
+        tensors=vendor.tensors,
     )
 
 

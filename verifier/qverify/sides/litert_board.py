@@ -15,23 +15,29 @@ import numpy as np
 from qverify_agents.errors import AgentError, LinkError
 from qverify_agents.resolve_address import find_option
 
-from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.model_bin.graph import Graph, Node
+from qverify.errors import BadFileError
+from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
-from qverify.sides.litert_map import check_map
 from qverify.sides.runtime_board import UNSUPPORTED, describe_placement, parse_run_facts, placement_of
+from qverify.sides.tflite_tensors import (
+    TensorMap,
+    covered_graph,
+    entry_of,
+    input_quantizers,
+    is_own_conversion,
+    output_dequantizers,
+    read_operators,
+)
 from qverify.sides.untapped_run import OutputType, put_session, run_finals, run_untapped
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording, Untapped
 from qverify.tflite_model.interpreter import cut, operators_between
-from qverify.tflite_model.read_tflite import CutOffError, TfliteModel, read_tflite
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all zip members, so that equal models give equal bytes
-TensorMap = Mapping[str, Mapping[str, Any]]
 PAIRED_BY_MAP_ONLY = "the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"
 
 
@@ -52,10 +58,10 @@ class LiteRtBoard(Board):
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
     ):
-        self._no_onnx, self._whole_graph, mapped = _is_own_conversion(tensors), graph, set(tensors)
-        self._quantizers, self._dequantizers = _input_quantizers(graph, mapped), _output_dequantizers(graph, mapped)
-        read = _read_operators(model)
-        inner = _covered_graph(tensors, read, graph)
+        self._no_onnx, self._whole_graph, mapped = is_own_conversion(tensors), graph, set(tensors)
+        self._quantizers, self._dequantizers = input_quantizers(graph, mapped), output_dequantizers(graph, mapped)
+        read = read_operators(model)
+        inner = covered_graph(tensors, read, graph)
         super().__init__(uri, b"", inner, deadline_s, options, spot_seed)
         if not find_option(uri, options or {}, "delegate"):
             self.kernels = f"litert-{find_option(uri, options or {}, 'kernels') or 'optimized'}"
@@ -222,39 +228,8 @@ class LiteRtBoard(Board):
 def models_of_boards(model: bytes, tensors: TensorMap, graph: Graph) -> list[bytes]:
     """Returns the models that LiteRtBoard sends to a board that offers every tensor, and to one that offers the final
     outputs only. Arguments and errors are those of LiteRtBoard."""
-    inner = _covered_graph(tensors, _read_operators(model), graph)
+    inner = covered_graph(tensors, read_operators(model), graph)
     return [_pack_model(model, tensors, inner, offered) for offered in (inner.observable(), inner.outputs)]
-
-
-def _is_own_conversion(tensors: TensorMap) -> bool:
-    """Returns True if the map belongs to the conversion of the .tflite itself, and no quantized ONNX was given."""
-    return all("dims" in entry for entry in tensors.values())
-
-
-def _covered_graph(tensors: TensorMap, model: TfliteModel | None, graph: Graph) -> Graph:
-    """Returns the part of the graph that the .tflite computes. Raises BadFileError or UsageError if the map does not
-    fit."""
-    mapped = set(tensors)
-    inner = _without_nodes(graph, _input_quantizers(graph, mapped), _output_dequantizers(graph, mapped))
-    if missing := next((n for n in inner.observable() if n not in mapped), None):
-        raise UsageError(
-            f"{missing}: the map names no tensor of the .tflite for it. Next: give a map with all {len(inner.observable())} "
-            "tensors (FILE.map.json beside the quantized ONNX)"
-        )
-    if model is not None and not _is_own_conversion(tensors):
-        check_map(tensors, model, inner)
-    return inner
-
-
-def _read_operators(model: bytes) -> TfliteModel | None:
-    """Returns the file's tensors and operators, or None if this host cannot read it; then no operator can be cut out.
-    Raises CutOffError if the end of the file is missing."""
-    try:
-        return read_tflite(model, "the board's .tflite")
-    except CutOffError:
-        raise
-    except QVerifyError:
-        return None
 
 
 def _hashed_bytes(value: Array) -> tuple[str, bytes]:
@@ -284,30 +259,6 @@ def read_map(text: bytes, path: str) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _input_quantizers(graph: Graph, mapped: set[str]) -> list[Node]:
-    """Returns the nodes that quantize the graph's inputs to the inputs of the .tflite."""
-    return [n for n in graph.nodes if n.op == "quantize" and n.inputs[0] in graph.inputs and n.inputs[0] not in mapped]
-
-
-def _output_dequantizers(graph: Graph, mapped: set[str]) -> list[Node]:
-    """Returns the nodes that dequantize the .tflite's outputs."""
-    finals = set(graph.outputs)
-    return [n for n in graph.nodes if n.op == "dequantize" and n.outputs[0] in finals and n.outputs[0] not in mapped]
-
-
-def _without_nodes(graph: Graph, before: list[Node], after: list[Node]) -> Graph:
-    """Returns the graph without these nodes: the part that the .tflite computes."""
-    removed = {id(n) for n in (*before, *after)}
-    quantized = {n.inputs[0]: n.outputs[0] for n in before}
-    dequantized = {n.outputs[0]: n.inputs[0] or "" for n in after}
-    return replace(
-        graph,
-        nodes=[n for n in graph.nodes if id(n) not in removed],
-        inputs=tuple(quantized.get(n, n) for n in graph.inputs),
-        outputs=tuple(dict.fromkeys(dequantized.get(n, n) for n in graph.outputs)),
-    )
-
-
 def have_same_bytes(finals: Mapping[str, Array], with_taps: Mapping[str, Array]) -> bool | None:
     """Returns whether the run with taps gave the same bytes for these final outputs; None if there are none, or if it
     lacks one and none differs."""
@@ -329,30 +280,11 @@ def _pack_model(model: bytes, tensors: TensorMap, inner: Graph, offered: Iterabl
     """Returns a zip of the .tflite and the names of its inputs and of the `offered` tensors. Equal models give equal
     bytes."""
     names = {
-        "inputs": [_entry(n, tensors, inner) for n in inner.inputs],
-        "outputs": [_entry(n, tensors, inner) for n in offered],
+        "inputs": [entry_of(n, tensors, inner) for n in inner.inputs],
+        "outputs": [entry_of(n, tensors, inner) for n in offered],
     }
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(zipfile.ZipInfo("model.tflite", EPOCH), model)
         archive.writestr(zipfile.ZipInfo("tensors.json", EPOCH), json.dumps(names))
     return packed.getvalue()
-
-
-def _entry(name: str, tensors: TensorMap, inner: Graph) -> dict[str, Any]:
-    """Returns the tensor's entry in tensors.json. In tensors of four axes the channels are last in a .tflite, and
-    second in an ONNX."""
-    if name not in tensors:
-        raise UsageError(f"{name}: the map names no tensor of the .tflite for this input")
-    dims, shape = tensors[name]["shape"], inner.spec(name).shape
-    axes = tuple(tensors[name].get("axes", (0, 3, 1, 2) if len(dims) == 4 else range(len(dims))))
-    if (
-        "axes" not in tensors[name]
-        and len(dims) == 4
-        and tuple(dims[a] for a in axes) != shape
-        and tuple(dims) == shape
-    ):
-        axes = (0, 1, 2, 3)
-    if np.prod(dims, dtype=np.int64) != np.prod(shape, dtype=np.int64):
-        raise BadFileError(f"{name}: the map says {dims} in the .tflite, and the ONNX has {list(shape)}")
-    return {"index": tensors[name]["tfl"], "name": name, "axes": list(axes), "shape": list(shape)}

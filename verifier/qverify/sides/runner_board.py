@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
@@ -54,7 +54,7 @@ class RunnerBoard:
     Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
     of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
     reached. names: the ONNX's names of tensors that the graph does not have. side: the side's name in the report; a
-    further side beside the board is named by its engine."""
+    further side beside the board is named by its engine. tensors: for a .tflite, where the graph's tensors lie in it."""
 
     slow_link = False
     received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
@@ -70,9 +70,10 @@ class RunnerBoard:
         model_sha256: str = "",
         names: OnnxNames | None = None,
         side: str = "board",
+        tensors: Mapping[str, Mapping[str, Any]] | None = None,
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
-        self._side = side
+        self._side, self._tensors = side, tensors or {}
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
         self._names = names or OnnxNames()
         self._replies: dict[str, CommandReply] = {}
@@ -234,6 +235,7 @@ class RunnerBoard:
             lambda line: self._ask(line, placed, run),
             place,
             tuple(n for n in self.graph.observable() if n not in self.graph.outputs),
+            self._tensors,
         )
         try:
             return common_options(page.plan(request), options), placed, run

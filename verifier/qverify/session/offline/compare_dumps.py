@@ -143,7 +143,7 @@ def _share_specs(first: Recording, second: Recording) -> list[str]:
     the scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
     borrowed: list[str] = []
     for side, other in ((first, second), (second, first)):
-        for name in other.specs.keys() - side.specs.keys():
+        for name in [n for n in other.specs if n not in side.specs]:
             side.specs[name] = other.specs[name]
             why = other.missing.get(name)
             side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")

@@ -32,12 +32,14 @@ def without_operator(name: str) -> str:
 
 def cast_of(name: str, names: Collection[str]) -> str:
     """Returns the tensor whose cast for one of its readers this is (NAME, the reader's name, _ui8), or "". names: those of
-    all tensors."""
+    the tensors that are known. Of a reader that is not among them the name must end in an operator."""
     body = _CAST.sub("", name)
-    if body == name:
+    if body == name or body in names:
         return ""
-    cuts = [at for at in range(1, len(body)) if body[:at] in names and body[at:] in names]
-    return body[: cuts[0]] if len(cuts) == 1 else ""
+    cuts = [at for at in range(1, len(body)) if body[:at] in names]
+    known = [at for at in cuts if body[at:] in names]
+    likely = known or [at for at in cuts if body[at].isalnum() and without_operator(body[at:])]
+    return body[: likely[0]] if len(likely) == 1 else ""
 
 
 def dumped_name(key: str) -> tuple[str, int, str]:

@@ -53,6 +53,9 @@ class VendorTensor:
         inner_bytes: for raw files: returns the aligned size of an innermost dim of the given size, in bytes.
         is_input: True for an input of the network, which is compared only if the other side has it.
         other_names: other possible names, if the file name can be split in several ways.
+        aliases: names that it may have in the ONNX, the likeliest first; the first that the other side has counts.
+        is_inserted: True for a tensor that the toolkit inserted (a cast, a reshape, weights), which is compared only if
+            the other side has it.
     """
 
     name: str
@@ -75,6 +78,8 @@ class VendorTensor:
     inner_bytes: Callable[[int], int] | None = None
     is_input: bool = False
     other_names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    is_inserted: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def real_models() -> list[Path]:
 def with_images(own: Path) -> Path:
     """Returns `own`, made a cache folder whose images, ARM reference and labgrid are those of the present one."""
     present = this_user.cache_folder()
-    for name in ("arm_reference", "labgrid", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
+    for name in ("arm_reference", "labgrid", "engines", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
         (present / name).mkdir(parents=True, exist_ok=True)
         (own / "qverify" / name).parent.mkdir(parents=True, exist_ok=True)
         (own / "qverify" / name).symlink_to(present / name)

@@ -15,7 +15,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: 0.1 s a test
-        r"^(models|links)/| postgresql$|/test_(every_place|hostile_models|interrupts|sanitized_runtime|runner(_\w+)?|other_hosts"
+        r"^(models|links|engines)/| postgresql$|/test_(every_place|hostile_models|interrupts|sanitized_runtime|runner(_\w+)?|other_hosts"
         r"|light_model|pytest_plugin|extras|streams|process_stream|frames|soak|live_progress|screens_of_commands|task_numbers"
         r"|documents_shown|report_pages?(_clicked)?|dump_files|inputs_diff(_of_files)?|ci_recipes|one_row|probe_models"
         r"|reference_(python|engine(_of_commands)?|spread)|onnxruntime_board|captures(_of_other_\w+|_altered|_extracted)?"

@@ -66,6 +66,10 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("runtimes",),
         ("serve",),
     ),
+    "qverify_drivers": (
+        ("drive",),
+        ("drive_openvino",),
+    ),
     "qverify_labgrid": (
         ("records", "places"),
         ("holding",),
@@ -83,6 +87,7 @@ NEVER = {  # beyond the floors
         "qverify_labgrid",
         "qverify_farm",
     ),  # it is pushed to boards by itself
+    "qverify_drivers": ("qverify", "qverify_agents", "qverify_worker", "qverify_labgrid", "qverify_farm"),
     "qverify_labgrid": ("qverify", "qverify_agents", "qverify_worker", "qverify_farm"),  # its Python need not have them
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
     "qverify_agents.boards": ("qverify_agents.schemes",),

@@ -141,9 +141,11 @@ def main(engine: str, path: str) -> int:
     except Exception as error:
         if os.environ.get("QVERIFY_DRIVER_TRACEBACK"):
             traceback.print_exc()
-        lines = str(error).strip().splitlines() or [""]
-        kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
-        print(f"{kind}{lines[0]}"[:MAX_LINE], file=sys.stderr, flush=True)
+        text = " ".join(str(error).split())
+        kind = (
+            "" if type(error).__name__ == Refused.__name__ else f"{type(error).__name__}: "
+        )  # of the module drive, or here
+        print(f"{kind}{text}"[:MAX_LINE], file=sys.stderr, flush=True)
         return 2
     return 0
 

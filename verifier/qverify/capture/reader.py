@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qverify.capture.parts import Part, PartReader
-from qverify.capture.rows import MAX_MODEL_BYTES, check_frame, make_form, make_spec, whole_number
+from qverify.capture.rows import MAX_MODEL_BYTES, check_frame, make_form, make_spec, read_placement, whole_number
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError
 from qverify.files import parse_strict_json, read_regular
@@ -108,12 +108,17 @@ class Capture:
     def _describe_unread_form(self, row: Mapping[str, Any], name: str) -> str:
         """Returns why a tensor that a runner gave in another form than the model's is not read; "" if there is no reason."""
         form = row.get("forms", {}).get(name)
-        if form is None or self.reads_forms:
+        if form is None or self._reads_forms_of(row):
             return ""
         return f"{printable(str(form['dtype']))}{list(form['shape'])} of a runner; replay --runtime NAME reads it"
 
+    def _reads_forms_of(self, row: Mapping[str, Any]) -> bool:
+        """Returns whether tensors of a side may have another form than the model's: those of an engine, and those of a
+        board that the user states to have a runner."""
+        return row.get("is_engine") is True or (self.reads_forms and row["side"] == "board")
+
     def _forms(self, row: Mapping[str, Any]) -> dict[str, TensorSpec]:
-        if not self.reads_forms or row["side"] != "board":
+        if not self._reads_forms_of(row):
             return {}
         return {str(n): make_form(str(n), form) for n, form in row.get("forms", {}).items()}
 
@@ -203,6 +208,10 @@ class Capture:
             [*(printable(str(n)) for n in row["notes"]), *notes],
             borrowed=frozenset(str(n) for n in row.get("by_digest", [])),
             untapped=self._untapped(row["untapped"], specs) if "untapped" in row else None,
+            runtime=str(row["side"]) if row.get("is_engine") is True else "qvrt",
+            is_engine=row.get("is_engine") is True,
+            placement=read_placement(row),
+            ledger={printable(str(k)): printable(str(v)) for k, v in dict(row.get("ledger", {})).items()},
         )
 
     def _untapped(self, row: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Untapped:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from qverify.printable import printable
+from qverify.tensors.placement import Placement
 from qverify.tensors.spec import TensorSpec
 
 MAX_MODEL_BYTES = 1 << 31
 MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
 SIDES = ("reference", "simulator", "board")
+OTHER_SIDES = (*SIDES, "float", "dump")
+ENGINE_SIDE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+MAX_NODES = 100_000
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
 FORMS = ("float16", "float32", "float64", "bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
 
@@ -21,7 +27,7 @@ def check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[st
     whole_number(row["frame"])
     if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
         raise ValueError("source or why of a frame")
-    if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
+    if unknown := [side["side"] for side in row["sides"] if not _is_side(side)]:
         raise ValueError(f"side {unknown[0]!r}")
     labels = [side["label"] for side in row["sides"]]
     if labels != [side["side"] for side in row["sides"]] or len(set(labels)) != len(labels):
@@ -46,6 +52,28 @@ def check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[st
     if len(set(names)) != len(names):
         raise ValueError(f"two inputs of one name among {names}")
     return row
+
+
+def _is_side(row: Mapping[str, Any]) -> bool:
+    """Returns whether the row is one of SIDES, or of an engine that is a further side of its own name."""
+    if row.get("is_engine", False) is not True:
+        return row["side"] in SIDES
+    return ENGINE_SIDE.fullmatch(row["side"]) is not None and row["side"] not in OTHER_SIDES
+
+
+def read_placement(row: Mapping[str, Any]) -> tuple[Placement, ...]:
+    """Returns where the nodes of a side ran. Raises ValueError, KeyError or TypeError for rows that are not of the format."""
+    rows = row.get("placement", [])
+    if not isinstance(rows, list) or len(rows) > MAX_NODES:
+        raise ValueError("placement of a side")
+    return tuple(
+        Placement(
+            *(printable(str(item[key])) for key in ("node", "op", "on", "kernel")),
+            fallback=item["fallback"] is True,
+            nodes=whole_number(item["nodes"]),
+        )
+        for item in rows
+    )
 
 
 def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:

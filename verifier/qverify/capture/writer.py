@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,7 @@ class CaptureWriter:
         return {
             "label": label,
             **{k: getattr(recording, k) for k in ("side", "engine", "version", "host", "duration_s", "state", "why")},
+            **self._engine_facts(recording),
             "settings": {k: v for k, v in recording.settings.items() if isinstance(v, str | int | float | bool)},
             "finals": list(recording.finals),
             "capabilities": sorted(recording.capabilities),
@@ -136,6 +138,12 @@ class CaptureWriter:
             **self._forms(recording),
             **({"untapped": self._untapped(recording.untapped)} if recording.untapped is not None else {}),
         }
+
+    def _engine_facts(self, recording: Recording) -> dict[str, Any]:
+        """Returns what a side has that an engine ran: whether it is a further side, where nodes ran, versions."""
+        placement = {"placement": [asdict(p) for p in recording.placement]} if recording.placement else {}
+        ledger = {"ledger": recording.ledger} if recording.ledger else {}
+        return {**({"is_engine": True} if recording.is_engine else {}), **placement, **ledger}
 
     def _forms(self, recording: Recording) -> dict[str, Any]:
         """Returns `forms` of a side: type and shape of the tensors that it gave otherwise than `specs` states."""

@@ -1,4 +1,4 @@
-"""Normalizes the spelling of options: -s and -r without a value mean True, and underscores in long options mean
+"""Normalizes the spelling of options: -s and -r without a value mean True, -s may name an engine, and underscores in long options mean
 dashes."""
 
 from __future__ import annotations
@@ -6,7 +6,19 @@ from __future__ import annotations
 import re
 
 SWITCHES = {"-s", "--run-sim", "-r", "--dump-all-nodes-results"}
+ENGINE_SWITCHES = {"-s", "--run-sim"}
 BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "True", "no": "False"}
+
+
+def _is_value(switch: str, word: str) -> bool:
+    """Returns whether the word behind a switch is its value: a bool, or for -s an engine."""
+    return word.lower() in BOOLEAN or (switch in ENGINE_SWITCHES and word.partition(",")[0] in _engine_names())
+
+
+def _engine_names() -> list[str]:
+    from qverify import engines
+
+    return engines.names()
 
 
 def normalize_options(argv: list[str]) -> list[str]:
@@ -24,7 +36,7 @@ def normalize_options(argv: list[str]) -> list[str]:
         name, equals, value = word.partition("=")
         if name in SWITCHES:
             if not equals:
-                value = words.pop(0) if words and words[0].lower() in BOOLEAN else "True"
+                value = words.pop(0) if words and _is_value(name, words[0]) else "True"
             normalized += [name, BOOLEAN.get(value.lower(), value)]
             continue
         normalized.append(word)

@@ -17,9 +17,9 @@ OPTIONS = (
     ),
     click.option(
         "--runtime",
-        metavar="NAME",
-        help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite; or a "
-        "runner (qverify boards runner list)",
+        metavar="ENGINE",
+        help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite, or "
+        "another engine (qverify boards runner list); NAME or NAME,KEY=VALUE,...",
     ),
     click.option(
         "--runner-option",
@@ -31,6 +31,35 @@ OPTIONS = (
 )
 
 
+class SimulatorChoice(click.ParamType[Any]):
+    """True or False, or the text of an engine that runs in the simulator's place."""
+
+    name = "BOOLEAN|ENGINE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
+        """Returns a bool for the words of a bool, else the text."""
+        if isinstance(value, bool):
+            return value
+        try:
+            return bool(click.BOOL.convert(value, param, ctx))
+        except click.BadParameter:
+            if not value.strip():
+                raise
+            return str(value)
+
+
+def _split(text: str, reach: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of `NAME,KEY=VALUE,...`. Those of a runtime of qverify's own worker become options of the board's
+    address (`reach`), and nothing is returned."""
+    from qverify.engines import split_engine
+
+    pairs = split_engine(text)
+    if pairs[0][1] not in RUNTIMES:
+        return pairs
+    reach |= dict(pairs)
+    return ()
+
+
 def runner_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options. The command receives them as `runner`, pairs of key and value. A runtime that qverify's own
     worker runs becomes an option of the board's address instead (`reach` of link_options, which must be the outer
@@ -40,9 +69,7 @@ def runner_options(command: Callable[..., int]) -> Callable[..., int]:
     def wrapper(runner: str | None, runtime: str | None, runner_option: tuple[str, ...], **others: Any) -> int:
         if runtime is not None and runner is not None:
             raise click.UsageError(f"--runtime {runtime} and --runner each say what computes on the board; give one")
-        if runtime in RUNTIMES:
-            others["reach"]["runtime"], runtime = runtime, None
-        pairs = [("runtime", runtime)] if runtime is not None else []
+        pairs = list(_split(runtime, others["reach"])) if runtime is not None else []
         pairs += [("command", runner)] if runner is not None else []
         for text in runner_option:
             key, equals, value = text.partition("=")

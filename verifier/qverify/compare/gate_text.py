@@ -9,7 +9,7 @@ from typing import Any
 from qverify.compare.criteria import MAX_DIGITS
 from qverify.errors import UsageError
 
-WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X or lsb:N"
+WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N or no-fallback"
 _LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "euclid": "min_euclid", "rmse": "max_rmse", "lsb": "max_lsb"}
 _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db", "min_euclid")
 
@@ -25,7 +25,7 @@ def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
                 fields[field] = value
             elif field in ("atol", "rtol"):
                 raise UsageError(f"--gate {text}: {field} is given twice")
-            elif field != "rule":
+            elif field not in ("rule", "no_fallback"):
                 strictest = max if field in _LARGEST_IS_STRICTEST else min
                 fields[field] = strictest(fields[field], value)
     return fields
@@ -36,6 +36,8 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         if text == "exact":
             return {"rule": "exact"}
+        if text == "no-fallback":
+            return {"no_fallback": True}
         if kind == "decimals" and colon:
             return {"digits": int(limit)}
         if kind == "close" and colon:

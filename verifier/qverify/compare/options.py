@@ -23,6 +23,7 @@ class Options:
         named: names of the fields that the user gave, even with their default value.
         frame: number of the frame.
         criteria: the vendor whose thresholds are in the fields above, for the verdict line, or "".
+        no_fallback: whether a node that ran elsewhere than the user asked makes a pair FAILED (compare/placement.py).
         drawings: whether tensors are also drawn (report/drawings.py). No verdict depends on drawings.
     """
 
@@ -43,6 +44,7 @@ class Options:
     named: frozenset[str] = frozenset()
     frame: int = 0
     criteria: str = ""
+    no_fallback: bool = False
     drawings: bool = False
 
     def __post_init__(self) -> None:

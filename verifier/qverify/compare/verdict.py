@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
+from qverify.compare.placement import judge_placement, list_placements
 from qverify.compare.reference_distance import has_gate, measure_reference_distance
 from qverify.compare.regions import (
     describe_region,
@@ -94,7 +95,7 @@ def judge_all(
     judged, forcing, matrix, cache = [], list[tuple[Forcing, list[Unit]]](), {}, SameArrays()
     located_blame, stated, distances = list[Blame](), read_stated(graph), list[Distance]()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
-        if stated is not None and a.side == "reference":
+        if stated is not None and a.side == "reference" and not b.is_engine:
             continue  # a side that rounds in its own way is not judged by the reference
         judge = Judge(values[label_a], values[label_b], graph, options)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
@@ -104,7 +105,11 @@ def judge_all(
             force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
             steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
-            matrix[(a.side, b.side)] = _force_pair(force, steps, progress, located is not None)
+            matrix[(a.side, b.side)] = (
+                _combine_forced(a.side, b.side, matrix, judged_pair)
+                if a.is_engine
+                else _force_pair(force, steps, progress, located is not None)
+            )
             judged_pair.orders = find_orders(judged_pair, graph, options.frame)
             leave_reordered_open(judged_pair, steps, matrix[(a.side, b.side)])
             forcing.append((force, replace_by_regions(units, steps)))
@@ -114,7 +119,8 @@ def judge_all(
             located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
-    blamed = find_culprits(units, matrix, suspect) if any(j.pair.verdict == "FAILED" for j in judged) else []
+    engines = [r.side for _, r in sides if r.is_engine]
+    blamed = _blame_devices(units, matrix, suspect, ["board", *engines]) if _any_failed(judged) else []
     blamed = [*blamed, *located_blame]
     for force, parts in forcing:
         key = (force.judged.a.recording.side, force.judged.b.recording.side)
@@ -124,6 +130,7 @@ def judge_all(
     for judged_pair in judged:
         judge_untapped(judged_pair, graph, options)
         name_optimization(judged_pair)
+        judge_placement(judged_pair, options)
         state_containers(judged_pair)
         _keep_rows(judged_pair, options)
     if stated is not None and graph is not None:
@@ -133,6 +140,7 @@ def judge_all(
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.distance = distances
+    report.notes += list_placements(r for _, r in sides)
     if not report.pairs:
         report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
     report.units = [_describe_unit(unit) for unit in units]
@@ -172,6 +180,25 @@ def _hold_to_gate(pairs: list[Pair], distances: list[Distance], options: Options
         pair.why = next(why for found, why in missed if found == verdict)
 
 
+def _any_failed(judged: list[Judged]) -> bool:
+    return any(j.pair.verdict == "FAILED" for j in judged)
+
+
+def _blame_devices(
+    units: list[Unit],
+    matrix: Mapping[tuple[str, str], dict[str, Forced]],
+    suspect: Collection[str],
+    devices: list[str],
+) -> list[Blame]:
+    """Returns every side to blame once: the board and each engine is judged beside reference and simulator by itself."""
+    blamed: dict[str, Blame] = {}
+    for device in devices:
+        pairs = {(a, "board" if b == device else b): m for (a, b), m in matrix.items() if b in ("simulator", device)}
+        for blame in find_culprits(units, pairs, suspect, device):
+            blamed.setdefault(blame.side, blame)
+    return [*blamed.values()]
+
+
 def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list[tuple[str, Recording]]:
     """Returns the recordings; of sides that are not qvrt with the tensors in other containers read as the graph's."""
     if graph is None:
@@ -182,13 +209,19 @@ def _unwrap_all(sides: list[tuple[str, Recording]], graph: Graph | None) -> list
 
 def _sort_sides(recordings: dict[str, Recording]) -> list[tuple[str, Recording]]:
     """Returns the recordings that are compared, with their labels. Raises UsageError as judge_all() does."""
-    sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
+    sides = sorted((r for r in recordings.items() if r[1].side in _ORDER or r[1].is_engine), key=_rank)
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
     if len(sides) < 2:
         names = ", ".join(recordings) or "none"
         raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
     return sides
+
+
+def _rank(labelled: tuple[str, Recording]) -> float:
+    """Returns the place of a side: engines stand after the simulator and before the board."""
+    side = labelled[1]
+    return _ORDER.index("simulator") + 0.5 if side.is_engine else _ORDER.index(side.side)
 
 
 def _share(recordings: list[Recording]) -> None:
@@ -240,6 +273,23 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         if name in judged.rows:
             judged.rows[name].forced = verdict
     return verdicts
+
+
+def _combine_forced(
+    a: str, b: str, matrix: Mapping[tuple[str, str], dict[str, Forced]], judged: Judged
+) -> dict[str, Forced]:
+    """Returns the forced verdicts of a pair of which neither side runs single nodes: for each tensor of which both sides'
+    verdicts beside the same side of this host are known, the worse of the two."""
+    host = next((h for h in ("simulator", "reference") if (h, a) in matrix and (h, b) in matrix), "")
+    ours, theirs = matrix.get((host, a), {}), matrix.get((host, b), {})
+    combined = {
+        name: forced if worst([forced.verdict, ours[name].verdict]) == forced.verdict else ours[name]
+        for name, forced in theirs.items()
+        if name in ours
+    }
+    for name in combined.keys() & judged.rows.keys():
+        judged.rows[name].forced = combined[name]
+    return combined
 
 
 def _fails(judged: Judged, unit: Unit) -> bool:
@@ -335,6 +385,8 @@ def _make_report(
                 "state": r.state,
                 "why": r.why,
                 **({"node_seconds": r.node_seconds} if r.node_seconds else {}),
+                **({"placement": [asdict(p) for p in r.placement]} if r.placement else {}),
+                **({"ledger": r.ledger} if r.ledger else {}),
             }
         )
     if not blamed and any(p.cause == "unlocated" for p in pairs) and (hint := _hint_by_outputs(pairs)):

@@ -10,6 +10,9 @@ plan(request) -> RunnerPlan              how to run it, how to recognise success
 Most engines have Python bindings. Their page starts a driver (agents/qverify_drivers) in the engine's interpreter:
 driver_files() and driver_plan() are all it needs.
 
+A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
+(--build-cmd of triage).
+
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
 command there. The file names are the registry; `command` is the page for a user's own command line."""
@@ -17,6 +20,7 @@ command there. The file names are the registry; `command` is the page for a user
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +35,7 @@ from qverify.vendor_files.vendor_dump import ReadingOptions
 
 Options = Mapping[str, tuple[str, ...]]
 COMMAND = "command"
+_NEXT_KEY = re.compile(r",(?=[A-Za-z_]+=)")
 COMMON = {
     "environment": "NAME=VALUE for the command's environment; may be repeated",
     "folder": "the board's folder in which it runs  [default: that of its outputs]",
@@ -182,7 +187,14 @@ class RunnerChoice:
     def page(self) -> RunnerPage:
         return page(self.name)
 
+    @property
+    def build(self) -> str | None:
+        """The command line that makes the engine's model of an ONNX, as the page states it; None if it states none."""
+        command: str | None = getattr(self.page, "BUILD", None)
+        return command
 
+
+BUILT_BY_DRIVER = "cp {onnx} {model}"  # BUILD of an engine whose driver takes the ONNX itself
 ANSWER = "answer.json"  # what a driver writes beside its tensors.npz (agents/qverify_drivers/drive.py)
 PYTHON = "the interpreter that has the engine's packages, on the machine where it runs  [default: python3]"
 DRIVER_OPTIONS = {
@@ -260,6 +272,18 @@ def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -
             f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known_keys))}"
         )
     return RunnerChoice(name, options)
+
+
+def split_engine(text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of key and value that `NAME,KEY=VALUE,...` stands for, the first of them ("runtime", NAME). A
+    comma within a value is kept unless KEY= follows it. Raises UsageError for another form."""
+    name, *rest = _NEXT_KEY.split(text)
+    pairs = [tuple(part.split("=", 1)) for part in rest]
+    if not name or "=" in name or "," in name:
+        raise UsageError(f"engine {text!r}: wanted NAME or NAME,KEY=VALUE,...; names: {', '.join(names())}")
+    if name == "onnxruntime" and {"ep", "library"} & {key for key, _ in pairs}:
+        name = "onnxruntime_ep"  # execution providers that are libraries of their own
+    return (("runtime", name), *((key, value) for key, value in pairs))
 
 
 def option(options: Options, key: str, default: str = "") -> str:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qverify.engines import DRIVER_OPTIONS, Options, RunnerPlan, RunnerRequest, driver_files, driver_plan
+from qverify.engines import (
+    BUILT_BY_DRIVER,
+    DRIVER_OPTIONS,
+    Options,
+    RunnerPlan,
+    RunnerRequest,
+    driver_files,
+    driver_plan,
+)
 
 WANTED = "a Python that has openvino (2024.0 or later); -m quant.onnx"
 CHECKED = "tried with openvino 2026.4.1 on x86-64"
+BUILD = BUILT_BY_DRIVER
 OPTIONS = {
     **DRIVER_OPTIONS,
     "device": "the device, as CPU, GPU, NPU, AUTO  [default: CPU]",

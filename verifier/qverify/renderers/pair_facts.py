@@ -10,7 +10,7 @@ from qverify.renderers.blamed import list_others
 from qverify.renderers.tensor_table import name_pair
 from qverify.report import weakenings
 from qverify.report.document import Pair
-from qverify.report.side_names import ROLES, within
+from qverify.report.side_names import named, within
 
 MAX_SHOWN = 10  # names of a long list
 
@@ -93,7 +93,7 @@ def _list_notes(pair: Pair) -> Iterable[str]:
 
 def _describe_cause(pair: Pair) -> Iterable[str]:
     if pair.cause in verdict_lines.CAUSES and pair.cause != "unlocated" and pair.verdict == "FAILED":
-        yield verdict_lines.CAUSES[pair.cause].replace("the board", "the board" if pair.b in ROLES else "a dump")
+        yield verdict_lines.CAUSES[pair.cause].replace("the board", named(pair.b))
 
 
 def _list_agreements(pairs: list[Pair]) -> list[str]:

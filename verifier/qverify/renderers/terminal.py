@@ -125,7 +125,8 @@ def _describe_run(report: ReportDocument) -> list[str]:
     """Returns the lines of -v: the decimals, engine and time of every side, times of nodes, and the traffic on the
     link."""
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
-    lines += [_describe_side(side) for side in report.sides]
+    for side in report.sides:
+        lines += [_describe_side(side), *_describe_placement(side)]
     lines += [f"model {row['path']}: {row['kind']}, sha256 {row['sha256'][:16]}" for row in report.models]
     if seconds := tensor_table.node_seconds(report):
         lines.append(_describe_times(seconds))
@@ -148,6 +149,18 @@ def _describe_side(side: dict[str, Any]) -> str:
     return (
         f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}{timing_line}, {side['state']}"
     )
+
+
+def _describe_placement(side: dict[str, Any]) -> list[str]:
+    """Returns the versions of what took part, and a line for each node that an engine ran, in running order."""
+    ledger = [f"  {name}: {version}" for name, version in dict(side.get("ledger") or {}).items()]
+    nodes = [
+        "  "
+        + " ".join(t for t in (p["node"], f"({p['op']})", "on", p["on"], p["kernel"], "FELL BACK" * p["fallback"]) if t)
+        for p in side.get("placement") or ()
+        if p["node"]
+    ]
+    return ledger + nodes
 
 
 def _list_names(names: list[str]) -> str:

@@ -19,6 +19,7 @@ CAUSES = {
     "distance": "the distance from the reference misses the gate that was given",
     "optimization": "an optimization of the board's runtime changes the result",
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
+    "fallback": "a node ran elsewhere than was asked",
     "not_finite": "NaN or Inf",
 }
 

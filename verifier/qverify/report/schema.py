@@ -45,7 +45,13 @@ ROWS: dict[str, Any] = {
     "inputs": _describe_rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
     "models": _describe_rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
     "sides": _describe_rows(
-        {"node_seconds": {"type": "object", "additionalProperties": NUMBER}},
+        {
+            "node_seconds": {"type": "object", "additionalProperties": NUMBER},
+            "placement": _describe_rows(
+                node=_TEXT, op=_TEXT, on=_TEXT, kernel=_TEXT, fallback={"type": "boolean"}, nodes={"type": "integer"}
+            ),
+            "ledger": {"type": "object", "additionalProperties": _TEXT},
+        },
         name=_TEXT,
         engine=_TEXT,
         version=_TEXT,

@@ -35,15 +35,17 @@ class SideResults:
 
 
 class HostSides:
-    """The reference (if -m contains a quantized ONNX) and the simulator, each opened at most once.
+    """The reference (if -m contains a quantized ONNX, and unless `run_reference` is False) and the simulator, each opened
+    at most once.
 
     results_are_known: the results need not be computed, so that nothing is gained by running the sides while the board
     runs."""
 
     results_are_known = False
 
-    def __init__(self, models: Models):
+    def __init__(self, models: Models, run_reference: bool = True):
         self._models, self._canary = models, dict[str, Any]()
+        self._run_reference = run_reference
         self._reference: Any = None
         self._simulator: Any = None
 
@@ -53,7 +55,7 @@ class HostSides:
         if self._models.engine is not None:
             ran.recordings["reference"] = self._models.engine.run(prepared)
             return ran
-        if self._models.compiled is not None:
+        if self._models.compiled is not None and self._run_reference:
             reference = self.reference()
             ran.canary = self._canary
             original = reference.run_original(

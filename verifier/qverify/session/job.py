@@ -20,6 +20,7 @@ from qverify.report.document import EXIT, ReportDocument
 from qverify.report.report_json import to_json
 from qverify.session.background import Background
 from qverify.session.board_optimizer import name_optimization
+from qverify.session.engine_sides import EngineSides
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
@@ -96,12 +97,13 @@ class Job:
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
-            opened = OpenedModels(models, vendor, HostSides(models))
+            opened = OpenedModels(models, vendor, HostSides(models, request.run_reference))
         self.models, self._vendor = opened.models, opened.vendor
         sides = {
-            "reference": self.models.compiled is not None or self.models.engine is not None,
+            "reference": request.run_reference and (self.models.compiled is not None or self.models.engine is not None),
             "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
+            **dict.fromkeys(request.simulators, True),
         }
         if request.arithmetic and not request.run_sim:
             raise UsageError("--arithmetic is computed by the simulator; give -s True")
@@ -117,6 +119,7 @@ class Job:
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None and not request.reference_engine:
             raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
+        self._engines = EngineSides(request, self.models)
         self._host = opened.host
         self._board: Any = None
         self._earlier_traffic = Counter[str]()  # link counters of connections that broke in earlier frames
@@ -230,6 +233,7 @@ class Job:
                 ran = host.result()
         if isinstance(unreached, LinkError):
             raise unreached
+        ran.recordings |= self._engines.run(prepared, watch)
         if recording is not None:
             ran.recordings["board"] = recording
             name_optimization(self._board, prepared, ran.recordings)
@@ -298,6 +302,7 @@ class Job:
     def close(self) -> None:
         """Disconnects the board, and marks a capture that is still open as cut off."""
         self._disconnect()
+        self._engines.close()
         if self._capture is not None:
             self._capture.close(why="the run was cut off")
 

@@ -66,6 +66,10 @@ def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, 
     ]
     report.models = list(models.rows)
     no_runs = {**_NOT_RUN, **({"simulator": _NO_GRAPH} if models.engine is not None else {})}
+    if engines := [r.side for r in ran.recordings.values() if r.is_engine]:
+        no_runs["simulator"] = f"{engines[0]} ran in its place"
+        if models.compiled is not None:
+            no_runs["reference"] = f"{engines[0]} ran in its place"
     report.not_run = [NotRun(side, why) for side, why in no_runs.items() if side not in ran.recordings]
     report.plain_onnxruntime = {"outputs": ran.plain}
     report.canary = ran.canary

@@ -46,6 +46,10 @@ class Request:
     reference_timeout_s: float = 900.0  # limit of each run of reference_python
     task: TaskRequest | None = None  # --labels and --task-metric
     arithmetic: str | None = ""  # file or name of the board's arithmetic; "": that of boards.toml; None: none
+    simulators: tuple[str, ...] = ()  # engines on this host that are further sides: NAME,KEY=VALUE,...
+    run_reference: bool = (
+        True  # run the quantized ONNX on onnxruntime; False: an engine of `simulators` is in its place
+    )
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 
     def with_engine(self, engine: RequestedEngine) -> Request:

@@ -11,6 +11,7 @@ from qverify.capture.reader import MAP, MAP_ENDING
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
+from qverify.session.engine_sides import engine_sides
 from qverify.session.models import Models
 from qverify.session.runner import BOARD_MODEL_KIND, runner_for
 
@@ -50,7 +51,9 @@ def _describe_command(request: Request) -> dict[str, Any]:
         "criteria": options.criteria,
         **{k: v for k, v in gates.items() if v is not None},
         "run_sim": request.run_sim,
+        **({} if request.run_reference else {"run_reference": False}),
         "board": request.board,
         **({"runtime": runner.name} if (runner := runner_for(request.board, request.runner)) is not None else {}),
+        **({"engines": engine_sides(request.simulators)} if request.simulators else {}),
         "seed": request.inputs.seed,
     }

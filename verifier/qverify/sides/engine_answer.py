@@ -9,29 +9,11 @@ from typing import Any
 from qverify.errors import BadFileError
 from qverify.files import parse_json, read_regular
 from qverify.printable import printable
+from qverify.tensors.placement import Placement
 
 MAX_BYTES = 1 << 24
 MAX_TEXT = 500  # characters of each text
 MAX_ITEMS = 100_000  # nodes, names, lines
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where an engine ran one of its nodes.
-
-    Attributes:
-        node: the node's name, or the name of its first output.
-        op: its operator, as the engine calls it.
-        on: device, provider or delegate.
-        kernel: the kernel and its precision, "" if the engine does not say.
-        fallback: whether it ran elsewhere than the user asked.
-    """
-
-    node: str
-    op: str
-    on: str
-    kernel: str = ""
-    fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

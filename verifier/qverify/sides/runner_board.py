@@ -52,7 +52,8 @@ class RunnerBoard:
     """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
     Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
     of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
-    reached. names: the ONNX's names of tensors that the graph does not have."""
+    reached. names: the ONNX's names of tensors that the graph does not have. side: the side's name in the report; a
+    further side beside the board is named by its engine."""
 
     slow_link = False
     received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
@@ -67,8 +68,10 @@ class RunnerBoard:
         options: Mapping[str, str] | None = None,
         model_sha256: str = "",
         names: OnnxNames | None = None,
+        side: str = "board",
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
+        self._side = side
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
         self._names = names or OnnxNames()
         self._replies: dict[str, CommandReply] = {}
@@ -97,7 +100,7 @@ class RunnerBoard:
         start = time.perf_counter()
         self._prepared, self._dump_all = prepared, dump_all
         recording = Recording(
-            "board", self._choice.name, host=self.uri, finals=self.graph.outputs, runtime=self._choice.name
+            self._side, self._choice.name, host=self.uri, finals=self.graph.outputs, runtime=self._choice.name
         )
         try:
             recording = self._connection.run(lambda: self._recording(prepared, dump_all))
@@ -117,6 +120,7 @@ class RunnerBoard:
             recording.notes.append(self._connection.recovered)
         if self._board.agent.place:
             recording.notes.append(f"the board is {self._board.agent.place}")
+        recording.side, recording.is_engine = self._side, self._side != "board"
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
         self._values = recording.tensors
@@ -144,7 +148,7 @@ class RunnerBoard:
                 f"no time: no line of the runner's output has a number where timing={pattern} wants it"
             )
         caveat = self._choice.page.CHECKED
-        recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {caveat}"] if caveat else [])]
+        recording.notes += [*plan.notes, *([f"engine {self._choice.name}: {caveat}"] if caveat else [])]
         return recording
 
     def _run_without_dumps(self, prepared: PreparedInputs, dumped: Recording) -> Untapped | None:
@@ -188,6 +192,7 @@ class RunnerBoard:
             raise UnreadError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
         if answer is not None:
             recording.engine, recording.version = answer.engine, answer.version
+            recording.placement, recording.ledger = answer.placement, answer.ledger
             recording.notes = [*answer.notes, *recording.notes]
         if left_out:
             recording.notes.append(f"{count(len(left_out), 'file')} of the runner not read, first {left_out[0]}")

@@ -23,6 +23,7 @@ from qverify.printable import printable
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.sides.untapped_model import UntappedModel
+from qverify.tensors.placement import Placement
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording, Untapped
 
@@ -62,7 +63,8 @@ class RuntimeBoard(Board):
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
         self._names = frozenset(names)
-        if find_option(uri, options or {}, "providers") in CPU_PROVIDERS:
+        self._providers = find_option(uri, options or {}, "providers")
+        if self._providers in CPU_PROVIDERS:
             self.kernels = "onnxruntime"
         super().__init__(uri, _expose_tensors(model, names), graph, deadline_s, options, spot_seed)
 
@@ -79,6 +81,7 @@ class RuntimeBoard(Board):
         """Runs the unchanged ONNX, then the integer form with every tensor as an output."""
         recording.untapped = self._untapped.run(self._agent, prepared, self.capabilities)
         super()._run(prepared, recording, progress, pull)
+        recording.placement = self._placed()
         recording.untapped = self._completed(recording, recording.untapped)
         self._search(prepared, recording, recording.untapped)
 
@@ -163,6 +166,18 @@ class RuntimeBoard(Board):
         """Returns the number of nodes that ran on each execution provider in the last run, or an empty Counter if the
         runtime does not report it."""
         return placement_of(parse_run_facts(self._agent.done_text))
+
+    def _placed(self) -> tuple[Placement, ...]:
+        """Returns the numbers of nodes by execution provider. What ran on the processor though the user named another
+        provider fell back."""
+        first = self._providers.partition("+")[0].partition(",")[0]
+        asked_cpu = self._providers in CPU_PROVIDERS
+        return tuple(
+            Placement(
+                "", "", name, fallback=not asked_cpu and "cpu" in name.lower() and "cpu" not in first.lower(), nodes=n
+            )
+            for name, n in self.placement().items()
+        )
 
     def notes(self) -> list[str]:
         """Returns lines on what ran and where, since a node meant for an accelerator may have run on the processor."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from qverify.tensors.placement import Placement
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[np.generic]
@@ -97,6 +98,9 @@ class Recording:
         untapped: the final outputs without taps, if this run had taps; else None.
         containers: tensors that the side gave in another container than the model's (flat, another type), from which
             they were read, with what was given and what was wanted.
+        is_engine: whether an engine on this host computed it as a further side (--simulator ENGINE), named by `side`.
+        placement: where each node ran, in running order; () if the engine does not say.
+        ledger: versions of what took part (driver, firmware, compiler, builder of the model's file), by name.
     """
 
     side: str
@@ -124,3 +128,6 @@ class Recording:
     pulled: dict[str, Array] = field(default_factory=dict)
     untapped: Untapped | None = None
     containers: dict[str, str] = field(default_factory=dict)
+    is_engine: bool = False
+    placement: tuple[Placement, ...] = ()
+    ledger: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
-from qverify.cli.runner_options import runner_options
+from qverify.cli.runner_options import SimulatorChoice, runner_options
 from qverify.cli.say_line import say
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
@@ -50,7 +50,29 @@ if TYPE_CHECKING:
     help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name in boards.toml; may be repeated",
 )
 @click.option(
-    "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
+    "--run-sim",
+    "-s",
+    default=True,
+    type=SimulatorChoice(),
+    show_default=True,
+    help="run the simulator (-s True|False), or an engine in its place (-s rknn)",
+)
+@click.option(
+    "--reference",
+    "reference",
+    default="onnxruntime",
+    metavar="ENGINE",
+    show_default=True,
+    help="what runs the quantized ONNX as the reference: onnxruntime, or an engine on this host in its place: NAME or "
+    "NAME,KEY=VALUE,...",
+)
+@click.option(
+    "--simulator",
+    "simulators",
+    multiple=True,
+    metavar="ENGINE",
+    help="an engine on this host as a further side, such as a vendor's simulator: NAME or NAME,KEY=VALUE,... (qverify boards "
+    "runner list); may be repeated",
 )
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
@@ -135,7 +157,9 @@ if TYPE_CHECKING:
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
-    run_sim: bool,
+    run_sim: bool | str,
+    reference: str,
+    simulators: tuple[str, ...],
     shapes: tuple[str, ...],
     pull: Literal["differ", "all"],
     arithmetic: str,
@@ -166,6 +190,10 @@ def command(
     from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
 
+    if isinstance(run_sim, str):
+        simulators, run_sim = (run_sim, *simulators), False
+    if reference != "onnxruntime":
+        simulators = (reference, *simulators)
     if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (python,)
     paths = [p for model in models for p in model.split(",")]
@@ -182,6 +210,8 @@ def command(
     request = Request(
         paths,
         run_sim=run_sim,
+        simulators=simulators,
+        run_reference=reference == "onnxruntime",
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,

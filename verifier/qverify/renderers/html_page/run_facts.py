@@ -11,6 +11,7 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
+FELL_BACK = "fell back"
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
@@ -43,7 +44,22 @@ def _side(side: dict[str, Any]) -> str:
     rows += [("ran for", f"{number(side['seconds'])} s")] if "seconds" in side else []
     settings = side.get("settings")
     rows += _settings(settings) if isinstance(settings, dict) else []
-    return element("h3", text(side.get("name", ""))) + facts(rows)
+    rows += [(name, text(version)) for name, version in dict(side.get("ledger") or {}).items()]
+    return element("h3", text(side.get("name", ""))) + facts(rows) + _placement(side)
+
+
+def _placement(side: dict[str, Any]) -> str:
+    """Returns the table of the nodes that an engine ran and where; "" if it does not say."""
+    placed = [p for p in side.get("placement") or () if p.get("node")]
+    if not placed:
+        return ""
+    rows = [
+        [code(p["node"]), text(p.get("op", "")), text(p.get("on", "")), text(p.get("kernel", "")), FELL_BACK * bool(p.get("fallback"))]
+        for p in placed
+    ]  # fmt: skip
+    title = f"{side.get('name', '')}: where each of its {len(placed)} nodes ran"
+    heads = ("node", "operator", "on", "kernel", "")
+    return element("details", element("summary", text(title)), table(title, heads, rows))
 
 
 def _settings(settings: dict[str, Any]) -> Iterable[tuple[str, str]]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from qverify.capture.layouts import check_layouts
 from qverify.capture.reader import Capture
+from qverify.capture.rows import SIDES
 from qverify.plural import count
 from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.models import Models
@@ -24,6 +25,7 @@ def read_sides(
     for name in captured_sides(capture):
         if name not in sides and (run_sim or name != "simulator"):
             sides[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
+            sides[name].is_engine = name not in SIDES
             sides[name].why = f"the capture contains no {name}, though the run had one"
     for side in sides.values():
         _drop_island_tensors(side, models)
@@ -46,11 +48,15 @@ def captured_sides(capture: Capture) -> list[str]:
     """Returns the names of the sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
     is_present = {
-        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")),
+        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")) and capture.command.get("run_reference", True),
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }
-    return [name for name, present in is_present.items() if present]
+    engines = capture.command.get("engines")
+    return [
+        *(name for name, present in is_present.items() if present),
+        *(str(n) for n in (engines if isinstance(engines, list) else [])),
+    ]
 
 
 def _drop_island_tensors(side: Recording, models: Models) -> None:

@@ -278,6 +278,5 @@ def _set_runtime(board: Recording, request: RejudgeRequest, decimals: int | None
 
 
 def _sort_sides(sides: dict[str, Recording]) -> dict[str, Recording]:
-    """Returns the sides in the order reference, simulator, board."""
-    places = {name: place for place, name in enumerate(SIDE_ORDER)}
-    return {n: sides[n] for n in sorted(sides, key=lambda n: places.get(n, len(places)))}
+    """Returns the sides in the order reference, simulator, engines, board."""
+    return {n: sides[n] for n in sorted(sides, key=lambda n: SIDE_ORDER.index(n) if n in SIDE_ORDER else 1.5)}

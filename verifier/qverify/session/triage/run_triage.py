@@ -16,6 +16,7 @@ from qverify.report.triage_document import TriageDocument
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.request import Request
+from qverify.session.runner import runner_for
 from qverify.session.triage.bisect_builds import OnLine
 from qverify.session.triage.locate_by_builds import locate
 from qverify.session.triage.run_ladder import Ladder
@@ -65,8 +66,8 @@ def run_triage(
         ladder.close()
     if len(problems) == len(frames):
         raise error_with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {problems[0]}", first_error)
-    if request.build is not None:
-        _locate(ladder, request, request.build, on_line or (lambda line: None))
+    if (build := request.build or _stated_build(ladder.failing)) is not None:
+        _locate(ladder, request, build, on_line or (lambda line: None))
     report = ladder.conclude()
     lost = sum(frame.board_lost for frame in frames)
     report.caveats += describe_counts(len(problems) - lost, lost)
@@ -81,6 +82,12 @@ def run_triage(
         report.next_step = report.next_step or f"fix this first: {problems[0]}"
     report.timings["total"] = time.perf_counter() - start
     return report, ladder.failing
+
+
+def _stated_build(failing: Request | None) -> str | None:
+    """Returns the command line by which the failing board's engine builds its model, None if its page states none."""
+    runner = runner_for(failing.board, failing.runner) if failing is not None else None
+    return runner.build if runner is not None else None
 
 
 def _locate(ladder: Ladder, request: TriageRequest, build: str, on_line: OnLine) -> None:

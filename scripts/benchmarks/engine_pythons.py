@@ -1,0 +1,69 @@
+"""Virtual environments with the real engines, of pinned public packages, each made once in the user's cache folder."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from qverify_agents.this_user import cache_folder
+
+PIP_S = 1800.0
+SMALL_MB = 100  # an engine whose packages are no larger is run in CI
+
+
+class NoEngine(Exception):
+    """Why an engine cannot be had on this machine, in one line."""
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What an engine's interpreter is made of.
+
+    Attributes:
+        pins: requirements of pip, every one pinned.
+        megabytes: what they download, about.
+        without_dependencies: requirements that are installed without what they ask for.
+    """
+
+    pins: tuple[str, ...]
+    megabytes: int
+    without_dependencies: tuple[str, ...] = ()
+
+
+PACKAGES = {
+    "openvino": Packages(("openvino==2026.4.1", "numpy==2.4.6"), 60),
+}
+
+
+def engine_python(name: str) -> Path:
+    """Returns the interpreter that has an engine's packages. Raises NoEngine if pip cannot install them."""
+    packages = PACKAGES[name]
+    cache = cache_folder() / "engines"
+    cache.mkdir(parents=True, exist_ok=True)
+    pinned = "-".join(pin.replace("==", "-") for pin in packages.pins[:1])
+    folder = cache.resolve() / f"{pinned}-python{sys.version_info[0]}.{sys.version_info[1]}"
+    python, done = folder / "bin" / "python", folder / "installed"
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            venv.create(folder, clear=True, with_pip=True)
+            _install(python, packages.pins)
+            _install(python, packages.without_dependencies, "--no-deps")
+            done.touch()
+    return python
+
+
+def _install(python: Path, pins: tuple[str, ...], *options: str) -> None:
+    if not pins:
+        return
+    words = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *options, *pins]
+    try:
+        made = subprocess.run(words, capture_output=True, text=True, timeout=PIP_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise NoEngine(f"pip does not install {pins[0]} within {PIP_S:.0f} s") from None
+    if made.returncode:
+        raise NoEngine(f"pip cannot install {pins[0]}: {(made.stderr.strip() or 'no message').splitlines()[-1][-200:]}")

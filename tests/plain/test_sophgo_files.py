@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from qverify.cli.main import main
 from qverify.vendor_files.tpu_mlir_names import cast_of, dumped_name, main_names, stems
 
@@ -75,7 +74,15 @@ def test_the_integers_of_the_cmodel_against_the_quantized_onnx(chip: str, dump: 
     (tmp_path / "q.onnx").write_bytes(quantized.onnx)
     words = ["compile", str(tmp_path / "q.onnx"), "-o", str(tmp_path / "q.bin"), "--arithmetic", quantized.arithmetic]
     assert main(words) == 0
-    words = ["infer", "-m", str(tmp_path / "q.bin"), "-i", str(REAL / "resnet8_in_f32.npz"), "-o", str(tmp_path / "own")]
+    words = [
+        "infer",
+        "-m",
+        str(tmp_path / "q.bin"),
+        "-i",
+        str(REAL / "resnet8_in_f32.npz"),
+        "-o",
+        str(tmp_path / "own"),
+    ]
     assert main([*words, "--dequantize"]) == 0  # float32, as the toolkit has them
     real = str(REAL / f"resnet8_{chip}_int8_sym_{dump}_outputs.npz")
     report = compare(tmp_path, str(tmp_path / "own"), real, "--profile-b", "sophgo", "-m", str(tmp_path / "q.onnx"))

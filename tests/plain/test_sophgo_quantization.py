@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-
 from qverify.arithmetic.forms import MULTIPLIERS, Form, make_addition_rq, read_multipliers
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import forms_of_ops
@@ -46,7 +45,9 @@ def simulate(model: bytes, arithmetic: str, inputs: dict[str, np.ndarray], folde
 def test_the_real_toolkits_integers_free_running(chip: str, dump: str, tmp_path: Path) -> None:
     text = REAL / f"resnet8_{chip}_int8_sym_tpu.mlir"
     quantized = write_quantized(RESNET8.read_bytes(), {text.name: text.read_bytes()})
-    assert quantized.arithmetic == f"sophgo-{chip}" and any("weights are quantized here" in c for c in quantized.changes)
+    assert quantized.arithmetic == f"sophgo-{chip}" and any(
+        "weights are quantized here" in c for c in quantized.changes
+    )
     given = dict(np.load(REAL / "resnet8_in_f32.npz"))
     own = simulate(quantized.onnx, quantized.arithmetic, given, tmp_path)
     real = np.load(REAL / f"resnet8_{chip}_int8_sym_{dump}.npz")
@@ -145,7 +146,9 @@ def test_the_rules_of_each_chip_with_the_integers_of_the_weight_file(chip: str, 
     quantized = write_quantized(model.SerializeToString(), files)
     assert not any("weights are quantized here" in line for line in quantized.changes)
     x = rng.integers(-127, 128, (1, 3, 16, 16))
-    own = simulate(quantized.onnx, quantized.arithmetic, {"x": (x * np.float32(SCALES["x"])).astype(np.float32)}, tmp_path)
+    own = simulate(
+        quantized.onnx, quantized.arithmetic, {"x": (x * np.float32(SCALES["x"])).astype(np.float32)}, tmp_path
+    )
     made: dict[str, np.ndarray] = {}
     for n in "ab":
         weights, bias = integers[f"{n}_Conv_filter_i8"][:, :, 0, 0], integers[f"{n}_Conv_bias_int32"]
@@ -185,7 +188,10 @@ def test_without_a_weight_file_weights_are_those_of_the_toolkit() -> None:
     [
         ({}, "0 files of tpu-mlir (none)"),
         ({"a.npz": b"PK"}, "0 files of tpu-mlir (a.npz)"),
-        ({"a.mlir": b'module @m attributes {module.chip = "bm1684x"} {\n "tpu.None"() : () -> none loc(#loc)\n}'}, "no op"),
+        (
+            {"a.mlir": b'module @m attributes {module.chip = "bm1684x"} {\n "tpu.None"() : () -> none loc(#loc)\n}'},
+            "no op",
+        ),
     ],
 )
 def test_files_that_state_nothing_are_refused_in_one_line(files: dict[str, bytes], why: str) -> None:
@@ -237,7 +243,17 @@ def test_stated_multipliers_replace_those_of_the_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "[]", "3", '{"a": 1}', '{"a": [[], []]}', '{"a": [[-1], [3]]}', '{"a": [[1, 2], [3, 4, 5]]}', '{"a": [[1], [99]]}']
+    "value",
+    [
+        "",
+        "[]",
+        "3",
+        '{"a": 1}',
+        '{"a": [[], []]}',
+        '{"a": [[-1], [3]]}',
+        '{"a": [[1, 2], [3, 4, 5]]}',
+        '{"a": [[1], [99]]}',
+    ],
 )
 def test_metadata_of_another_form_is_refused(value: str) -> None:
     with pytest.raises((ValueError, AttributeError, TypeError)):
@@ -245,9 +261,11 @@ def test_metadata_of_another_form_is_refused(value: str) -> None:
     model, _ = a_network()
     helper.set_model_props(model, {MULTIPLIERS: value})
     if value:
-        with pytest.raises(BadFileError, match="m: its metadata qverify.multipliers"):
+        with pytest.raises(BadFileError, match=r"m: its metadata qverify\.multipliers"):
             compile_model(
-                model.SerializeToString(), "m", CompilerOptions(arithmetic=forms_of_ops(open_arithmetic("sophgo-cv181x")))
+                model.SerializeToString(),
+                "m",
+                CompilerOptions(arithmetic=forms_of_ops(open_arithmetic("sophgo-cv181x"))),
             )
 
 

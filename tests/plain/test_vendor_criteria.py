@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.vendor_criteria import CRITERIA, find_gates
+from qverify.compare.vendor_criteria import CRITERIA
 from qverify.renderers.vendor_lines import VENDORS
 
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"

@@ -212,10 +212,10 @@ def _read_part(part: str) -> dict[str, Any]:
     }
     if part in flags:
         return flags[part]
-    for field, pattern in _PATTERNS.items():
+    for name, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(part):
             number = int(match[1])
-            return {field: (number, match[2]) if field in ("before", "first") else number}
+            return {name: (number, match[2]) if name in ("before", "first") else number}
     return {}
 
 
@@ -348,7 +348,7 @@ def stated_rq(form: Form, real: Array, stated: Stated, is_addition: bool, wide: 
     shift = np.resize(shift, len(multiplier))
     if len(multiplier) not in (1, len(magnitudes)):
         raise ValueError(f"{len(multiplier)} multipliers are stated, wanted {len(magnitudes)}")
-    if not np.allclose(multiplier * 2.0**-shift, magnitudes, rtol=STATED_TOLERANCE, atol=2.0**-shift.min()):
+    if not np.allclose(multiplier * 2.0**-shift, magnitudes, rtol=STATED_TOLERANCE, atol=2.0 ** -shift.min()):
         raise ValueError("the stated multipliers are not those of its scales")
     if shared:
         signs = np.sign(np.atleast_1d(real)).astype(np.int64)
@@ -367,7 +367,11 @@ def read_multipliers(text: str) -> dict[str, Stated]:
     made: dict[str, Stated] = {}
     for name, (multiplier, shift) in content.items():
         made[name] = tuple(map(int, multiplier)), tuple(map(int, shift))
-        if not made[name][0] or not all(0 <= m < 2**31 for m in made[name][0]) or len(made[name][1]) not in (1, len(made[name][0])):
+        if (
+            not made[name][0]
+            or not all(0 <= m < 2**31 for m in made[name][0])
+            or len(made[name][1]) not in (1, len(made[name][0]))
+        ):
             raise ValueError(f"{name[:40]!r}: multipliers from 0 to 2^31, and a shift for all or for each, are wanted")
         if not all(-30 <= s <= 93 for s in made[name][1]):
             raise ValueError(f"{name[:40]!r}: shifts from -30 to 93 are wanted")

@@ -57,6 +57,8 @@ def find_gates(name: str) -> dict[str, Any]:
         return parse_gates(CRITERIA[vendor].gates)
     values = limits.split(",")
     if not kinds or len(values) != len(kinds):
-        wanted = f"{vendor}:{','.join(kind.upper() for kind in kinds)}" if kinds else f"{vendor}, which has no tolerances"
+        wanted = (
+            f"{vendor}:{','.join(kind.upper() for kind in kinds)}" if kinds else f"{vendor}, which has no tolerances"
+        )
         raise UsageError(f"--criteria {name}: wanted {wanted}")
     return parse_gates(f"{kind}:{value}" for kind, value in zip(kinds, values, strict=True))

@@ -75,7 +75,11 @@ def _commands(arrays: list[StoredArray], dump: VendorDump) -> list[StoredArray]:
         if kind == "desired":
             expected.append(name)
             continue
-        shape = array.shape[:2] + array.shape[3:] if command >= 0 and len(array.shape) == 5 and array.shape[2] == 1 else array.shape
+        shape = (
+            array.shape[:2] + array.shape[3:]
+            if command >= 0 and len(array.shape) == 5 and array.shape[2] == 1
+            else array.shape
+        )
         named = replace(array, name=name, shape=shape)
         first = found.setdefault(name, named)
         if first is named or name in dump.missing:

@@ -114,7 +114,9 @@ class _Writer:
             if source is not None and op.quantization is not None and source not in self.made:
                 self.made[source] = op, op.quantization
         if not self.made:
-            raise BadFileError(f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network")
+            raise BadFileError(
+                f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
+            )
         missing = [i for i in inputs if i not in names.values()]
         if missing:
             raise BadFileError(f"{self.place}: the float ONNX has the input {missing[0]!r}, which the text has not")
@@ -132,9 +134,13 @@ class _Writer:
         _, quantization = self.made[name]
         scale, zero = self._constants_of(name, quantization)
         stored = name + QUANTIZED
-        self.nodes.append(helper.make_node("QuantizeLinear", [computed, scale, zero], [stored], f"{name}_QuantizeLinear"))
+        self.nodes.append(
+            helper.make_node("QuantizeLinear", [computed, scale, zero], [stored], f"{name}_QuantizeLinear")
+        )
         real = name if name in outputs and computed != name else f"{name}_DequantizeLinear_Output"
-        self.nodes.append(helper.make_node("DequantizeLinear", [stored, scale, zero], [real], f"{name}_DequantizeLinear"))
+        self.nodes.append(
+            helper.make_node("DequantizeLinear", [stored, scale, zero], [real], f"{name}_DequantizeLinear")
+        )
 
     def _constants_of(self, name: str, quantization: Quantization) -> tuple[str, str]:
         scale, zero = f"{name}_scale", f"{name}_zero_point"
@@ -226,9 +232,7 @@ class _Writer:
         self.constants |= dict(zip(names, values, strict=True))
         attributes = {"axis": axis} if whole.ndim else {}
         made = f"{base}_DequantizeLinear_Output"
-        self.nodes.append(
-            helper.make_node("DequantizeLinear", names, [made], f"{base}_DequantizeLinear", **attributes)
-        )
+        self.nodes.append(helper.make_node("DequantizeLinear", names, [made], f"{base}_DequantizeLinear", **attributes))
         copy.input[at] = made
 
     def _channel_axis(self, node: NodeProto) -> int:
@@ -284,10 +288,16 @@ class _Writer:
     def _describe(self, names: Mapping[str, str], operators: Mapping[str, str]) -> None:
         facts = self.module.facts
         chip, mode = facts.get("chip", "?"), facts.get("mode", "?")
-        floats = [o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, "top.Input")]
+        floats = [
+            o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, "top.Input")
+        ]
         self.changes.append(
             f"{self.place}: {chip}, {mode}: {count(len(self.made), 'tensor', 'has', 'have')} 8 bits"
-            + (f"; {count(len(floats), 'tensor', 'is', 'are')} computed in floats: {', '.join(floats[:3])}" if floats else "")
+            + (
+                f"; {count(len(floats), 'tensor', 'is', 'are')} computed in floats: {', '.join(floats[:3])}"
+                if floats
+                else ""
+            )
         )
         if not self.weights:
             self.changes.append(

@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from qverify.arithmetic.forms import MULTIPLIERS, Form, make_addition_rq, read_multipliers
+from qverify.arithmetic.forms import Form, make_addition_rq
+from qverify.arithmetic.stated_multipliers import MULTIPLIERS, read_multipliers
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompilerOptions, compile_model

@@ -9,7 +9,8 @@ from typing import Any
 
 import onnx
 
-from qverify.arithmetic.forms import MULTIPLIERS, FormsOfOps, read_multipliers
+from qverify.arithmetic.forms import FormsOfOps
+from qverify.arithmetic.stated_multipliers import MULTIPLIERS, read_multipliers
 from qverify.arithmetic.workers import submit
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers

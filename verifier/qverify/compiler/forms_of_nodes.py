@@ -19,11 +19,11 @@ from qverify.arithmetic.forms import (
     make_addition_rq,
     make_rq,
     real_in_float32,
-    stated_rq,
 )
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.methods import add_in_float32
 from qverify.arithmetic.requantize import scale_sums
+from qverify.arithmetic.stated_multipliers import stated_rq
 from qverify.compiler.methods_of_nodes import with_method
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization

@@ -14,7 +14,7 @@ from qverify.errors import BadFileError
 from qverify.files import parse_json
 from qverify.plural import count
 from qverify.vendor_files.array_files import StoredArray, npz
-from qverify.vendor_files.tpu_mlir import MAX_BYTES, Quantization, TpuModule, read_module
+from qverify.vendor_files.tpu_mlir import INPUT, MAX_BYTES, Quantization, TpuModule, read_module
 from qverify.vendor_files.tpu_mlir_names import QUANTIZED, cast_of, dumped_name, main_names, stems, without_operator
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor
@@ -24,7 +24,6 @@ CHECKED = "checked with real files of tpu-mlir 1.30.2 (bm1684x, cv181x), not wit
 TEXT = "_tpu.mlir"
 STAGES = ("_tpu_outputs.npz", "_model_outputs.npz", "_top_outputs.npz")
 SUMMARY = "bmodel_failed_summary.json"  # what bmodel_checker writes beside its dump
-INPUT = "top.Input"
 WEIGHTS = ("_merge", "_filter_i8", "_filter_int8", "_bias_int32", "_table")
 MAX_SUMMARY_BYTES = 1 << 28
 

@@ -14,6 +14,8 @@ from typing import Any
 from qverify.errors import BadFileError
 
 MAX_BYTES, MAX_OPS = 1 << 28, 1 << 20
+MAX_HEAD = 1 << 12  # bytes in which a text names its module
+MODULE, INPUT = "text of tpu-mlir", "top.Input"
 MAGIC = re.compile(rb"\s*(?:#loc\d* = loc\([^\n]*\)\s+)*module @?[\w.\"]* *(?:attributes|\{)")
 _OP = re.compile(r'\s*(?:%(\w+)(?::\d+)? = )?"([a-z]+\.\w+)"\(([^)]*)\)')
 _LOCATION = re.compile(r"#(loc\d*) = loc\((.*)\)\s*")

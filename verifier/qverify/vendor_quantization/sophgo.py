@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from qverify.arithmetic.forms import MULTIPLIERS
+from qverify.arithmetic.stated_multipliers import MULTIPLIERS
 from qverify.errors import BadFileError
 from qverify.onnx_model.load import parse
 from qverify.plural import count
-from qverify.vendor_files.tpu_mlir import Quantization, TpuModule, TpuOp, is_module, read_module
+from qverify.vendor_files.tpu_mlir import INPUT, MAX_HEAD, Quantization, TpuModule, TpuOp, is_module, read_module
 from qverify.vendor_files.tpu_mlir_names import QUANTIZED, onnx_names
 from qverify.vendor_quantization import Quantized
 
@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
     """Returns the QDQ ONNX of what tpu-mlir made of the float ONNX. files: contents by file name; the text is found by its
     content. Raises BadFileError if there is none, or if it is of another network."""
-    texts = {name: data for name, data in files.items() if is_module(data[:4096]) and b'"tpu.' in data}
+    texts = {name: data for name, data in files.items() if is_module(data[:MAX_HEAD]) and b'"tpu.' in data}
     if len(texts) != 1:
         raise BadFileError(f"{count(len(texts), 'file')} of tpu-mlir ({', '.join(files) or 'none'}); wanted {FILES}")
     name, text = next(iter(texts.items()))
@@ -289,7 +289,7 @@ class _Writer:
         facts = self.module.facts
         chip, mode = facts.get("chip", "?"), facts.get("mode", "?")
         floats = [
-            o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, "top.Input")
+            o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, INPUT)
         ]
         self.changes.append(
             f"{self.place}: {chip}, {mode}: {count(len(self.made), 'tensor', 'has', 'have')} 8 bits"

@@ -42,7 +42,15 @@ def network(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         return name
 
     def conv(name: str, x: str, out: int, into: int, size: int, relu: bool = False, **attributes: object) -> str:
-        made = node("Conv", name, x, weight(f"{name}.w", out, into, size, size), weight(f"{name}.b", out), **attributes)
+        made = node(
+            "Conv",
+            name,
+            x,
+            weight(f"{name}.w", out, into, size, size),
+            weight(f"{name}.b", out),
+            kernel_shape=[size] * 2,
+            **attributes,
+        )
         return node("Relu", f"{name}r", made) if relu else made
 
     a = conv("a", "x", 16, 3, 3, True, pads=[1, 1, 1, 1])
@@ -54,7 +62,7 @@ def network(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     p = node("AveragePool", "p", m, kernel_shape=[2, 2], strides=[2, 2])
     q = node("AveragePool", "q", d, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
     u = node("Add", "u", p, q)
-    t = node("ConvTranspose", "t", u, weight("t.w", 16, 8, 2, 2), weight("t.b", 8), strides=[2, 2])
+    t = node("ConvTranspose", "t", u, weight("t.w", 16, 8, 2, 2), weight("t.b", 8), kernel_shape=[2, 2], strides=[2, 2])
     outputs.append(node("Mul", "v", t, conv("f", t, 8, 8, 1)))
     g = node("Flatten", "g2", node("GlobalAveragePool", "g", u))
     h = node("Gemm", "h", g, weight("h.w", 24, 16), weight("h.b", 24), transB=1)
@@ -80,7 +88,11 @@ def build(model: Path, inputs: dict[str, np.ndarray], python: str, chip: str, wo
         np.save(work / f"in{k}.npy", value)
         rows.append({"name": name, "npy": str(work / f"in{k}.npy")})
     graph = onnx.load(model).graph
-    options = {"chip": [chip], "cache": [str(work / "cache" / chip)], **{k: [v] for k, v in (e.split("=", 1) for e in extra)}}
+    options = {
+        "chip": [chip],
+        "cache": [str(work / "cache" / chip)],
+        **{k: [v] for k, v in (e.split("=", 1) for e in extra)},
+    }
     request = {
         "model": str(model),
         "inputs": rows,

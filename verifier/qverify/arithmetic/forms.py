@@ -324,7 +324,7 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     return np.array([[multiplier_a, 0, 0, 0, 0], [multiplier_b, 0, 0, 0, 0], total], np.int32)
 
 
-def sum_of_whole(operands: Array, ratios: Sequence[float]) -> Array:
+def sum_of_whole(operands: Array, ratios: npt.ArrayLike) -> Array:
     """Returns the rq of an addition whose operands are rounded to whole steps of the output. operands: their parameters,
     int32 [5, 2]. ratios: their scales, negative for one that is subtracted."""
     rows = operands.T.copy()

@@ -32,9 +32,9 @@ def stated_rq(form: Form, real: Array, stated: Stated, is_addition: bool, wide: 
         raise ValueError("the stated multipliers are not those of its scales")
     if shared:
         signs = np.sign(np.atleast_1d(real)).astype(np.int64)
-        rows = [[m, 0, 0, 0, 0] for m in (multiplier * signs).tolist()]
+        each = [[m, 0, 0, 0, 0] for m in (multiplier * signs).tolist()]
         code = RULES.index("half up" if form.operands == SUM_UP else form.rounding) << 8
-        return np.array([*rows, [1, 0, 0, int(shift[0]), code]], np.int32)
+        return np.array([*each, [1, 0, 0, int(shift[0]), code]], np.int32)
     few = np.maximum(1 - shift, 0)  # a last step wants a shift of at least 1
     rows = steps_of_multiplier(replace(form, operands=""), magnitudes, multiplier << few, shift + few, wide)
     return sum_of_whole(rows, np.atleast_1d(real)) if is_addition else rows

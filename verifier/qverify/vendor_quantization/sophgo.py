@@ -230,7 +230,7 @@ class _Writer:
         whole = scale if scale.size > 1 else scale.reshape(())
         values = integers, whole.astype(np.float32), np.zeros(whole.shape, integers.dtype)
         self.constants |= dict(zip(names, values, strict=True))
-        attributes = {"axis": axis} if whole.ndim else {}
+        attributes: dict[str, Any] = {"axis": axis} if whole.ndim else {}
         made = f"{base}_DequantizeLinear_Output"
         self.nodes.append(helper.make_node("DequantizeLinear", names, [made], f"{base}_DequantizeLinear", **attributes))
         copy.input[at] = made

@@ -140,7 +140,7 @@ def report(real: np.lib.npyio.NpzFile, names: dict[str, str], own: dict[str, Pat
     """Prints, by op, how many nodes and elements have the toolkit's integers. Returns 1 if an element has not."""
     makers = {o: n for n in graph.nodes for o in n.outputs}  # type: ignore[attr-defined]
     nodes, elements, apart = Counter[str](), Counter[str](), Counter[str]()
-    for name, tensor in {names[n]: n for n in real.files if n in names}.items():
+    for name, tensor in {names[n]: n for n in reversed(real.files) if n in names}.items():
         if name not in own or name not in makers:
             continue
         op, mine, theirs = makers[name].op, np.load(own[name]).ravel(), real[tensor].ravel()

@@ -107,7 +107,9 @@ def test_weights_of_another_file_are_found_and_located(
     assert {b["node"] for b in report["blamed"]} == {"b_QuantizeLinear_Output"}
 
 
-def test_what_it_does_not_take_is_one_line(float_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_does_not_take_is_one_line(
+    float_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     placeholder = float_file.parent / "refused.onnx"
     main(["quantize", str(float_file), "-i", str(float_file.parent / "calibration"), "-o", str(placeholder)])
     for option, why in (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 WANTED = "not an ONNX or a model.bin of qverify compile"
 _MODEL = "compile the quantized ONNX that it was made of; what it computed is compared by qverify compare"
-_TPU_MLIR = "NAME_tpu.mlir, which model_deploy writes beside it, states scales and multipliers (qverify inspect); " + _MODEL
+_TPU_MLIR = (
+    "NAME_tpu.mlir, which model_deploy writes beside it, states scales and multipliers (qverify inspect); " + _MODEL
+)
 _PICTURE = "pictures are inputs: -i, with --description"
 _ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
 # offset of the signature, the signature, description of such a file, next step

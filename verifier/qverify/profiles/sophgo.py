@@ -23,6 +23,7 @@ WANTED = "the .npz of tpu-mlir or model_runner; NAME_tpu.mlir beside it states s
 CHECKED = "checked with real files of tpu-mlir 1.30.2 (bm1684x, cv181x), not with output of a board"
 TEXT = "_tpu.mlir"
 STAGES = ("_tpu_outputs.npz", "_model_outputs.npz", "_top_outputs.npz")
+REAL = "_f32"  # the ending of a cast to real values
 SUMMARY = "bmodel_failed_summary.json"  # what bmodel_checker writes beside its dump
 WEIGHTS = ("_merge", "_filter_i8", "_filter_int8", "_bias_int32", "_table")
 MAX_SUMMARY_BYTES = 1 << 28
@@ -99,10 +100,13 @@ def _aliases(name: str, names: Collection[str], inserted: bool) -> tuple[str, ..
         return f"{base}{QUANTIZED}", f"{source}{QUANTIZED}"
     *longer, stem = stems(name)
     base = without_operator(stem) or stem
+    quantized = (f"{base}{QUANTIZED}", *([f"{stem}{QUANTIZED}"] if base != stem else []))
+    real = name.endswith(REAL)
     if inserted:
-        return (f"{base}{QUANTIZED}",)
+        return (*([base] if real else []), quantized[0])
     others = [*longer[1:], *([stem] if stem != name else []), *([base] if base != stem else [])]
-    return (*others, f"{base}{QUANTIZED}", *([f"{stem}{QUANTIZED}"] if base != stem else []))
+    cast = not real and f"{name}{REAL}" in names  # an output, whose real values are those of the cast
+    return (*quantized, *others) if cast else (*others, *quantized)
 
 
 def _module_beside(file: UntrustedFile, dump: VendorDump) -> TpuModule | None:

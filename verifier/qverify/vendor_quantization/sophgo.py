@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from qverify.arithmetic.stated_multipliers import MULTIPLIERS
 from qverify.errors import BadFileError
@@ -29,7 +29,7 @@ from qverify.vendor_quantization import Quantized
 
 FILES = "NAME_tpu.mlir of model_deploy, and its NAME_tpu_weights.npz"
 ARITHMETICS = {"bm1684x": "sophgo-bm1684x", "cv181x": "sophgo-cv181x"}
-LINEAR = {"Conv": 0, "Gemm": 0, "MatMul": 0}
+LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 HIGH = 31  # bits by which gemmlowp's high product is shifted
 HALF = ("bf16", "f16")  # a cast to them changes values
 CASTS = ("tpu.Cast", "tpu.GenericCpu")
@@ -61,6 +61,22 @@ def _read_weights(data: bytes | None, where: str) -> dict[str, Array]:
         raise BadFileError(f"{where}: not a readable .npz: {str(error)[:100]}") from error
 
 
+def _to_bf16(value: float) -> Array:
+    """Returns a value rounded to BF16, as float32."""
+    bits = np.array(value, np.float32).reshape(1).view(np.uint32).astype(np.int64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32).reshape(())
+
+
+def _as_in_the_onnx(stored: Array, weights: Array, axis: int, op: str) -> Array:
+    """Returns stored weights in the order of the ONNX's. The toolkit stores those of a Gemm as [inputs, outputs], and those
+    of a ConvTranspose with the outputs first."""
+    order = list(range(weights.ndim))
+    if (op == "Gemm" and axis == 0) or op == "ConvTranspose":
+        order[:2] = [1, 0]
+    whole = stored.reshape([weights.shape[k] for k in order]).transpose(order)
+    return np.ascontiguousarray(whole).astype(np.int8)
+
+
 @dataclass(slots=True)
 class _Writer:
     """Writes the QDQ ONNX. place: name of the text. weights: its integers, by name."""
@@ -75,6 +91,12 @@ class _Writer:
     changes: list[str] = field(default_factory=list)
     made: dict[str, tuple[TpuOp, Quantization]] = field(default_factory=dict)
     floats: dict[str, Array] = field(default_factory=dict)
+    halves: set[str] = field(default_factory=set)
+
+    @property
+    def in_bf16(self) -> bool:
+        """Whether the chip computes in BF16 what is not integer, and converts integers by way of it."""
+        return self.module.facts.get("chip", "").startswith("cv18")
 
     def write(self) -> Quantized:
         graph = self.model.graph
@@ -113,6 +135,8 @@ class _Writer:
             source = names.get(op.tensor)
             if source is not None and op.quantization is not None and source not in self.made:
                 self.made[source] = op, op.quantization
+            elif source is not None and op.name not in CASTS and op.element in HALF:
+                self.halves.add(source)
         if not self.made:
             raise BadFileError(
                 f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
@@ -124,7 +148,7 @@ class _Writer:
     def _paired(self, name: str, source: str) -> str:
         """Returns the tensor of the QDQ ONNX that has the values of one of the toolkit's."""
         op = next(o for o in self.module.computed if o.tensor == name)
-        real = op.quantization is None and (op.name not in CASTS or op.element != "f32")
+        real = op.quantization is None and (op.name not in CASTS or op.element != "f32" or self.in_bf16)
         return source if source not in self.made or real else source + QUANTIZED
 
     def _quantize(self, name: str, computed: str, outputs: set[str]) -> None:
@@ -137,10 +161,31 @@ class _Writer:
         self.nodes.append(
             helper.make_node("QuantizeLinear", [computed, scale, zero], [stored], f"{name}_QuantizeLinear")
         )
-        real = name if name in outputs and computed != name else f"{name}_DequantizeLinear_Output"
-        self.nodes.append(
-            helper.make_node("DequantizeLinear", [stored, scale, zero], [real], f"{name}_DequantizeLinear")
-        )
+        real = name if name in outputs and computed != name and not self.in_bf16 else f"{name}_DequantizeLinear_Output"
+        readers = [n for n in self.model.graph.node if name in n.input]
+        if real == name or any(self._is_integer(n) for n in readers) or not self.in_bf16:
+            self._add("DequantizeLinear", [stored, scale, zero], real, f"{name}_DequantizeLinear")
+        if self.in_bf16 and ((name in outputs and computed != name) or not all(map(self._is_integer, readers))):
+            self._read_as_bf16(name, quantization, name if name in outputs else f"{name}_in_bf16")
+
+    def _add(self, op: str, inputs: list[str], output: str, name: str = "", **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [output], name or output, **attributes))
+        return output
+
+    def _read_as_bf16(self, name: str, quantization: Quantization, real: str) -> None:
+        """Adds the cast of integers to BF16: they are multiplied by the scale in BF16, and the product is rounded."""
+        scale = f"{name}_scale_bf16"
+        self.constants[scale] = _to_bf16(quantization.scale)
+        inputs = [name + QUANTIZED, scale, f"{name}_zero_point"]
+        self._round_to_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
+
+    def _round_to_bf16(self, exact: str, real: str) -> None:
+        self._add("Cast", [exact], f"{real}_bf16", to=TensorProto.BFLOAT16)
+        self._add("Cast", [f"{real}_bf16"], real, f"{real}_Cast", to=TensorProto.FLOAT)
+
+    def _is_integer(self, node: NodeProto) -> bool:
+        """Returns whether the toolkit computes a node in integers."""
+        return self._op_of(node) is not None
 
     def _constants_of(self, name: str, quantization: Quantization) -> tuple[str, str]:
         scale, zero = f"{name}_scale", f"{name}_zero_point"
@@ -148,10 +193,13 @@ class _Writer:
         self.constants[zero] = np.array(quantization.zero_point, quantization.dtype)
         return scale, zero
 
-    def _read(self, name: str, outputs: set[str]) -> str:
-        """Returns the name under which the nodes read a tensor."""
+    def _read(self, name: str, outputs: set[str], node: NodeProto) -> str:
+        """Returns the name under which a node reads a tensor."""
         if name not in self.made:
             return name
+        if self.in_bf16:
+            whole = f"{name}_DequantizeLinear_Output"
+            return whole if self._is_integer(node) else name if name in outputs else f"{name}_in_bf16"
         return name if name in outputs and name not in self._inputs() else f"{name}_DequantizeLinear_Output"
 
     def _inputs(self) -> set[str]:
@@ -162,7 +210,7 @@ class _Writer:
         copy.CopyFrom(node)
         operands = list(node.input)
         for k, name in enumerate(operands):
-            copy.input[k] = self._read(name, outputs)
+            copy.input[k] = self._read(name, outputs, node)
         made = [name for name in node.output if name in self.made]
         op = self._op_of(node)
         if op is not None:
@@ -172,7 +220,12 @@ class _Writer:
         for k, name in enumerate(node.output):
             if name in made and name in outputs:
                 copy.output[k] = f"{name}_QuantizeLinear_Input"
+        halves = [k for k, name in enumerate(node.output) if self.in_bf16 and name in self.halves]
+        for k in halves:
+            copy.output[k] = f"{node.output[k]}_before_bf16"
         self.nodes.append(copy)
+        for k in halves:
+            self._round_to_bf16(copy.output[k], node.output[k])
         for name in made:
             self._quantize(name, f"{name}_QuantizeLinear_Input" if name in outputs else name, outputs)
 
@@ -194,12 +247,13 @@ class _Writer:
         return name + QUANTIZED
 
     def _steps(self, op: TpuOp) -> tuple[list[int], list[int]]:
-        """Returns the multipliers and shifts of an op, [] if it has none. The shift is the whole one: S = M / 2^shift."""
+        """Returns the multipliers and shifts of an op, [] if it has none. The shift is the whole one: S = M / 2^shift. That of
+        an operand that is subtracted is negative in the text; the sign is the operator's."""
         multipliers, shifts = op.numbers("multiplier", "multipliers"), op.numbers("rshift", "rshifts")
         high = HIGH if op.attributes.get("quant_mode") in ("QDM", "TFLite", "TFLite_LShift") else 0
         if not multipliers or len(shifts) not in (1, len(multipliers)):
             return [], []
-        return list(multipliers), [r + high for r in shifts]
+        return [abs(m) for m in multipliers], [r + high for r in shifts]
 
     def _state_multipliers(self, node: NodeProto, op: TpuOp) -> None:
         multipliers, shifts = self._steps(op)
@@ -236,8 +290,8 @@ class _Writer:
         copy.input[at] = made
 
     def _channel_axis(self, node: NodeProto) -> int:
-        if node.op_type == "Conv":
-            return 0
+        if node.op_type in ("Conv", "ConvTranspose"):
+            return 0 if node.op_type == "Conv" else 1
         transposed = any(a.name == "transB" and a.i for a in node.attribute)
         return 0 if transposed else self.floats[node.input[1]].ndim - 1
 
@@ -265,10 +319,7 @@ class _Writer:
         if stored is not None:
             if stored.size != weights.size:
                 raise BadFileError(f"{weight and weight.tensor}: {stored.size} integers; the ONNX has {weights.size}")
-            transposed = node.op_type == "Gemm" and axis == 0
-            shape = weights.shape[::-1] if transposed else weights.shape
-            whole = stored.reshape(shape)
-            return np.ascontiguousarray(whole.T if transposed else whole).astype(np.int8)
+            return _as_in_the_onnx(stored, weights, axis, node.op_type)
         one = len(op.numbers("multiplier", "multipliers")) == 1
         steps = (self._largest(weights, axis, one).astype(np.float64) / 127.0).reshape(
             [-1 if k == axis and not one else 1 for k in range(weights.ndim)]
@@ -288,9 +339,7 @@ class _Writer:
     def _describe(self, names: Mapping[str, str], operators: Mapping[str, str]) -> None:
         facts = self.module.facts
         chip, mode = facts.get("chip", "?"), facts.get("mode", "?")
-        floats = [
-            o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, INPUT)
-        ]
+        floats = [o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, INPUT)]
         self.changes.append(
             f"{self.place}: {chip}, {mode}: {count(len(self.made), 'tensor', 'has', 'have')} 8 bits"
             + (

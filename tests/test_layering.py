@@ -68,7 +68,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
     "qverify_drivers": (
         ("drive",),
-        ("drive_openvino",),
+        ("drive_openvino", "drive_sophgo"),
     ),
     "qverify_labgrid": (
         ("records", "places"),
@@ -133,6 +133,7 @@ HOMES = {
     **{name: ("qverify_labgrid/places.py",) for name in ("labgrid", "grpc")},
     "fcntl": (
         "qverify_agents/file_lock.py",
+        "qverify_drivers/drive_sophgo.py",
         "qverify_labgrid/records.py",
         "qverify_worker/board_lock.py",
     ),  # what Windows lacks is nowhere on the way of a command

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.vendor_criteria import CRITERIA, find_gates
+from qverify.compare.vendor_criteria import CRITERIA
 from qverify.renderers.vendor_lines import VENDORS
 
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
@@ -60,10 +60,22 @@ def test_the_threshold_is_the_published_one(vendor, tmp_path, capsys):
         assert report["criteria"] == vendor and f"(criteria {vendor})" in report["pairs"][0]["gate"]
 
 
-def test_sophgo_is_no_milder_than_its_own_formula():
-    """1 - ||a-b|| / ||(a+b)/2|| >= 0.99 wherever the gate passes, at the worst angle: b shorter than a."""
-    error = 10 ** (-find_gates("sophgo")["min_sqnr_db"] / 20)
-    assert 1 - error / (1 - error / 2) >= 0.99
+def test_sophgos_numbers_are_those_of_its_tool(tmp_path, capsys):
+    """npz_tool's formulas: cosine, 1 - |a-b| / |(a+b)/2|, 10 log10 of the variances of a and of a - b."""
+    a = np.random.default_rng(0).normal(3, 1, 1000)
+    np.savez(tmp_path / "a.npz", x=a)
+    np.savez(tmp_path / "b.npz", x=(b := a * 0.9 + 0.1))
+    words = ["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--criteria"]
+    assert main([*words, "sophgo"]) == 1
+    printed = capsys.readouterr().out
+    euclid = 1 - np.linalg.norm(a - b) / np.linalg.norm((a + b) / 2)
+    assert f"euclidean_similarity   = {euclid:.6f}" in printed and "[x] NOT_SIMILAR [FAILED]" in printed
+    assert f"sqnr_similarity        = {10 * np.log10(a.var() / (a - b).var()):.6f}" in printed
+    assert main([*words, "sophgo:0.90,0.80"]) == 0
+    assert "criteria sophgo:0.90,0.80" in capsys.readouterr().out.splitlines()[-1]
+    for wrong in ("sophgo:0.9", "sophgo:a,b", "axera:0.9,0.8", "sophgo:0.9,1.5"):
+        assert main([*words, wrong]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_familiar_lines(tmp_path, capsys):
@@ -78,7 +90,7 @@ def test_familiar_lines(tmp_path, capsys):
         "rknn": ["[-] x", "| 1.11803"],
         "axera": [f"Layer: x  2-norm RE: {100 * norm:.2f}%  cosine-sim: {cosine:.4f}"],
         "sigmastar": [f"0.x OP: - Type: float MSE: 0.001250 COS: {cosine:.6f} RMSE: {norm:.6f}"],
-        "sophgo": ["[x] NOT_SIMILAR [FAILED]", "cosine_similarity    = 0.999"],
+        "sophgo": ["[x] NOT_SIMILAR [FAILED]", "cosine_similarity      = 0.999"],
         "renesas": ["x: max abs diff: 0.5, correct ratio: 0.995"],
     }
     for vendor, lines in expected.items():

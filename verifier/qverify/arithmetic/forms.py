@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,9 @@ DOWN, TOWARD_ZERO, UP = "rounded down (floor)", "cut off (toward zero)", "rounde
 CONVERT = "multiplier of 8 fraction bits"
 ZERO = "the zero point added before"
 EACH, SUM_UP = "each operand scaled by itself", "a sum of operands half up"
+EACH_WHOLE = "each operand in whole steps of the output"
+OPERANDS = (EACH, SUM_UP, EACH_WHOLE)
+Stated = tuple[tuple[int, ...], tuple[int, ...]]  # the multipliers of a node, and a shift for all or for each
 SCALES = ("scales multiplied in float32", "scales in float32")  # how a runtime computed its multipliers
 MEANS = "means divided"
 # How a kernel computes that does not scale one sum as the other fields state (ARITHMETICS.md, methods)
@@ -62,7 +65,7 @@ class Form:
         first: bits by which the product is first shifted right, and the rule; or None.
         scales: "", or how a runtime computed S in float32, one of SCALES.
         zero_inside: whether the zero point is added before the last rounding.
-        operands: "", or how an addition treats its operands: EACH, SUM_UP.
+        operands: "", or how an addition treats its operands, one of OPERANDS.
         means_divided: whether a mean is divided by its number of elements and rounded down.
         method: "", or how a kernel computes that does not scale one sum, one of METHODS.
     """
@@ -177,7 +180,7 @@ def _parse(text: str) -> Form:
     base: list[Form] = []
     for part in text.split(", "):
         name = _ALIASES.get(part, part)
-        found = {"operands": part} if part in (EACH, SUM_UP) else _read_part(part)
+        found = {"operands": part} if part in OPERANDS else _read_part(part)
         if name in NAMES and not (base and name == CONVERT):
             base.append(NAMES[name])
         elif part in RULES and not base:
@@ -206,10 +209,10 @@ def _read_part(part: str) -> dict[str, Any]:
     }
     if part in flags:
         return flags[part]
-    for field, pattern in _PATTERNS.items():
+    for name, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(part):
             number = int(match[1])
-            return {field: (number, match[2]) if field in ("before", "first") else number}
+            return {name: (number, match[2]) if name in ("before", "first") else number}
     return {}
 
 
@@ -300,6 +303,8 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     ratio_b is negative. Raises ValueError for ratios that the form cannot represent."""
     if form.is_exact:
         return np.array([ratio_a, ratio_b, exact_code(form)])
+    if form.operands == EACH_WHOLE:
+        return sum_of_whole(steps(replace(form, operands=""), [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
     if form.operands == EACH:
         twice = 2 * max(abs(ratio_a), abs(ratio_b))
         scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]
@@ -317,6 +322,14 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     codes |= ZERO_BIT if form.zero_inside else 0
     total = [1, -dropped, 0, shift - dropped, codes]
     return np.array([[multiplier_a, 0, 0, 0, 0], [multiplier_b, 0, 0, 0, 0], total], np.int32)
+
+
+def sum_of_whole(operands: Array, ratios: npt.ArrayLike) -> Array:
+    """Returns the rq of an addition whose operands are rounded to whole steps of the output. operands: their parameters,
+    int32 [5, 2]. ratios: their scales, negative for one that is subtracted."""
+    rows = operands.T.copy()
+    rows[:, 0] *= np.sign(ratios).astype(np.int32)
+    return np.array([*rows, [1, 0, 0, 0, 0]], np.int32)
 
 
 def addition_multipliers(form: Form, ratio_a: float, ratio_b: float) -> tuple[int, int, int]:
@@ -356,10 +369,11 @@ def real_in_float32(form: Form, real: Array, operands: Sequence[Sequence[float]]
 class FormsOfOps:
     """The forms of a board by op, or by op and kind of nodes; ops without one compute as the reference. None: the
     arithmetic states that the form is not known, so that nodes of a kind do not have that of their op. name: the
-    arithmetic's."""
+    arithmetic's. multipliers: those that the model itself states, by the tensor that a node makes."""
 
     name: str
     forms: Mapping[str, Form | None]
+    multipliers: Mapping[str, Stated] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """Returns it as JSON: texts only, "" for a form that is not known."""

@@ -8,13 +8,23 @@ import click
 
 from qverify.compare.vendor_criteria import CRITERIA, find_gates
 
+
+class _Criteria(click.Choice[str]):
+    """A vendor, of some with tolerances behind it (sophgo:0.90,0.80)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        vendor = super().convert(str(value).partition(":")[0], param, ctx)
+        find_gates(str(value))
+        return str(value) if ":" in str(value) else str(vendor)
+
+
 CRITERIA_OPTION = click.option(
     "--criteria",
     "criteria",
     multiple=True,
-    type=click.Choice(list(CRITERIA)),
+    type=_Criteria(list(CRITERIA)),
     metavar="VENDOR",
-    help=f"that vendor's thresholds as the gate, named in the verdict line, and its familiar lines beside ours: {', '.join(CRITERIA)}",
+    help=f"that vendor's thresholds as the gate, named in the verdict line, and its familiar lines beside ours: {', '.join(CRITERIA)}; sophgo:0.90,0.80 for other tolerances",
 )
 
 

@@ -48,7 +48,7 @@ class ExtraGate:
     def allowed_range(self) -> str:
         """The range of valid limits as text, for error messages."""
         if self.lowest is None:
-            return "a finite number"
+            return "a finite number" if self.highest is None else f"a number <= {self.highest:g}"
         return f"a number >= {self.lowest:g}" if self.highest is None else f"{self.lowest:g} to {self.highest:g}"
 
 
@@ -57,6 +57,14 @@ GATES = (
     ExtraGate("rtol", "rtol", "", "see --atol"),
     ExtraGate("min_cosine", "cosine", ">=", "smallest cosine allowed between a tensor's values on both sides", -1, 1),
     ExtraGate("min_sqnr_db", "sqnr_db", ">=", "smallest signal-to-noise ratio allowed, dB", None),
+    ExtraGate(
+        "min_euclid",
+        "euclidean_similarity",
+        ">=",
+        "smallest euclidean similarity allowed, 1 - |a-b| / |(a+b)/2|",
+        None,
+        1,
+    ),
     ExtraGate("max_rmse", "rmse", "<=", "largest root mean squared error allowed"),
     ExtraGate("max_lsb", "max_lsb", "<=", "largest difference of stored integers allowed, in LSB"),
 )

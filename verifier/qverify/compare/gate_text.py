@@ -9,9 +9,9 @@ from typing import Any
 from qverify.compare.criteria import MAX_DIGITS
 from qverify.errors import UsageError
 
-WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, rmse:X, lsb:N or no-fallback"
-_LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "rmse": "max_rmse", "lsb": "max_lsb"}
-_LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db")
+WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N or no-fallback"
+_LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "euclid": "min_euclid", "rmse": "max_rmse", "lsb": "max_lsb"}
+_LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db", "min_euclid")
 
 
 def parse_gates(texts: Iterable[str]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Options:
     rtol: float | None = None
     min_cosine: float | None = None
     min_sqnr_db: float | None = None
+    min_euclid: float | None = None
     max_rmse: float | None = None
     max_lsb: float | None = None
     digits_given: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from qverify.arithmetic.forms import FormsOfOps
+from qverify.arithmetic.stated_multipliers import MULTIPLIERS, read_multipliers
 from qverify.arithmetic.workers import submit
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
@@ -183,6 +184,7 @@ def _compile(
 ) -> CompiledModel:
     """Returns compile_model() of checked options."""
     parsed = parse(source, name) if parsed is None else parsed
+    options = _with_multipliers(options, parsed, name)
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
     inputs = {i.name for i in parsed.graph.input} - {i.name for i in parsed.graph.initializer}
@@ -236,6 +238,17 @@ def _compile(
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
+
+
+def _with_multipliers(options: CompilerOptions, parsed: onnx.ModelProto, name: str) -> CompilerOptions:
+    """Returns the options, with the multipliers that the model states if there is an arithmetic. Raises BadFileError."""
+    text = next((p.value for p in parsed.metadata_props if p.key == MULTIPLIERS), "")
+    if options.arithmetic is None or not text:
+        return options
+    try:
+        return replace(options, arithmetic=replace(options.arithmetic, multipliers=read_multipliers(text)))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadFileError(f"{name}: its metadata {MULTIPLIERS}: {' '.join(str(error).split())[:160]}") from error
 
 
 def _notes_on_order(decomposed: DecomposedModel) -> list[str]:

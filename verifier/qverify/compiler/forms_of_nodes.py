@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.forms import REFERENCE, SCALES, Form, FormsOfOps, make_addition_rq, make_rq, real_in_float32
+from qverify.arithmetic.forms import (
+    REFERENCE,
+    SCALES,
+    Form,
+    FormsOfOps,
+    Stated,
+    make_addition_rq,
+    make_rq,
+    real_in_float32,
+)
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.methods import add_in_float32
 from qverify.arithmetic.requantize import scale_sums
+from qverify.arithmetic.stated_multipliers import stated_rq
 from qverify.compiler.methods_of_nodes import with_method
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
@@ -48,7 +58,7 @@ def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps)
         before = len(work.nodes)
         try:
             if form != Form(REFERENCE):
-                node = work.rewrite(node, form, reals)
+                node = work.rewrite(node, form, reals, arithmetic.multipliers.get(node.outputs[0]))
         except ValueError as error:
             del work.nodes[before:]
             without[node.name] = str(error)
@@ -66,8 +76,11 @@ class _Rewriting:
     constants: dict[str, npt.NDArray[np.generic]]
     nodes: list[Node]
 
-    def rewrite(self, node: Node, form: Form, reals: Mapping[str, Array]) -> Node:
-        """Returns the node in a form. Raises ValueError for a form that it cannot have."""
+    def rewrite(self, node: Node, form: Form, reals: Mapping[str, Array], stated: Stated | None = None) -> Node:
+        """Returns the node in a form. stated: its multipliers and shifts that the model states. Raises ValueError for a
+        form that it cannot have."""
+        if stated is not None and node.op in REQUANTIZED and (node.inputs[-1] or "") in reals:
+            return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
         if form.method and not self._is_real(node):
             constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
             for name, value in constants.items():
@@ -93,6 +106,19 @@ class _Rewriting:
             form = Form(form.rounding, zero_inside=form.zero_inside)
         self._set(rq, make_rq(form, self._scale(node, form, reals[rq]), self._is_wide(node)))
         return node
+
+    def _with_stated(self, node: Node, form: Form, real: Array, stated: Stated) -> Node:
+        """Returns the node with the multipliers that the model states."""
+        if node.op == "average_pool":
+            window = node.words[0] * node.words[1]
+            if any(node.words[4:8]) and not node.words[8]:
+                raise ValueError("the stated multiplier is that of whole windows; some have fewer elements")
+            real = np.full(window, np.atleast_1d(real)[0] / window)
+        rq = stated_rq(form, real, stated, node.op == "add", self._is_wide(node))
+        if node.op == "average_pool":
+            rq = np.repeat(rq[:, :1], window, axis=1)
+        self._set(node.inputs[-1] or "", rq)
+        return replace(node, words=(0, *node.words[1:])) if node.op == "add" else node
 
     def _is_real(self, node: Node) -> bool:
         return self.graph.spec(node.outputs[0]).numpy_dtype.kind == "f"

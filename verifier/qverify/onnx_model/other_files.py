@@ -4,12 +4,17 @@ from __future__ import annotations
 
 WANTED = "not an ONNX or a model.bin of qverify compile"
 _MODEL = "compile the quantized ONNX that it was made of; what it computed is compared by qverify compare"
+_TPU_MLIR = (
+    "NAME_tpu.mlir, which model_deploy writes beside it, states scales and multipliers (qverify inspect); " + _MODEL
+)
 _PICTURE = "pictures are inputs: -i, with --description"
 _ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
 # offset of the signature, the signature, description of such a file, next step
 _SIGNATURES = (
     (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL),
     (0, b"RKNN", "Rockchip RKNN", _MODEL),
+    (0, b"\xee\xaa\x55\xff", "Sophgo's bmodel", _TPU_MLIR),
+    (0, b"CviModel", "Sophgo's cvimodel", _TPU_MLIR),
     (0, b"\x01HEF", "Hailo HEF", _MODEL),
     (4, b"TFL3", "TensorFlow Lite", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x89HDF\r\n", "HDF5, as Keras writes it", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
@@ -21,6 +26,7 @@ _SIGNATURES = (
     (0, b"BM", "a BMP picture", _PICTURE),
     (8, b"WEBP", "a WebP picture", _PICTURE),
 )
+_HEAD = 1 << 12  # bytes in which a text of MLIR names its module
 FOLDER = "a folder, not a model; -i takes a folder of inputs, qverify compare A B two folders of tensors, qverify replay a capture"
 
 
@@ -28,6 +34,8 @@ def describe_other(data: bytes) -> str:
     """Returns a message with the recognised format, what was expected and the next step; "" for an unknown format."""
     if data.startswith(b"QVMODEL\0"):
         return "this is a model.bin, compiled already; wanted the ONNX that it was made of"
+    if b"\nmodule @" in data[:_HEAD] or data.startswith(b"module @"):
+        return f"this looks like the text of tpu-mlir, {WANTED}; qverify inspect shows it"
     for at, start, name, step in _SIGNATURES:
         if data[at : at + len(start)] == start:
             return f"this looks like {name}, {WANTED}; {step}"

@@ -143,7 +143,7 @@ def _resolve(tensors: list[VendorTensor], mapped: bool) -> tuple[list[VendorTens
     found = [
         replace(t, other_names=(names[t.name],), flat=True)
         if t.name in names
-        else replace(t, own=True)
+        else replace(t, is_inserted=True)
         if mapped and is_made(t.name, own)
         else t
         for t in tensors

@@ -14,6 +14,7 @@ from qverify.renderers.columns import render as render_table
 from qverify.renderers.text_view import TextView
 
 MAX_SCALES = 8  # shown scales; of more, only the smallest and the largest are shown
+TEXT = "text of tpu-mlir"  # a model that is no file of qverify's
 MAX_NAMES = 6  # of a list
 
 
@@ -59,6 +60,8 @@ def _head(facts: ModelFacts) -> list[str]:
 def _describe_graph(graph: Graph, kind: str) -> list[str]:
     kinds = ", ".join(f"{op} {n}" for op, n in Counter(n.op for n in graph.nodes).most_common())
     size = sum(c.nbytes for c in graph.constants.values())
+    if kind.startswith(TEXT):
+        return [f"holds {count(len(graph.nodes), 'op')}: {kinds}"]
     does = "holds" if kind == "model.bin" else "compiles to"
     lines = [
         f"{does} {count(len(graph.nodes), 'node')}: {kinds}; {count(len(graph.constants), 'constant')}, {size} bytes"

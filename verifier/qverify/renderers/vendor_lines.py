@@ -14,7 +14,7 @@ Lines = list[str]
 
 def render(report: ReportDocument) -> str:
     """Returns the lines of the vendor of --criteria for every pair, or "" without a vendor or a compared tensor."""
-    make = VENDORS.get(report.criteria)
+    make = VENDORS.get(report.criteria.partition(":")[0])
     if make is None:
         return ""
     parts = []
@@ -104,8 +104,10 @@ def _sophgo(pair: Pair) -> Lines:
     for row in pair.tensors:
         state = "EQUAL" if row.bit_equal else "SIMILAR" if row.verdict == "PASSED" else "NOT_SIMILAR"
         lines.append(f"[{row.name}] {state} [{row.verdict}]")
-        lines.append(f"    cosine_similarity    = {_real(row, 'cosine'):.6f}")
-        lines.append(f"    sqnr_similarity      = {_real(row, 'sqnr_db'):.6f}")
+        if not row.bit_equal:
+            lines.append(f"    cosine_similarity      = {_real(row, 'cosine'):.6f}")
+            lines.append(f"    euclidean_similarity   = {_real(row, 'euclidean_similarity'):.6f}")
+            lines.append(f"    sqnr_similarity        = {_real(row, 'centred_sqnr_db'):.6f}")
     return lines
 
 

@@ -24,6 +24,8 @@ METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks th
     "norm_ratio": _REAL,
     "rmse": _REAL,
     "sqnr_db": _REAL,
+    "centred_sqnr_db": _REAL,
+    "euclidean_similarity": _REAL,
     "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
 }
 

@@ -52,8 +52,10 @@ class VendorTensor:
         decimals: number of known decimals of values from text, or None.
         inner_bytes: for raw files: returns the aligned size of an innermost dim of the given size, in bytes.
         is_input: True for an input of the network, which is compared only if the other side has it.
-        own: True for a tensor that the toolkit made, which the network does not have: compared only if the other side has it.
         other_names: other possible names, if the file name can be split in several ways.
+        aliases: names that it may have in the ONNX, the likeliest first; the first that the other side has counts.
+        is_inserted: True for a tensor that the toolkit inserted (a cast, a reshape, weights), which is compared only if
+            the other side has it.
     """
 
     name: str
@@ -75,8 +77,9 @@ class VendorTensor:
     decimals: int | None = None
     inner_bytes: Callable[[int], int] | None = None
     is_input: bool = False
-    own: bool = False
     other_names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    is_inserted: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

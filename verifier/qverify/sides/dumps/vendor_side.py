@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from qverify_agents.printable import one_line
@@ -51,7 +51,13 @@ def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, d
     """Returns the dump as a side. A tensor that cannot be read for certain, or has an ambiguous name, is missing, with
     the reason. The notes state how values were converted. dtypes: values of --dtype, by tensor name."""
     dump.tensors = [
-        replace(t, name=one_line(t.name), other_names=tuple(map(one_line, t.other_names))) for t in dump.tensors
+        replace(
+            t,
+            name=one_line(t.name),
+            other_names=tuple(map(one_line, t.other_names)),
+            aliases=tuple(map(one_line, t.aliases)),
+        )
+        for t in dump.tensors
     ]
     dump.missing = {one_line(name): why for name, why in dump.missing.items()}
     counts = Counter((t.name, t.form) for t in dump.tensors)
@@ -64,8 +70,8 @@ def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, d
     for name, tensors in groups.items():
         if tensors[0].is_input and name not in pairs.b_of_a:
             reading.add_note("inputs of the network that the other side does not have: not compared", name)
-        elif tensors[0].own and name not in pairs.b_of_a:
-            reading.add_note("tensors that the toolkit made, which the other side does not have: not compared", name)
+        elif tensors[0].is_inserted and name not in pairs.b_of_a:
+            reading.add_note("inserted by the toolkit, and not on the other side: not compared", name)
         elif name not in pairs.doubtful:
             reading.settle(pairs.b_of_a.get(name) or name, tensors, other_side.specs.get(pairs.b_of_a.get(name, "")))
     renamed = [f"{n} is {t}" for n, t in pairs.b_of_a.items() if n != t]
@@ -152,22 +158,36 @@ def _group_by_name(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     return groups
 
 
-def _named_tensors(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
-    return [NamedTensor((n, *g[0].other_names), g[0].index) for n, g in groups.items()]
+def _named_tensors(groups: Mapping[str, list[VendorTensor]], others: Collection[str] = ()) -> list[NamedTensor]:
+    """Returns the tensors with their possible names. others: names of the other side; the first alias among them counts, that
+    of an inserted tensor only if no other tensor has it."""
+    names = {n: (n, *g[0].other_names) for n, g in groups.items()}
+    taken = {each for found in names.values() for each in found if each in others}
+    for inserted in (False, True):
+        for name, files in groups.items():
+            if files[0].is_inserted != inserted or any(each in others for each in names[name]):
+                continue
+            free = (a for a in files[0].aliases if a in others and not (inserted and a in taken))
+            if alias := next(free, ""):
+                names[name] = (*names[name], alias)
+                taken.add(alias)
+    return [NamedTensor(found, groups[n][0].index) for n, found in names.items()]
 
 
 def _pair_with_other_side(
     groups: Mapping[str, list[VendorTensor]], other_side: OtherSide, dump: VendorDump
 ) -> PairedNames:
     if other_side.dump is not None:
-        others = _named_tensors(_group_by_name(other_side.dump))
+        others = _named_tensors(_group_by_name(other_side.dump), groups.keys())
         spelled = common_spelling(dump.respell, other_side.dump.respell)
     else:
         others = [NamedTensor((name,)) for name in other_side.specs]
         spelled = common_spelling(dump.respell, None)
-    pairs = pair_names(_named_tensors(groups), others, spelled, other_side.model)
+    known = {name for other in others for name in other.names}
+    own = _named_tensors(groups, known)
+    pairs = pair_names(own, others, spelled, other_side.model)
     if other_side.outputs and other_side.dump is None:
-        pair_by_index(pairs, _named_tensors(groups), other_side.outputs, set(other_side.specs))
+        pair_by_index(pairs, own, other_side.outputs, set(other_side.specs))
     return pairs
 
 

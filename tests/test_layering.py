@@ -114,6 +114,7 @@ HOMES = {
         "tflite_model/writer.py",
         "compiler/",
         "vendor_quantization/",
+        "qverify_drivers/",
         "sides/reference.py",
         "sides/runtime_board.py",
     ),

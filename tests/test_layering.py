@@ -68,7 +68,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
     "qverify_drivers": (
         ("drive",),
-        ("drive_openvino",),
+        ("drive_openvino", "drive_rknn"),
     ),
     "qverify_labgrid": (
         ("records", "places"),

@@ -31,25 +31,27 @@ LOG, SNAPSHOT = "rknn.log", "snapshot"
 
 def run(request: Request) -> Answer:
     """Builds and runs the ONNX once. Taps that the toolkit does not write are left out."""
-    model = onnx.load(request.model)
     work = os.path.join(os.getcwd(), "rknn")
     os.makedirs(work, exist_ok=True)
-    with _quiet(os.path.join(work, LOG)), contextlib.chdir(work) if hasattr(contextlib, "chdir") else _inside(work):
-        toolkit = _Toolkit(request, model, work)
-        toolkit.build()
-        finals = toolkit.infer()
-        rows = toolkit.analyse() if request.taps and not toolkit.is_quantized else []
-        names = toolkit.named(rows)
-    tensors = {**{name: value for name, value in names if name not in finals}, **finals}
-    ordered = {name: tensors[name] for name, _ in names if name in tensors}
-    return Answer(
-        {**ordered, **finals},
-        "rknn-toolkit2",
-        metadata.version("rknn-toolkit2"),
-        toolkit.ledger(),
-        toolkit.placed,
-        toolkit.notes,
-    )
+    with _quiet(os.path.join(work, LOG)), _inside(work):
+        try:
+            toolkit = _Toolkit(request, onnx.load(request.model), work)
+            toolkit.build()
+            finals = toolkit.infer()
+            names = toolkit.named(toolkit.analyse() if request.taps and not toolkit.is_quantized else [])
+        except Refused:
+            raise
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # the toolkit's text is a whole traceback, and the reason its last line
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise Refused(
+                f"rknn-toolkit2: {type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
+            ) from error
+    tensors = {**dict(names), **finals}
+    version = metadata.version("rknn-toolkit2")
+    return Answer(tensors, "rknn-toolkit2", version, toolkit.ledger(), toolkit.placed, toolkit.notes)
 
 
 class _Toolkit:

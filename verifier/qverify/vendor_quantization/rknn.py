@@ -32,6 +32,7 @@ from qverify.vendor_quantization.rknn_parts.weights import FINEST, divide, plain
 FILES = "NAME.quantization.cfg of hybrid_quantization_step1"
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 ACTIVATIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Elu", "PRelu", "Softplus")
+AFTER_ADDITION = ("Relu", "Clip")
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "MaxPool", "Split", "Slice")
 MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
@@ -143,15 +144,23 @@ class _Writer:
             after = self._only_reader(after.output[0])
             if after is None or after.op_type not in ACTIVATIONS:
                 return False
-        if (
-            node.op_type in (*LINEAR, "Add", "BatchNormalization")
-            and after is not None
-            and after.op_type in ACTIVATIONS
-        ):
+        fused = AFTER_ADDITION if node.op_type == "Add" else ACTIVATIONS if node.op_type in LINEAR else ()
+        if (after is not None and after.op_type in fused) or self._is_in_swish(node):
             return True
         if node.op_type not in LINEAR or after is None or after.op_type != "Add":
             return False
         return self._joined(after) == name
+
+    def _is_in_swish(self, node: NodeProto) -> bool:
+        """Returns whether the node is a convolution or the Sigmoid within x * Sigmoid(x), which is one operation."""
+        name, readers = node.output[0], self.readers.get(node.output[0], [])
+        if node.op_type == "Sigmoid":
+            after = self._only_reader(name)
+            return after is not None and after.op_type == "Mul" and node.input[0] in after.input
+        if node.op_type not in LINEAR or len(readers) != 2:
+            return False
+        gate = next((n.output[0] for n in readers if n.op_type == "Sigmoid" and self._is_in_swish(n)), None)
+        return gate is not None and any(gate in n.input for n in readers)
 
     def _joined(self, node: NodeProto) -> str:
         """Returns the operand of an addition whose convolution computes the addition, too: the one that is made first; or
@@ -184,6 +193,8 @@ class _Writer:
         elif node.op_type == "Softmax" and self._state_of(name) == "float16":
             self._write_softmax(node)
         else:
+            if node.op_type in LINEAR and len(node.input) > 1 and node.input[1] in self.floats:
+                self.said.setdefault("floats", []).append(name)
             self._copy(node)
 
     def _state_of(self, name: str) -> str:
@@ -233,6 +244,11 @@ class _Writer:
         if node.op_type == "Gemm":
             weights = weights * np.float32(facts.pop("alpha", 1.0))
             bias = None if bias is None else bias * np.float32(facts.pop("beta", 1.0))
+        added = self.still.added(node, weights)
+        if added is not None:
+            self.said.setdefault("still", []).append(name)
+            bias = (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
+            weights = self.still.without(node, weights)
         step, zero = weight_steps(weights, axis)
         finest = float(step.max()) / FINEST
         lifted = int((plain_steps(weights, axis) < finest).sum())
@@ -240,10 +256,6 @@ class _Writer:
             self.said.setdefault("lifted", []).append(f"{name} ({count(lifted, 'channel')})")
         codes = quantize_weights(weights, step, zero, axis)
         operands = [self._reads(node.input[0]), self.graph.stored(f"{name}/weight", codes, step, zero, axis)]
-        added = self.still.added(node, weights)
-        if added is not None:
-            self.said.setdefault("still", []).append(name)
-            bias = (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
         if bias is not None:
             sums = (self.steps[node.input[0]].scale * np.repeat(step, bias.size // step.size)).astype(np.float32)
             whole = np.rint(bias.reshape(-1).astype(np.float32) / sums).clip(-(2**31), 2**31 - 1).astype(np.int64)
@@ -293,7 +305,8 @@ class _Writer:
 
     def _two_steps(self, name: str) -> str:
         """Returns the tensor between the two steps of a mean, whatever the toolkit puts before the name; "" for one step."""
-        return next((n for n in self.stated if n.endswith(f"{name}_2conv0")), "")
+        made = f"{self.makers[name].input[0]}_gavg_2conv0"  # of a ReduceMean
+        return next((n for n in self.stated if n == made or n.endswith(f"{name}_2conv0")), "")
 
     def _dims(self, name: str) -> list[int]:
         graph = self.model.graph
@@ -370,5 +383,6 @@ _SAID = {
     "float16": "Softmax reads and gives float16",
     "inside": "not quantized, as one operation computes it together with the next one",
     "lifted": "weights of some channels have a coarser step, the tensor's largest divided by 2^14",
+    "floats": "computed in floats here, as the text states no step of what they read",
     "still": "biases contain what constant channels of the input add",
 }

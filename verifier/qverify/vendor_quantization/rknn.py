@@ -26,13 +26,11 @@ from qverify.plural import count
 from qverify.vendor_files.rockchip_cfg import CfgTensor, is_cfg, read_cfg
 from qverify.vendor_files.rockchip_names import onnx_names, stems
 from qverify.vendor_quantization import Quantized
+from qverify.vendor_quantization.rknn_parts.fusions import LINEAR, inside
 from qverify.vendor_quantization.rknn_parts.still_channels import StillChannels
 from qverify.vendor_quantization.rknn_parts.weights import FINEST, divide, plain_steps, weight_steps
 
 FILES = "NAME.quantization.cfg of hybrid_quantization_step1"
-LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-ACTIVATIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Elu", "PRelu", "Softplus")
-AFTER_ADDITION = ("Relu", "Clip")
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "MaxPool", "Split", "Slice")
 MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
@@ -77,7 +75,6 @@ class _Writer:
     place: str
     graph: QdqGraph = field(default_factory=QdqGraph)
     floats: dict[str, Array] = field(default_factory=dict)
-    readers: dict[str, list[NodeProto]] = field(default_factory=dict)
     makers: dict[str, NodeProto] = field(default_factory=dict)
     steps: dict[str, Step] = field(default_factory=dict)
     read: dict[str, str] = field(default_factory=dict)
@@ -91,8 +88,6 @@ class _Writer:
         self.floats = constants(self.model)
         self.still = StillChannels(self.floats)
         for node in graph.node:
-            for name in node.input:
-                self.readers.setdefault(name, []).append(node)
             self.makers |= dict.fromkeys(node.output, node)
         inputs = [i.name for i in graph.input if i.name not in self.floats]
         known = {*inputs, *self.makers}
@@ -103,7 +98,7 @@ class _Writer:
                 f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
             )
         self._find_steps()
-        self.inside = {n.output[0] for n in graph.node if self._is_inside(n)}
+        self.inside = inside(self.model, self.steps)
         for name in self.inside:
             self.steps.pop(name, None)
         for name in inputs:
@@ -125,50 +120,6 @@ class _Writer:
                     f"{self.place}: {name!r} has {tensor.dtype} and {count(len(tensor.scale), 'scale')}; wanted int8 with one scale"
                 )
             self.steps[source] = Step(tensor.scale[0], tensor.zero_point[0], tensor.dtype)
-
-    # Which tensors are quantized
-
-    def _only_reader(self, name: str) -> NodeProto | None:
-        readers = self.readers.get(name, [])
-        final = any(o.name == name for o in self.model.graph.output)
-        return readers[0] if len(readers) == 1 and not final else None
-
-    def _is_inside(self, node: NodeProto) -> bool:
-        """Returns whether what the node gives is not quantized, as one operation computes the next node, too."""
-        name = node.output[0]
-        after = self._only_reader(name)
-        while after is not None and after.op_type in (
-            "Reshape",
-            "Flatten",
-        ):  # the toolkit exchanges it with the activation
-            after = self._only_reader(after.output[0])
-            if after is None or after.op_type not in ACTIVATIONS:
-                return False
-        fused = AFTER_ADDITION if node.op_type == "Add" else ACTIVATIONS if node.op_type in LINEAR else ()
-        if (after is not None and after.op_type in fused) or self._is_in_swish(node):
-            return True
-        if node.op_type not in LINEAR or after is None or after.op_type != "Add":
-            return False
-        return self._joined(after) == name
-
-    def _is_in_swish(self, node: NodeProto) -> bool:
-        """Returns whether the node is a convolution or the Sigmoid within x * Sigmoid(x), which is one operation."""
-        name, readers = node.output[0], self.readers.get(node.output[0], [])
-        if node.op_type == "Sigmoid":
-            after = self._only_reader(name)
-            return after is not None and after.op_type == "Mul" and node.input[0] in after.input
-        if node.op_type not in LINEAR or len(readers) != 2:
-            return False
-        gate = next((n.output[0] for n in readers if n.op_type == "Sigmoid" and self._is_in_swish(n)), None)
-        return gate is not None and any(gate in n.input for n in readers)
-
-    def _joined(self, node: NodeProto) -> str:
-        """Returns the operand of an addition whose convolution computes the addition, too: the one that is made first; or
-        "" without any."""
-        if any(n not in self.steps for n in node.input):
-            return ""
-        made = [n for n in self.makers if n in node.input and self.makers[n].op_type == "Conv"]
-        return next((n for n in made if self._only_reader(n) is node), "")
 
     def _finish(self, name: str, computed: str) -> None:
         """Adds Q and DQ of a tensor."""

@@ -24,6 +24,7 @@ from drive import Answer, Placed, Refused, Request
 
 SAME_VALUES = re.compile(r"(?:_int8|_int16|_mm|[-_]rs)\Z")  # endings that the toolkit adds to tensors of equal values
 QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"
+HALF = "__float16"  # the ending of a cast that Softmax reads
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PARTS = (".model", ".data", ".quantization.cfg")  # the files of hybrid_quantization_step1
 LOG, SNAPSHOT = "rknn.log", "snapshot"
@@ -224,6 +225,8 @@ class _Toolkit:
             spellings = [name]
             while SAME_VALUES.sub("", spellings[-1]) not in ("", spellings[-1]):
                 spellings.append(SAME_VALUES.sub("", spellings[-1]))
+            if name.endswith(HALF):  # of the product that became a convolution, too
+                spellings += [SAME_VALUES.sub("", name[: -len(HALF)]) + HALF]
             for spelling in spellings:
                 exact = spelling == name or spelling not in own or name.endswith(("_int8", "_int16"))
                 target, shaped = spelling, _shaped(value, shapes.get(spelling))

@@ -313,7 +313,8 @@ class _Writer:
                 lines.append(f"{text}: {count(len(said[key]), 'time')}, first {said[key][0]}")
         if named:
             lines.append(f"{count(len(named), 'tensor', 'has', 'have')} another name in the toolkit, first {named[0]}")
-        unknown = [n for n in self.stated if n not in self.names and not n.endswith(("_2conv0", "__float16"))]
+        pairs = self._pairs()
+        unknown = [n for n in self.stated if n not in self.names and n not in pairs and not n.endswith("_2conv0")]
         if unknown:
             lines.append(f"tensors of the toolkit that the float ONNX does not have: {', '.join(unknown[:3])}")
         absent = [n for n, k in Counter(self.makers).items() if k and n in self._not_stated()]

@@ -229,7 +229,7 @@ class _Toolkit:
                 spellings += [SAME_VALUES.sub("", name[: -len(HALF)]) + HALF]
             for spelling in spellings:
                 exact = spelling == name or spelling not in own or name.endswith(("_int8", "_int16"))
-                target, shaped = spelling, _shaped(value, shapes.get(spelling))
+                target, shaped = spelling, _shaped(value, shapes.get(re.sub(HALF + r"\Z", "", spelling)))
                 if spelling + QUANTIZED in wanted:
                     codes = _codes(shaped, self.steps.get(name))
                     if codes is None and {name + "_int8", name + "_int16"} & own:

@@ -288,7 +288,7 @@ class _Writer:
     # What is said
 
     def _pairs(self) -> dict[str, str]:
-        """Returns the toolkit's names that stand for a tensor of the QDQ ONNX under another name."""
+        """Returns the toolkit's names that stand for a tensor of the QDQ ONNX, with that tensor's name."""
         inputs = {i.name for i in self.model.graph.input}
         computed = {name for node in self.graph.nodes for name in node.output}
         pairs = dict[str, str]()
@@ -298,7 +298,7 @@ class _Writer:
             if name in inputs or not source:
                 continue
             found = f"{source}__float16" if name != body else self.read.get(source, source)
-            if found in computed and found != name:
+            if found in computed:
                 pairs[name] = found
         return pairs
 

@@ -68,7 +68,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
     "qverify_drivers": (
         ("drive",),
-        ("drive_openvino", "drive_sophgo"),
+        ("drive_executorch", "drive_onnxruntime_ep", "drive_openvino", "drive_rknn", "drive_sophgo", "drive_tflm"),
     ),
     "qverify_labgrid": (
         ("records", "places"),
@@ -114,6 +114,7 @@ HOMES = {
         "tflite_model/writer.py",
         "compiler/",
         "vendor_quantization/",
+        "qverify_drivers/",
         "sides/reference.py",
         "sides/runtime_board.py",
     ),

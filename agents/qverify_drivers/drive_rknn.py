@@ -24,6 +24,7 @@ from drive import Answer, Placed, Refused, Request
 
 SAME_VALUES = re.compile(r"(?:_int8|_int16|_mm|[-_]rs)\Z")  # endings that the toolkit adds to tensors of equal values
 QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"
+HALF = "__float16"  # the ending of a cast that Softmax reads
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PARTS = (".model", ".data", ".quantization.cfg")  # the files of hybrid_quantization_step1
 LOG, SNAPSHOT = "rknn.log", "snapshot"
@@ -31,25 +32,27 @@ LOG, SNAPSHOT = "rknn.log", "snapshot"
 
 def run(request: Request) -> Answer:
     """Builds and runs the ONNX once. Taps that the toolkit does not write are left out."""
-    model = onnx.load(request.model)
     work = os.path.join(os.getcwd(), "rknn")
     os.makedirs(work, exist_ok=True)
-    with _quiet(os.path.join(work, LOG)), contextlib.chdir(work) if hasattr(contextlib, "chdir") else _inside(work):
-        toolkit = _Toolkit(request, model, work)
-        toolkit.build()
-        finals = toolkit.infer()
-        rows = toolkit.analyse() if request.taps and not toolkit.is_quantized else []
-        names = toolkit.named(rows)
-    tensors = {**{name: value for name, value in names if name not in finals}, **finals}
-    ordered = {name: tensors[name] for name, _ in names if name in tensors}
-    return Answer(
-        {**ordered, **finals},
-        "rknn-toolkit2",
-        metadata.version("rknn-toolkit2"),
-        toolkit.ledger(),
-        toolkit.placed,
-        toolkit.notes,
-    )
+    with _quiet(os.path.join(work, LOG)), _inside(work):
+        try:
+            toolkit = _Toolkit(request, onnx.load(request.model), work)
+            toolkit.build()
+            finals = toolkit.infer()
+            names = toolkit.named(toolkit.analyse() if request.taps and not toolkit.is_quantized else [])
+        except Refused:
+            raise
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # the toolkit's text is a whole traceback, and the reason its last line
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise Refused(
+                f"rknn-toolkit2: {type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
+            ) from error
+    tensors = {**dict(names), **finals}
+    version = metadata.version("rknn-toolkit2")
+    return Answer(tensors, "rknn-toolkit2", version, toolkit.ledger(), toolkit.placed, toolkit.notes)
 
 
 class _Toolkit:
@@ -222,9 +225,11 @@ class _Toolkit:
             spellings = [name]
             while SAME_VALUES.sub("", spellings[-1]) not in ("", spellings[-1]):
                 spellings.append(SAME_VALUES.sub("", spellings[-1]))
+            if name.endswith(HALF):  # of the product that became a convolution, too
+                spellings += [SAME_VALUES.sub("", name[: -len(HALF)]) + HALF]
             for spelling in spellings:
                 exact = spelling == name or spelling not in own or name.endswith(("_int8", "_int16"))
-                target, shaped = spelling, _shaped(value, shapes.get(spelling))
+                target, shaped = spelling, _shaped(value, shapes.get(re.sub(HALF + r"\Z", "", spelling)))
                 if spelling + QUANTIZED in wanted:
                     codes = _codes(shaped, self.steps.get(name))
                     if codes is None and {name + "_int8", name + "_int16"} & own:

@@ -218,6 +218,22 @@ def test_the_first_convolution_of_an_addition_computes_it() -> None:
     }  # p is computed with the addition
 
 
+def test_swish_is_one_operation_and_a_sigmoid_after_an_addition_is_not() -> None:
+    rng = np.random.default_rng(1)
+    constants: dict[str, Array] = {}
+    nodes = [
+        conv("x", "a", constants, rng.normal(0, 1, (2, 2, 1, 1)), np.zeros(2)),
+        helper.make_node("Sigmoid", ["a"], ["g"]),
+        helper.make_node("Mul", ["a", "g"], ["w"]),
+        helper.make_node("Add", ["w", "x"], ["s"]),
+        helper.make_node("Sigmoid", ["s"], ["h"]),
+    ]
+    stated = {n: ("int8", 0.05, 0) for n in ("a", "w", "s", "x_int8")} | {"h_int8": ("int8", 0.004, -128)}
+    made = write_quantized(model(nodes, constants, [1, 2, 3, 3], "h"), {"n.cfg": cfg(stated)})
+    stored = {n.output[0] for n in onnx.load_from_string(made.onnx).graph.node if n.op_type == "QuantizeLinear"}
+    assert stored == {f"{n}_QuantizeLinear_Output" for n in ("x", "w", "s", "h")}
+
+
 def test_constant_channels_go_into_the_next_bias() -> None:
     constants: dict[str, Array] = {}
     weights = np.array([[0.5, 0.25], [1e-12, -1e-12]], np.float32).reshape(2, 2, 1, 1)

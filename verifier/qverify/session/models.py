@@ -27,6 +27,7 @@ from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
 from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
+from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.session.vendor_quantized import quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
@@ -177,6 +178,8 @@ def _open_as_quantized(
     digest = submit(lambda: hashlib.sha256(made.onnx).hexdigest())
     quantized = _File(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
     shapes, host, arithmetic = how
+    if arithmetic is None and made.arithmetic:
+        arithmetic = open_arithmetic(made.arithmetic)
     models = _state(_open(None, quantized, [source, quantized], shapes, False, host, arithmetic), arithmetic)
     models.notes += [
         f"{os.path.basename(source.path)} was quantized as {os.path.basename(files[0])} states",

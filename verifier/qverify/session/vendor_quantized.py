@@ -9,7 +9,6 @@ from dataclasses import replace
 from qverify.engines import RunnerChoice, option
 from qverify.errors import UsageError
 from qverify.files import read_regular
-from qverify.onnx_model.load import read_model
 from qverify.vendor_quantization import Quantized, write_quantized
 
 WHERE = "--quantization"
@@ -39,16 +38,3 @@ def with_toolkit_files(choice: RunnerChoice, files: Sequence[str]) -> RunnerChoi
     if not stem or not all(os.path.isfile(stem + ending) for ending in beside):
         return choice
     return replace(choice, options={**choice.options, KEY: (path,)})
-
-
-def write_file(path: str, files: Sequence[str], output: str) -> Quantized:
-    """Writes the quantized ONNX of a float ONNX to `output` and returns it."""
-    from qverify.files import write_bytes
-    from qverify.session.models import kind_of
-
-    data = read_model(path)
-    if (kind := kind_of(path, data)) != "float.onnx":
-        raise UsageError(f"{path}: got {kind}; wanted the float ONNX that the toolkit quantized")
-    quantized = quantize_as_vendor(path, data, files)
-    write_bytes(quantized.onnx, output)
-    return quantized

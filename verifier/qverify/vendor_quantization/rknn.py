@@ -26,12 +26,11 @@ from qverify.plural import count
 from qverify.vendor_files.rockchip_cfg import CfgTensor, is_cfg, read_cfg
 from qverify.vendor_files.rockchip_names import onnx_names, stems
 from qverify.vendor_quantization import Quantized
+from qverify.vendor_quantization.rknn_parts.fusions import LINEAR, inside
 from qverify.vendor_quantization.rknn_parts.still_channels import StillChannels
 from qverify.vendor_quantization.rknn_parts.weights import FINEST, divide, plain_steps, weight_steps
 
 FILES = "NAME.quantization.cfg of hybrid_quantization_step1"
-LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-ACTIVATIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Elu", "PRelu", "Softplus")
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "MaxPool", "Split", "Slice")
 MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
@@ -76,7 +75,6 @@ class _Writer:
     place: str
     graph: QdqGraph = field(default_factory=QdqGraph)
     floats: dict[str, Array] = field(default_factory=dict)
-    readers: dict[str, list[NodeProto]] = field(default_factory=dict)
     makers: dict[str, NodeProto] = field(default_factory=dict)
     steps: dict[str, Step] = field(default_factory=dict)
     read: dict[str, str] = field(default_factory=dict)
@@ -90,8 +88,6 @@ class _Writer:
         self.floats = constants(self.model)
         self.still = StillChannels(self.floats)
         for node in graph.node:
-            for name in node.input:
-                self.readers.setdefault(name, []).append(node)
             self.makers |= dict.fromkeys(node.output, node)
         inputs = [i.name for i in graph.input if i.name not in self.floats]
         known = {*inputs, *self.makers}
@@ -102,7 +98,7 @@ class _Writer:
                 f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
             )
         self._find_steps()
-        self.inside = {n.output[0] for n in graph.node if self._is_inside(n)}
+        self.inside = inside(self.model, self.steps)
         for name in self.inside:
             self.steps.pop(name, None)
         for name in inputs:
@@ -124,42 +120,6 @@ class _Writer:
                     f"{self.place}: {name!r} has {tensor.dtype} and {count(len(tensor.scale), 'scale')}; wanted int8 with one scale"
                 )
             self.steps[source] = Step(tensor.scale[0], tensor.zero_point[0], tensor.dtype)
-
-    # Which tensors are quantized
-
-    def _only_reader(self, name: str) -> NodeProto | None:
-        readers = self.readers.get(name, [])
-        final = any(o.name == name for o in self.model.graph.output)
-        return readers[0] if len(readers) == 1 and not final else None
-
-    def _is_inside(self, node: NodeProto) -> bool:
-        """Returns whether what the node gives is not quantized, as one operation computes the next node, too."""
-        name = node.output[0]
-        after = self._only_reader(name)
-        while after is not None and after.op_type in (
-            "Reshape",
-            "Flatten",
-        ):  # the toolkit exchanges it with the activation
-            after = self._only_reader(after.output[0])
-            if after is None or after.op_type not in ACTIVATIONS:
-                return False
-        if (
-            node.op_type in (*LINEAR, "Add", "BatchNormalization")
-            and after is not None
-            and after.op_type in ACTIVATIONS
-        ):
-            return True
-        if node.op_type not in LINEAR or after is None or after.op_type != "Add":
-            return False
-        return self._joined(after) == name
-
-    def _joined(self, node: NodeProto) -> str:
-        """Returns the operand of an addition whose convolution computes the addition, too: the one that is made first; or
-        "" without any."""
-        if any(n not in self.steps for n in node.input):
-            return ""
-        made = [n for n in self.makers if n in node.input and self.makers[n].op_type == "Conv"]
-        return next((n for n in made if self._only_reader(n) is node), "")
 
     def _finish(self, name: str, computed: str) -> None:
         """Adds Q and DQ of a tensor."""
@@ -184,6 +144,8 @@ class _Writer:
         elif node.op_type == "Softmax" and self._state_of(name) == "float16":
             self._write_softmax(node)
         else:
+            if node.op_type in LINEAR and len(node.input) > 1 and node.input[1] in self.floats:
+                self.said.setdefault("floats", []).append(name)
             self._copy(node)
 
     def _state_of(self, name: str) -> str:
@@ -233,6 +195,11 @@ class _Writer:
         if node.op_type == "Gemm":
             weights = weights * np.float32(facts.pop("alpha", 1.0))
             bias = None if bias is None else bias * np.float32(facts.pop("beta", 1.0))
+        added = self.still.added(node, weights)
+        if added is not None:
+            self.said.setdefault("still", []).append(name)
+            bias = (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
+            weights = self.still.without(node, weights)
         step, zero = weight_steps(weights, axis)
         finest = float(step.max()) / FINEST
         lifted = int((plain_steps(weights, axis) < finest).sum())
@@ -240,10 +207,6 @@ class _Writer:
             self.said.setdefault("lifted", []).append(f"{name} ({count(lifted, 'channel')})")
         codes = quantize_weights(weights, step, zero, axis)
         operands = [self._reads(node.input[0]), self.graph.stored(f"{name}/weight", codes, step, zero, axis)]
-        added = self.still.added(node, weights)
-        if added is not None:
-            self.said.setdefault("still", []).append(name)
-            bias = (added if bias is None else bias.astype(np.float64) + added).astype(np.float32)
         if bias is not None:
             sums = (self.steps[node.input[0]].scale * np.repeat(step, bias.size // step.size)).astype(np.float32)
             whole = np.rint(bias.reshape(-1).astype(np.float32) / sums).clip(-(2**31), 2**31 - 1).astype(np.int64)
@@ -293,7 +256,8 @@ class _Writer:
 
     def _two_steps(self, name: str) -> str:
         """Returns the tensor between the two steps of a mean, whatever the toolkit puts before the name; "" for one step."""
-        return next((n for n in self.stated if n.endswith(f"{name}_2conv0")), "")
+        made = f"{self.makers[name].input[0]}_gavg_2conv0"  # of a ReduceMean
+        return next((n for n in self.stated if n == made or n.endswith(f"{name}_2conv0")), "")
 
     def _dims(self, name: str) -> list[int]:
         graph = self.model.graph
@@ -324,7 +288,7 @@ class _Writer:
     # What is said
 
     def _pairs(self) -> dict[str, str]:
-        """Returns the toolkit's names that stand for a tensor of the QDQ ONNX under another name."""
+        """Returns the toolkit's names that stand for a tensor of the QDQ ONNX, with that tensor's name."""
         inputs = {i.name for i in self.model.graph.input}
         computed = {name for node in self.graph.nodes for name in node.output}
         pairs = dict[str, str]()
@@ -334,7 +298,7 @@ class _Writer:
             if name in inputs or not source:
                 continue
             found = f"{source}__float16" if name != body else self.read.get(source, source)
-            if found in computed and found != name:
+            if found in computed:
                 pairs[name] = found
         return pairs
 
@@ -349,7 +313,8 @@ class _Writer:
                 lines.append(f"{text}: {count(len(said[key]), 'time')}, first {said[key][0]}")
         if named:
             lines.append(f"{count(len(named), 'tensor', 'has', 'have')} another name in the toolkit, first {named[0]}")
-        unknown = [n for n in self.stated if n not in self.names and not n.endswith(("_2conv0", "__float16"))]
+        pairs = self._pairs()
+        unknown = [n for n in self.stated if n not in self.names and n not in pairs and not n.endswith("_2conv0")]
         if unknown:
             lines.append(f"tensors of the toolkit that the float ONNX does not have: {', '.join(unknown[:3])}")
         absent = [n for n, k in Counter(self.makers).items() if k and n in self._not_stated()]
@@ -370,5 +335,6 @@ _SAID = {
     "float16": "Softmax reads and gives float16",
     "inside": "not quantized, as one operation computes it together with the next one",
     "lifted": "weights of some channels have a coarser step, the tensor's largest divided by 2^14",
+    "floats": "computed in floats here, as the text states no step of what they read",
     "still": "biases contain what constant channels of the input add",
 }

@@ -89,11 +89,11 @@ def command(
 def _write_stated(model: str, files: tuple[str, ...], output: str, inputs: InputRequest) -> int:
     """Writes the quantized ONNX that a toolkit's files state, and prints what the toolkit changed."""
     from qverify.errors import UsageError
-    from qverify.session.vendor_quantized import write_file
+    from qverify.session.other_jobs.quantize import quantize_as_stated
 
     if inputs.files is not None:
         raise UsageError("--from states the ranges; leave out -i")
-    made = write_file(model, files, output)
+    made = quantize_as_stated(model, files, output)
     say(f"{output}: {len(made.onnx)} bytes, quantized as {', '.join(files)} states")
     for line in made.changes:
         say(f"  {line}")

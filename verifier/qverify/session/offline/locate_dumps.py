@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -62,15 +62,19 @@ def use_names_of_model(side: Recording | VendorDump, models: Models) -> None:
     """Gives the tensors of a dump the names of the model: those whose file name spells one tensor only, and real values
     under the ONNX's name of a dequantized tensor, which are those of the quantized tensor."""
     if isinstance(side, VendorDump):
-        _resolve(side, models.vendor_names)
+        _resolve(side, models.vendor_names, models.graph.inputs)
         _rename(side, models)
         return
     rename_loosely(side, models.graph, models.onnx_names.dequantized)
     rename_dequantized(side, models.graph, models.onnx_names.dequantized)
 
 
-def _resolve(dump: VendorDump, names: Mapping[str, str]) -> None:
-    """Gives the tensors of a toolkit's dump the names of the ONNX that was written from its statements."""
+def _resolve(dump: VendorDump, names: Mapping[str, str], inputs: Collection[str]) -> None:
+    """Gives the tensors of a toolkit's dump the names of the ONNX that was written from its statements. inputs: the
+    network's, which the toolkit dumps as well."""
+    if not names:
+        return
+    dump.tensors = [replace(t, is_input=True) if t.name in inputs else t for t in dump.tensors]
     own = {t.name for t in dump.tensors}
     taken = Counter(names.get(t.name, t.name) for t in dump.tensors)
     dump.tensors = [
@@ -86,7 +90,9 @@ def leave_out_inner(first: Recording, second: Recording, models: Models) -> list
     that names them, for the verdict line, or []."""
     left_out = list[str]()
     for side, other in ((first, second), (second, first)):
-        for name in [n for n in side.specs if n in models.onnx_names.inner and n not in other.specs]:
+        made = {models.onnx_names.dequantized.get(n, n) for n in models.vendor_names.values()}  # by the toolkit
+        absent = frozenset(models.graph.observable()) - made - {*models.graph.outputs} if made else frozenset()
+        for name in [n for n in side.specs if n in models.onnx_names.inner | absent and n not in other.specs]:
             del side.specs[name]
             side.missing.pop(name, None)
             left_out.append(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,8 +19,10 @@ from qverify.onnx_model.load import read_model
 from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.models import kind_of
+from qverify.session.vendor_quantized import quantize_as_vendor
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.spec import TensorSpec
+from qverify.vendor_quantization import Quantized
 
 MAX_COMPARED_FRAMES = 16  # on which float and quantized outputs are compared
 
@@ -90,6 +92,17 @@ def quantize_file(
     result.not_compared = [n for n in float_file.outputs if n not in {loss.name for loss in result.losses}]
     result.blocker = _find_blocker(quantized, output)
     return result
+
+
+def quantize_as_stated(path: str, files: Sequence[str], output: str) -> Quantized:
+    """Writes to `output` the quantized ONNX that the files of a vendor's toolkit and the float ONNX at `path` give. Raises
+    UsageError if the model is not a float ONNX, BadFileError for files that do not belong to it."""
+    data = read_model(path)
+    if (kind := kind_of(path, data)) != "float.onnx":
+        raise UsageError(f"{path}: got {kind}; wanted the float ONNX that the toolkit quantized")
+    quantized = quantize_as_vendor(path, data, files)
+    write_bytes(quantized.onnx, output)
+    return quantized
 
 
 def _inputs_only(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:

@@ -32,8 +32,8 @@ class StillChannels:
         elif source is not None and node.op_type == "Relu":
             found = np.maximum(source, 0)
         elif source is not None and node.op_type == "Clip":
-            limits = [float(self._floats[n]) if n in self._floats else None for n in (*node.input[1:3], "", "")[:2]]
-            found = source if limits == [None, None] else np.clip(source, *limits)
+            low, high = (self._floats.get(n) for n in (*node.input[1:3], "", "")[:2])
+            found = np.minimum(np.maximum(source, -np.inf if low is None else low), np.inf if high is None else high)
         if found is not None:
             self._values[node.output[0]] = found
 
@@ -45,6 +45,11 @@ class StillChannels:
             return None
         added: Array = weights[:, :, 0, 0].astype(np.float64) @ np.nan_to_num(values.astype(np.float64))
         return added if added.any() else None
+
+    def without(self, node: NodeProto, weights: Array) -> Array:
+        """Returns the weights of a convolution of 1x1 without those of constant channels that are not zero."""
+        values = self._values[node.input[0]]
+        return np.where((np.nan_to_num(values) != 0)[None, :, None, None], np.float32(0), weights)
 
 
 def _still_channels(node: NodeProto, floats: Mapping[str, Array], source: Array | None) -> Array | None:

@@ -28,9 +28,11 @@ from qverify.vendor_files.tpu_mlir_names import QUANTIZED, onnx_names
 from qverify.vendor_quantization import Quantized
 
 FILES = "NAME_tpu.mlir of model_deploy, and its NAME_tpu_weights.npz"
+FLOATS = ("f32", "f16", "bf16")
 ARITHMETICS = {"bm1684x": "sophgo-bm1684x", "cv181x": "sophgo-cv181x"}
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 HIGH = 31  # bits by which gemmlowp's high product is shifted
+REQUANTIZED = "tpu.RequantIntAxis"  # of sums of 32 bits
 HALF = ("bf16", "f16")  # a cast to them changes values
 CASTS = ("tpu.Cast", "tpu.GenericCpu")
 MIN_OPSET = 13  # the first opset with scales per channel
@@ -250,10 +252,22 @@ class _Writer:
         """Returns the multipliers and shifts of an op, [] if it has none. The shift is the whole one: S = M / 2^shift. That of
         an operand that is subtracted is negative in the text; the sign is the operator's."""
         multipliers, shifts = op.numbers("multiplier", "multipliers"), op.numbers("rshift", "rshifts")
+        if op.name == REQUANTIZED:
+            multipliers, shifts = self._stored_steps(op)
         high = HIGH if op.attributes.get("quant_mode") in ("QDM", "TFLite", "TFLite_LShift") else 0
         if not multipliers or len(shifts) not in (1, len(multipliers)):
             return [], []
         return [abs(m) for m in multipliers], [r + high for r in shifts]
+
+    def _stored_steps(self, op: TpuOp) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the multipliers and shifts of a requantization by itself, which are stored with the weights: for each
+        channel the multiplier, the shift, negative, and the zero point."""
+        made = self.module.by_id.get(op.operands[1]) if len(op.operands) > 1 else None
+        stored = None if made is None else self.weights.get(made.tensor)
+        if stored is None or stored.size % 3:
+            return (), ()
+        rows = stored.reshape(-1, 3).astype(np.int64)
+        return tuple(rows[:, 0].tolist()), tuple((-rows[:, 1]).tolist())
 
     def _state_multipliers(self, node: NodeProto, op: TpuOp) -> None:
         multipliers, shifts = self._steps(op)
@@ -265,7 +279,7 @@ class _Writer:
         source = next((self.made[n][1] for n in node.input[:1] if n in self.made), None)
         target = op.quantization
         multipliers, shifts = self._steps(op)
-        if source is None or target is None or not multipliers:
+        if source is None or target is None or not (multipliers or op.name == REQUANTIZED):
             return
         weights, bias = self.floats[node.input[1]], self.floats.get(node.input[2]) if len(node.input) > 2 else None
         axis = self._channel_axis(node)
@@ -306,11 +320,15 @@ class _Writer:
     ) -> Array:
         """Returns the scales of the weights that the multipliers stand for."""
         multipliers, shifts = np.array(steps[0], np.float64), np.array(steps[1], np.float64)
+        if not multipliers.size:
+            return (self._largest(weights, axis, False) / 127.0).astype(np.float32)
         real = multipliers * 2.0**-shifts * target / source
         return np.where(real > 0, real, self._largest(weights, axis, len(real) == 1) / 127.0).astype(np.float32)
 
     def _operand(self, op: TpuOp, at: int) -> TpuOp | None:
-        made = self.module.by_id.get(op.operands[at]) if at < len(op.operands) else None
+        by_id = self.module.by_id
+        sums = by_id.get(op.operands[0]) if op.name == REQUANTIZED and op.operands else op
+        made = by_id.get(sums.operands[at]) if sums is not None and at < len(sums.operands) else None
         return made if made is not None and made.name == "top.Weight" else None
 
     def _integer_weights(self, op: TpuOp, node: NodeProto, weights: Array, axis: int) -> Array:
@@ -339,7 +357,7 @@ class _Writer:
     def _describe(self, names: Mapping[str, str], operators: Mapping[str, str]) -> None:
         facts = self.module.facts
         chip, mode = facts.get("chip", "?"), facts.get("mode", "?")
-        floats = [o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, INPUT)]
+        floats = [o.tensor for o in self.module.computed if o.element in FLOATS and o.name not in (*CASTS, INPUT)]
         self.changes.append(
             f"{self.place}: {chip}, {mode}: {count(len(self.made), 'tensor', 'has', 'have')} 8 bits"
             + (

@@ -9,10 +9,8 @@ Tried on tpu-mlir 1.30.2 (bm1684x, cv181x)."""
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from qverify.onnx_model.load import parse
 from qverify.plural import count
 from qverify.vendor_files.tpu_mlir import INPUT, MAX_HEAD, Quantization, TpuModule, TpuOp, is_module, read_module
 from qverify.vendor_files.tpu_mlir_names import QUANTIZED, onnx_names
+from qverify.vendor_files.tpu_mlir_weights import as_in_the_onnx, read_weights, to_bf16
 from qverify.vendor_quantization import Quantized
 
 FILES = "NAME_tpu.mlir of model_deploy, and its NAME_tpu_weights.npz"
@@ -50,33 +49,7 @@ def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
     archives = {k: data for k, data in files.items() if k.endswith(".npz")}
     wanted = module.facts.get("weight_file", "")
     stored = archives.get(wanted) or (next(iter(archives.values())) if len(archives) == 1 else None)
-    return _Writer(parse(float_onnx, "float ONNX"), module, name, _read_weights(stored, wanted)).write()
-
-
-def _read_weights(data: bytes | None, where: str) -> dict[str, Array]:
-    if data is None:
-        return {}
-    try:
-        with np.load(BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise BadFileError(f"{where}: not a readable .npz: {str(error)[:100]}") from error
-
-
-def _to_bf16(value: float) -> Array:
-    """Returns a value rounded to BF16, as float32."""
-    bits = np.array(value, np.float32).reshape(1).view(np.uint32).astype(np.int64)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32).reshape(())
-
-
-def _as_in_the_onnx(stored: Array, weights: Array, axis: int, op: str) -> Array:
-    """Returns stored weights in the order of the ONNX's. The toolkit stores those of a Gemm as [inputs, outputs], and those
-    of a ConvTranspose with the outputs first."""
-    order = list(range(weights.ndim))
-    if (op == "Gemm" and axis == 0) or op == "ConvTranspose":
-        order[:2] = [1, 0]
-    whole = stored.reshape([weights.shape[k] for k in order]).transpose(order)
-    return np.ascontiguousarray(whole).astype(np.int8)
+    return _Writer(parse(float_onnx, "float ONNX"), module, name, read_weights(stored, wanted)).write()
 
 
 @dataclass(slots=True)
@@ -177,11 +150,11 @@ class _Writer:
     def _read_as_bf16(self, name: str, quantization: Quantization, real: str) -> None:
         """Adds the cast of integers to BF16: they are multiplied by the scale in BF16, and the product is rounded."""
         scale = f"{name}_scale_bf16"
-        self.constants[scale] = _to_bf16(quantization.scale)
+        self.constants[scale] = to_bf16(quantization.scale)
         inputs = [name + QUANTIZED, scale, f"{name}_zero_point"]
-        self._round_to_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
+        self._roundto_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
 
-    def _round_to_bf16(self, exact: str, real: str) -> None:
+    def _roundto_bf16(self, exact: str, real: str) -> None:
         self._add("Cast", [exact], f"{real}_bf16", to=TensorProto.BFLOAT16)
         self._add("Cast", [f"{real}_bf16"], real, f"{real}_Cast", to=TensorProto.FLOAT)
 
@@ -227,7 +200,7 @@ class _Writer:
             copy.output[k] = f"{node.output[k]}_before_bf16"
         self.nodes.append(copy)
         for k in halves:
-            self._round_to_bf16(copy.output[k], node.output[k])
+            self._roundto_bf16(copy.output[k], node.output[k])
         for name in made:
             self._quantize(name, f"{name}_QuantizeLinear_Input" if name in outputs else name, outputs)
 
@@ -337,7 +310,7 @@ class _Writer:
         if stored is not None:
             if stored.size != weights.size:
                 raise BadFileError(f"{weight and weight.tensor}: {stored.size} integers; the ONNX has {weights.size}")
-            return _as_in_the_onnx(stored, weights, axis, node.op_type)
+            return as_in_the_onnx(stored, weights, axis, node.op_type)
         one = len(op.numbers("multiplier", "multipliers")) == 1
         steps = (self._largest(weights, axis, one).astype(np.float64) / 127.0).reshape(
             [-1 if k == axis and not one else 1 for k in range(weights.ndim)]

@@ -50,6 +50,7 @@ class RunningCommandLine:
         self.lines: list[str] = []
         self.dropped = 0
         self.seconds = 0.0
+        self._started = time.perf_counter()
 
     def begin(self) -> str:
         """Waits until the run's folder is ready. Returns the hash of a content that has changed on the board, or "" if
@@ -67,7 +68,6 @@ class RunningCommandLine:
     def wait(self, on_line: OnLine | None = None) -> None:
         """Waits until the command has ended and passes each line of its output to on_line. Raises LinkTimeout at the
         deadline, LinkClosed if the command writes too much or the connection is lost."""
-        start = time.perf_counter()
         self._take_lines(on_line)
         while "end" not in self.marks:
             data = self._read()
@@ -80,10 +80,6 @@ class RunningCommandLine:
                 )
             self._unparsed += data
             self._take_lines(on_line)
-            if "start" in self.marks and "status" not in self.marks and not self.seconds:
-                start, self.seconds = time.perf_counter(), 1e-9
-            elif "status" in self.marks and self.seconds == 1e-9:
-                self.seconds = time.perf_counter() - start
         self._ended = True
 
     def _read(self) -> bytes:
@@ -114,12 +110,19 @@ class RunningCommandLine:
             if mark := self._mark.fullmatch(line):
                 self.marks[mark[1]], self._blank_pending = (mark[2] or "")[:300], False
                 self.last_lines[mark[1]], self._last_line = self._last_line, ""
+                self._note_time(mark[1])
                 continue
             pending, self._blank_pending = self._blank_pending, not line
             for text in ([""] if pending else []) + ([line] if line else []):
                 self._keep_line(text)
                 if on_line is not None:
                     on_line(text)
+
+    def _note_time(self, mark: str) -> None:
+        if mark == "start":
+            self._started = time.perf_counter()
+        elif mark == "status":
+            self.seconds = time.perf_counter() - self._started
 
     def _keep_line(self, line: str) -> None:
         if not line.strip():

@@ -87,7 +87,7 @@ def describe(row: Row) -> str:
     return (
         f"{row.engine} {row.network}: {row.verdict}, {row.tensors} of {row.expected} tensors paired, {row.equal} equal; "
         f"{row.placed}; {row.seconds:.1f} s, by hand {row.by_hand:.1f} s; faults: {row.found} of {row.planted} found, "
-        f"{row.located} located"
+        f"{row.located} located{''.join(f'{chr(10)}    {line}' for line in row.lines)}"
     )
 
 

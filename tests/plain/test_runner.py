@@ -340,3 +340,27 @@ def test_a_sparse_file_is_told_by_its_size(run: Run, capsys: pytest.CaptureFixtu
     run("--runner-option", "teardown=truncate -s 8G big.bin")
     said = capsys.readouterr().out
     assert "left files of 8589" in said and "at most 4294967296 are fetched" in said
+
+
+def test_versions_of_the_board_are_in_the_report_and_beside_those_of_the_models_builder(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hashes = {"source_sha256": run.onnx, "model_sha256": run.vendor}
+    stated = {key: hashlib.sha256(path.read_bytes()).hexdigest() for key, path in hashes.items()}
+    built_for = {"driver": "1.2", "compiler": "7"}
+    manifest = run.vendor.with_name(f"{run.vendor.name}.built.json")
+    manifest.write_text(json.dumps({**stated, "built_for": built_for}))
+    asked = ("--runner-option", "ledger=driver=echo 1.3; echo more", "--runner-option", "ledger=firmware=exit 4")
+    assert run(*asked) == 0
+    board = next(s for s in run.report["sides"] if s["name"] == "board")  # type: ignore[attr-defined]
+    assert board["ledger"] == {"driver": "1.3", "firmware": "not known: exit status 4"}
+    shown = capsys.readouterr().out
+    assert "the model was built for driver 1.2, the board has 1.3" in shown
+    assert "the model was built for compiler 7, the board has not said which one" in shown
+    assert run("--runner-option", "ledger=driver=echo 1.2", "--runner-option", "ledger=compiler=echo 7") == 0
+    assert "was built for" not in capsys.readouterr().out
+
+
+def test_a_version_without_a_command_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--runner-option", "ledger=driver") == 2
+    assert "runner option ledger=driver: wanted NAME=COMMAND" in capsys.readouterr().err

@@ -47,9 +47,10 @@ COMMON = {
     "timing": "a regular expression whose group (named ms, us or s) is the time of one inference",
     "profile": "the profile that reads its files  [default: recognised by content]",
     "dtype": "[NAME=]DTYPE of files that do not state it; may be repeated",
+    "ledger": "NAME=COMMAND: a version for the report, the first line that COMMAND prints on the board; may be repeated",
     "per_node": "0: its files are final outputs only, also where they have other names of the model",
 }
-REPEATABLE = ("environment", "dtype")  # options that may be given more than once
+REPEATABLE = ("environment", "dtype", "ledger")  # options that may be given more than once
 
 
 @dataclass(frozen=True, slots=True)

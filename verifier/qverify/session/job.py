@@ -140,7 +140,8 @@ class Job:
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         if self._runner is not None:
-            describe_runner(report, ran.recordings.get("board"), options)
+            built_for = self._vendor.built_for if self._vendor is not None else {}
+            describe_runner(report, ran.recordings.get("board"), options, built_for)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self.is_kept(report):
             self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qverify_agents.inventory import find_runner
@@ -18,6 +19,7 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
 from qverify.plural import count
+from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
@@ -39,11 +41,13 @@ BOARD_MODEL_KIND = "board model"  # of the board's own model file, in the report
 @dataclass(frozen=True, slots=True)
 class BoardModel:
     """The model file that the board runs. tie: what shows that it was built from the quantized ONNX, "" if nothing
-    does."""
+    does. built_for: versions that the board must have for it, by name in the board's ledger, as its manifest states
+    them."""
 
     path: str
     data: bytes
     tie: str = ""
+    built_for: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -92,7 +96,8 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
-    board = BoardModel(last, data, _find_tie(last, data, others, models, request.allow_other_model))
+    tie = _find_tie(last, data, others, models, request.allow_other_model)
+    board = BoardModel(last, data, tie, _read_built_for(last))
     if others:
         row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": BOARD_MODEL_KIND}
         models.rows.append(row)
@@ -130,10 +135,7 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"
     elif os.path.lexists(path + MANIFEST_SUFFIX):
-        content = parse_json(
-            read_regular(path + MANIFEST_SUFFIX, MAX_MANIFEST_BYTES, follow=True), path + MANIFEST_SUFFIX
-        )
-        content = content if isinstance(content, dict) else {}
+        content = _read_manifest(path)
         if content.get("model_sha256") != hashlib.sha256(data).hexdigest():
             raise BadFileError(
                 f"{path}{MANIFEST_SUFFIX}: describes another file than {path}, by its model_sha256; build it again"
@@ -154,6 +156,28 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
         )
     models.caveats.append(f"{os.path.basename(path)} was built from another ONNX than {source}")
     return f"{where}, which is of another ONNX"
+
+
+def _read_manifest(path: str) -> dict[str, Any]:
+    """Returns the content of the manifest beside a board's model; {} if there is none."""
+    if not os.path.lexists(path + MANIFEST_SUFFIX):
+        return {}
+    content = parse_json(read_regular(path + MANIFEST_SUFFIX, MAX_MANIFEST_BYTES, follow=True), path + MANIFEST_SUFFIX)
+    return content if isinstance(content, dict) else {}
+
+
+def _read_built_for(path: str) -> dict[str, str]:
+    stated = _read_manifest(path).get("built_for")
+    return {str(k): str(v) for k, v in stated.items()} if isinstance(stated, dict) else {}
+
+
+def describe_other_versions(built_for: Mapping[str, str], ledger: Mapping[str, str]) -> list[str]:
+    """Returns a line for each version that a model was built for and that the board does not have."""
+    return [
+        f"the model was built for {name} {printable(wanted)}, the board has {ledger.get(name, 'not said which one')}"
+        for name, wanted in built_for.items()
+        if ledger.get(name) != wanted
+    ]
 
 
 def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardModel, models: Models) -> RunnerBoard:
@@ -185,10 +209,14 @@ def connect_board(
     return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
 
 
-def describe_runner(report: ReportDocument, board: Recording | None, options: Options) -> None:
+def describe_runner(
+    report: ReportDocument, board: Recording | None, options: Options, built_for: Mapping[str, str] | None = None
+) -> None:
     """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
     that printed values are known to some decimals only, so that equal text does not prove equal bytes, and nothing
-    finer is judged."""
+    finer is judged. built_for: as in BoardModel."""
+    if board is not None and board.state not in NO_VALUES:
+        report.caveats += describe_other_versions(built_for or {}, board.ledger)
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
     if board is None or board.state in NO_VALUES:

@@ -45,6 +45,7 @@ from qverify.tensors.spool import Spool
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
 WITHOUT_DUMPS = "the runner failed without dumps"
 MAX_NAME_LENGTH = 100  # characters of a file name on the board, without its ending
+MAX_VERSION = 200  # characters of one version of the ledger
 MAX_REPLY_LENGTH = 1 << 22  # characters of output of a command that a page runs by RunnerRequest.ask
 
 
@@ -104,6 +105,7 @@ class RunnerBoard:
         )
         try:
             recording = self._connection.run(lambda: self._recording(prepared, dump_all))
+            recording.ledger |= self._connection.run(self._ask_versions)
             if dump_all and not is_repeated:
                 recording.untapped = self._connection.run(lambda: self._run_without_dumps(prepared, recording))
         except LinkError as error:
@@ -262,6 +264,19 @@ class RunnerBoard:
             status = started.number("status")
             self._replies[key] = CommandReply(-1 if status is None else status, "\n".join(lines))
         return self._replies[key]
+
+    def _ask_versions(self) -> dict[str, str]:
+        """Returns what the commands of the option `ledger` print on the board, by name: their first line, or how they
+        ended."""
+        versions = {}
+        for text in self._choice.options.get("ledger", ()):
+            name, _, line = text.partition("=")
+            reply = self._ask(line, {}, self._board.new_run_folder())
+            first = next((t for t in reply.text.splitlines() if t.strip()), "")
+            versions[name] = (
+                one_line(first)[:MAX_VERSION] if reply.status == 0 else f"not known: exit status {reply.status}"
+            )
+        return versions
 
     def _execute(self, plan: RunnerPlan, placed: dict[str, str], run: str, folder: str) -> RunnerResult:
         """Runs the plan and fetches its files into `folder`. Raises LinkError if the board is lost."""

@@ -29,6 +29,9 @@ def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
         raise UsageError(f"runner option folder={folder}: wanted an absolute path of the board")
     if plan.collect and not plan.collect.startswith("/"):
         raise UsageError(f"runner option outputs={plan.collect}: wanted an absolute path of the board")
+    for text in options.get("ledger", ()):
+        if not re.fullmatch(r"[A-Za-z_][\w .-]*=.*\S.*", text):
+            raise UsageError(f"runner option ledger={text}: wanted NAME=COMMAND")
     types = {**plan.reading.dtypes, **_dtypes(options)}
     return replace(
         plan,

@@ -162,3 +162,21 @@ def test_names() -> None:
     assert cast_of("xa_Relu_ui8", ["x", "a_Relu"]) == "x" and cast_of("x_Relu_f32", ["x", "x_Relu"]) == ""
     assert cast_of("xa_Relu_ui8", ["x"]) == "x" and cast_of("x_Conv_ui8", ["x"]) == ""
     assert dumped_name("a_b_asm_1_2_30_actual") == ("a_b", 30, "actual") and dumped_name("a_b") == ("a_b", -1, "")
+
+
+def test_inspect_shows_a_text_and_names_built_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m_tpu.mlir").write_text(TEXT)
+    assert main(["inspect", str(tmp_path / "m_tpu.mlir")]) == 0
+    shown = capsys.readouterr().out
+    assert "text of tpu-mlir (bm1684x, INT8)" in shown and "holds 3 ops: Cast 2, MatMul 1" in shown
+    assert main(["inspect", str(tmp_path / "m_tpu.mlir"), "out_Gemm"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "scale       0.25" in shown and "zero point  3" in shown and "inout_Gemm_si8" not in shown.split("read by")[1]
+    )
+    for magic, name in ((b"\xee\xaa\x55\xff", "Sophgo's bmodel"), (b"CviModel", "Sophgo's cvimodel")):
+        (tmp_path / "m").write_bytes(magic + bytes(100))
+        assert main(["inspect", str(tmp_path / "m")]) == 2
+        assert name in (printed := capsys.readouterr().err) and printed.count("\n") == 1
+    assert main(["-m", str(tmp_path / "m_tpu.mlir"), "-b", "local"]) == 2
+    assert "the text of tpu-mlir" in capsys.readouterr().err

@@ -36,7 +36,11 @@ BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
 RANK = {"PASSED": 0, "INCONCLUSIVE": 1, "FAILED": 2}
 IGNORED_SETTINGS = ("spot_seed", "uri")  # random in each run, or compared elsewhere
 Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counter for pairs that are equal in these
-DERIVED = ("norm_ratio",)  # neither better nor worse: the other metrics say what changed
+DERIVED = (
+    "norm_ratio",
+    "centred_sqnr_db",
+    "euclidean_similarity",
+)  # the other metrics say what changed, and if it is better
 
 
 def compare_reports(a: ReportDocument, b: ReportDocument, source_a: str, source_b: str) -> ReportDifference:

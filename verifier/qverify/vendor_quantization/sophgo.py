@@ -9,10 +9,8 @@ Tried on tpu-mlir 1.30.2 (bm1684x, cv181x)."""
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -25,12 +23,15 @@ from qverify.onnx_model.load import parse
 from qverify.plural import count
 from qverify.vendor_files.tpu_mlir import INPUT, MAX_HEAD, Quantization, TpuModule, TpuOp, is_module, read_module
 from qverify.vendor_files.tpu_mlir_names import QUANTIZED, onnx_names
+from qverify.vendor_files.tpu_mlir_weights import as_in_the_onnx, read_weights, to_bf16
 from qverify.vendor_quantization import Quantized
 
 FILES = "NAME_tpu.mlir of model_deploy, and its NAME_tpu_weights.npz"
+FLOATS = ("f32", "f16", "bf16")
 ARITHMETICS = {"bm1684x": "sophgo-bm1684x", "cv181x": "sophgo-cv181x"}
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 HIGH = 31  # bits by which gemmlowp's high product is shifted
+REQUANTIZED = "tpu.RequantIntAxis"  # of sums of 32 bits
 HALF = ("bf16", "f16")  # a cast to them changes values
 CASTS = ("tpu.Cast", "tpu.GenericCpu")
 MIN_OPSET = 13  # the first opset with scales per channel
@@ -53,33 +54,7 @@ def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
     archives = {k: data for k, data in files.items() if k.endswith(".npz")}
     wanted = module.facts.get("weight_file", "")
     stored = archives.get(wanted) or (next(iter(archives.values())) if len(archives) == 1 else None)
-    return _Writer(parse(float_onnx, "float ONNX"), module, name, _read_weights(stored, wanted)).write()
-
-
-def _read_weights(data: bytes | None, where: str) -> dict[str, Array]:
-    if data is None:
-        return {}
-    try:
-        with np.load(BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise BadFileError(f"{where}: not a readable .npz: {str(error)[:100]}") from error
-
-
-def _to_bf16(value: float) -> Array:
-    """Returns a value rounded to BF16, as float32."""
-    bits = np.array(value, np.float32).reshape(1).view(np.uint32).astype(np.int64)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32).reshape(())
-
-
-def _as_in_the_onnx(stored: Array, weights: Array, axis: int, op: str) -> Array:
-    """Returns stored weights in the order of the ONNX's. The toolkit stores those of a Gemm as [inputs, outputs], and those
-    of a ConvTranspose with the outputs first."""
-    order = list(range(weights.ndim))
-    if (op == "Gemm" and axis == 0) or op == "ConvTranspose":
-        order[:2] = [1, 0]
-    whole = stored.reshape([weights.shape[k] for k in order]).transpose(order)
-    return np.ascontiguousarray(whole).astype(np.int8)
+    return _Writer(parse(float_onnx, "float ONNX"), module, name, read_weights(stored, wanted)).write()
 
 
 @dataclass(slots=True)
@@ -180,11 +155,11 @@ class _Writer:
     def _read_as_bf16(self, name: str, quantization: Quantization, real: str) -> None:
         """Adds the cast of integers to BF16: they are multiplied by the scale in BF16, and the product is rounded."""
         scale = f"{name}_scale_bf16"
-        self.constants[scale] = _to_bf16(quantization.scale)
+        self.constants[scale] = to_bf16(quantization.scale)
         inputs = [name + QUANTIZED, scale, f"{name}_zero_point"]
-        self._round_to_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
+        self._roundto_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
 
-    def _round_to_bf16(self, exact: str, real: str) -> None:
+    def _roundto_bf16(self, exact: str, real: str) -> None:
         self._add("Cast", [exact], f"{real}_bf16", to=TensorProto.BFLOAT16)
         self._add("Cast", [f"{real}_bf16"], real, f"{real}_Cast", to=TensorProto.FLOAT)
 
@@ -230,7 +205,7 @@ class _Writer:
             copy.output[k] = f"{node.output[k]}_before_bf16"
         self.nodes.append(copy)
         for k in halves:
-            self._round_to_bf16(copy.output[k], node.output[k])
+            self._roundto_bf16(copy.output[k], node.output[k])
         for name in made:
             self._quantize(name, f"{name}_QuantizeLinear_Input" if name in outputs else name, outputs)
 
@@ -255,10 +230,22 @@ class _Writer:
         """Returns the multipliers and shifts of an op, [] if it has none. The shift is the whole one: S = M / 2^shift. That of
         an operand that is subtracted is negative in the text; the sign is the operator's."""
         multipliers, shifts = op.numbers("multiplier", "multipliers"), op.numbers("rshift", "rshifts")
+        if op.name == REQUANTIZED:
+            multipliers, shifts = self._stored_steps(op)
         high = HIGH if op.attributes.get("quant_mode") in ("QDM", "TFLite", "TFLite_LShift") else 0
         if not multipliers or len(shifts) not in (1, len(multipliers)):
             return [], []
         return [abs(m) for m in multipliers], [r + high for r in shifts]
+
+    def _stored_steps(self, op: TpuOp) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the multipliers and shifts of a requantization by itself, which are stored with the weights: for each
+        channel the multiplier, the shift, negative, and the zero point."""
+        made = self.module.by_id.get(op.operands[1]) if len(op.operands) > 1 else None
+        stored = None if made is None else self.weights.get(made.tensor)
+        if stored is None or stored.size % 3:
+            return (), ()
+        rows = stored.reshape(-1, 3).astype(np.int64)
+        return tuple(rows[:, 0].tolist()), tuple((-rows[:, 1]).tolist())
 
     def _state_multipliers(self, node: NodeProto, op: TpuOp) -> None:
         multipliers, shifts = self._steps(op)
@@ -270,7 +257,7 @@ class _Writer:
         source = next((self.made[n][1] for n in node.input[:1] if n in self.made), None)
         target = op.quantization
         multipliers, shifts = self._steps(op)
-        if source is None or target is None or not multipliers:
+        if source is None or target is None or not (multipliers or op.name == REQUANTIZED):
             return
         weights, bias = self.floats[node.input[1]], self.floats.get(node.input[2]) if len(node.input) > 2 else None
         axis = self._channel_axis(node)
@@ -311,11 +298,15 @@ class _Writer:
     ) -> Array:
         """Returns the scales of the weights that the multipliers stand for."""
         multipliers, shifts = np.array(steps[0], np.float64), np.array(steps[1], np.float64)
+        if not multipliers.size:
+            return (self._largest(weights, axis, False) / 127.0).astype(np.float32)
         real = multipliers * 2.0**-shifts * target / source
         return np.where(real > 0, real, self._largest(weights, axis, len(real) == 1) / 127.0).astype(np.float32)
 
     def _operand(self, op: TpuOp, at: int) -> TpuOp | None:
-        made = self.module.by_id.get(op.operands[at]) if at < len(op.operands) else None
+        by_id = self.module.by_id
+        sums = by_id.get(op.operands[0]) if op.name == REQUANTIZED and op.operands else op
+        made = by_id.get(sums.operands[at]) if sums is not None and at < len(sums.operands) else None
         return made if made is not None and made.name == "top.Weight" else None
 
     def _integer_weights(self, op: TpuOp, node: NodeProto, weights: Array, axis: int) -> Array:
@@ -324,7 +315,7 @@ class _Writer:
         if stored is not None:
             if stored.size != weights.size:
                 raise BadFileError(f"{weight and weight.tensor}: {stored.size} integers; the ONNX has {weights.size}")
-            return _as_in_the_onnx(stored, weights, axis, node.op_type)
+            return as_in_the_onnx(stored, weights, axis, node.op_type)
         one = len(op.numbers("multiplier", "multipliers")) == 1
         steps = (self._largest(weights, axis, one).astype(np.float64) / 127.0).reshape(
             [-1 if k == axis and not one else 1 for k in range(weights.ndim)]
@@ -344,7 +335,7 @@ class _Writer:
     def _describe(self, names: Mapping[str, str], operators: Mapping[str, str]) -> None:
         facts = self.module.facts
         chip, mode = facts.get("chip", "?"), facts.get("mode", "?")
-        floats = [o.tensor for o in self.module.computed if o.quantization is None and o.name not in (*CASTS, INPUT)]
+        floats = [o.tensor for o in self.module.computed if o.element in FLOATS and o.name not in (*CASTS, INPUT)]
         self.changes.append(
             f"{self.place}: {chip}, {mode}: {count(len(self.made), 'tensor', 'has', 'have')} 8 bits"
             + (

@@ -26,7 +26,7 @@ def run(request: Request) -> Answer:
         model = file.read()
     is_program = model[4:8] == b"ET12"
     if is_program:
-        data, names, placed = model, list(request.outputs), []
+        data, names, placed = model, list(request.outputs), list[Placed]()
     else:
         data, names, placed = _built(request, model, backend)
     values = _execute(data, [request.inputs[name] for name in request.inputs])
@@ -48,17 +48,17 @@ def _built(request: Request, model: bytes, backend: str) -> tuple[bytes, list[st
     key = hashlib.sha256(json.dumps([backend, version("executorch"), request.outputs, request.taps]).encode() + model)
     path = os.path.join(request.option("cache"), f"{key.hexdigest()}.pte") if request.option("cache") else ""
     if path and os.path.isfile(path) and os.path.isfile(f"{path}.json"):
-        with open(path, "rb") as file, open(f"{path}.json", encoding="utf-8") as facts:
-            names, placed = json.load(facts)
-            return file.read(), names, [Placed(*fields) for fields in placed]
+        with open(path, "rb") as file, open(f"{path}.json", encoding="utf-8") as stored:
+            names, rows = json.load(stored)
+            return file.read(), names, [Placed(*row) for row in rows]
     program, names = program_of_onnx(model, request.inputs, [*request.outputs, *request.taps])
     data, placed = _lowered(program, tuple(map(torch.from_numpy, request.inputs.values())), backend)
     if path:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         facts = [[p.node, p.op, p.on, p.kernel, p.fallback] for p in placed]
         for name, content in ((f"{path}.json", json.dumps([names, facts]).encode()), (path, data)):
-            with open(f"{name}.{os.getpid()}", "wb") as file:
-                file.write(content)
+            with open(f"{name}.{os.getpid()}", "wb") as made:
+                made.write(content)
             os.replace(f"{name}.{os.getpid()}", name)
     return data, names, placed
 
@@ -74,8 +74,11 @@ def _lowered(module: Any, example: tuple[Any, ...], backend: str) -> tuple[bytes
 
         partitioners = [XnnpackPartitioner()]
     config = EdgeCompileConfig(_check_ir_validity=False)
-    with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
-        exported = torch.export.export(module, example)
+    with torch.no_grad():
+        with (
+            torch.fx.traceback.preserve_node_meta()
+        ):  # only here: passes of the backends refuse nodes that have it already
+            exported = torch.export.export(module, example)
         edge = to_edge_transform_and_lower(exported, partitioner=partitioners or None, compile_config=config)
         placed = _placement(edge.exported_program().graph_module, backend)
         return bytes(edge.to_executorch().buffer), placed

@@ -68,7 +68,8 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
     "qverify_drivers": (
         ("drive",),
-        ("drive_openvino",),
+        ("onnx_to_torch",),
+        ("drive_executorch", "drive_onnxruntime_ep", "drive_openvino", "drive_tflm"),
     ),
     "qverify_labgrid": (
         ("records", "places"),
@@ -107,9 +108,17 @@ HOMES = {
         "onnx_model/run_reference_engine.py",
         "onnx_model/run_sessions.py",
         "qverify_worker/runtimes/onnxruntime.py",
+        "qverify_drivers/drive_onnxruntime_ep.py",
     ),
     "click": ("cli/",),
-    "onnx": ("onnx_model/", "tflite_model/writer.py", "compiler/", "sides/reference.py", "sides/runtime_board.py"),
+    "onnx": (
+        "onnx_model/",
+        "tflite_model/writer.py",
+        "compiler/",
+        "sides/reference.py",
+        "sides/runtime_board.py",
+        "qverify_drivers/onnx_to_torch.py",
+    ),
     "xxhash": ("tensors/digest.py", "qverify_worker/checksums.py"),
     "zstandard": ("capture/parts.py",),
     "ai_edge_litert": ("qverify/extras.py", "tflite_model/run_litert.py"),

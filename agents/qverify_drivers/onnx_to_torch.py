@@ -53,6 +53,7 @@ class _Builder:
         self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
         self.constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
         self.values: dict[str, Any] = {name: self.fx.placeholder(f"in_{at}") for at, name in enumerate(inputs)}
+        self._weights: dict[str, tuple[list[str], dict[str, Any]]] = {}  # dequantized constants: inputs and attributes
         self._node, self._buffers = "", 0
 
     def add(self, node: Any) -> None:
@@ -62,6 +63,11 @@ class _Builder:
         if node.op_type == "Constant" and "value" in attributes:
             self.constants[node.output[0]] = numpy_helper.to_array(attributes["value"])
             return
+        if node.op_type == "DequantizeLinear" and node.input[0] in self.constants:
+            if self.constants[node.input[0]].dtype == "int32":  # a bias: backends want it as real values
+                self.constants[node.output[0]] = self._real(list(node.input), attributes)
+                return
+            self._weights[node.output[0]] = list(node.input), attributes
         method: Callable[..., Any] | None = getattr(self, f"_{node.op_type}", None)
         if node.op_type in SIMPLE:
             target = SIMPLE[node.op_type]
@@ -105,6 +111,24 @@ class _Builder:
         if kind not in TYPES:
             raise Refused(f"{self._node}: quantized as {kind}; wanted {', '.join(TYPES)}")
         return scale, zero, TYPES[kind]
+
+    def _real(self, names: list[str], attributes: dict[str, Any]) -> Any:
+        """Returns the real values of a quantized constant, in float32."""
+        codes, (scale, zero, _) = self.constants[names[0]], self._scales(names)
+        axis = attributes.get("axis", 1) if codes.ndim > 1 else 0
+        dims = [-1 if at == axis else 1 for at in range(codes.ndim)] if scale.size > 1 else [1] * codes.ndim
+        shifted = codes if zero is None else codes - zero.astype(codes.dtype).reshape(dims)
+        return (shifted.astype("float32") * scale.astype("float32").reshape(dims)).astype("float32")
+
+    def _transposed(self, name: str) -> Any:
+        """Returns the torch node of a matrix with its axes exchanged; a quantized constant is exchanged before it is
+        dequantized, as backends want it."""
+        if name not in self._weights:
+            return self.call(ATEN.permute.default, self.argument(name), [1, 0])
+        names, attributes = self._weights[name]
+        turned = f"{names[0]} transposed"
+        self.constants[turned] = self.constants[names[0]].T.copy()
+        return self._DequantizeLinear([turned, *names[1:]], {**attributes, "axis": 1 - attributes.get("axis", 1) % 2})
 
     def _QuantizeLinear(self, names: list[str], attributes: dict[str, Any]) -> Any:
         return self._converted(QUANTIZED.quantize_per_tensor.default, None, names, attributes)
@@ -155,9 +179,7 @@ class _Builder:
     def _Gemm(self, names: list[str], attributes: dict[str, Any]) -> Any:
         if attributes.get("alpha", 1.0) != 1 or attributes.get("beta", 1.0) != 1 or attributes.get("transA", 0):
             raise Refused(f"{self._node}: Gemm with alpha, beta or transA; wanted none")
-        weight = self.argument(names[1])
-        if not attributes.get("transB", 0):
-            weight = self.call(ATEN.permute.default, weight, [1, 0])
+        weight = self.argument(names[1]) if attributes.get("transB", 0) else self._transposed(names[1])
         bias = self.argument(names[2]) if len(names) > 2 and names[2] else None
         return self.call(ATEN.linear.default, self.argument(names[0]), weight, bias)
 

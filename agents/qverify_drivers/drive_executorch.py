@@ -37,6 +37,10 @@ def run(request: Request) -> Answer:
         if is_program
         else []
     )
+    if any(np.asarray(v).dtype == np.uint8 for v in values) and any("Xnnpack" in p.on for p in placed):
+        notes.append(
+            "tensors of uint8 in the XNNPACK delegate, whose kernels are made for int8: quantize the network as int8"
+        )
     packages = {name: version(name) for name in ("executorch", "torch", "torchao")}
     tensors = dict(zip(names, values))  # noqa: B905 (strict= is of Python 3.10)
     return Answer(tensors, "executorch", packages["executorch"], packages, placed, notes)

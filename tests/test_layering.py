@@ -68,6 +68,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
     "qverify_drivers": (
         ("drive",),
+        ("onnx_to_torch",),
         ("drive_executorch", "drive_onnxruntime_ep", "drive_openvino", "drive_rknn", "drive_sophgo", "drive_tflm"),
     ),
     "qverify_labgrid": (
@@ -107,6 +108,7 @@ HOMES = {
         "onnx_model/run_reference_engine.py",
         "onnx_model/run_sessions.py",
         "qverify_worker/runtimes/onnxruntime.py",
+        "qverify_drivers/drive_onnxruntime_ep.py",
     ),
     "click": ("cli/",),
     "onnx": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,67 @@ def test_random_inputs_and_nothing_are_refused(host, tmp_path, capsys):
 def test_spoiled(host, tmp_path):
     path = gt(tmp_path) / "joint"
     spoil("axera", host, path, list(path.iterdir()))
+
+
+def build(root: Path, off: int = 0) -> Path:
+    """The dumps of a build: every layer as integers, one output as real values too, and the scales beside them."""
+    quant = root / "quant"
+    codes = {
+        "_a_conv_output_0": np.arange(40, dtype=np.uint8).reshape(1, 4, 10) + off,
+        "_b_Add_output_0": np.arange(300, 340, dtype=np.uint16).reshape(1, 40),
+    }
+    scales = {"/a/conv_output_0": (0.5, 7), "/b/Add_output_0": (0.25, 300)}
+    for kind, side in (("numpy", "float"), ("numpy", "xrun"), ("io", "float"), ("io", "quant")):
+        (quant / "debug" / kind / side).mkdir(parents=True)
+    for (stem, code), (scale, zero) in zip(codes.items(), scales.values(), strict=True):
+        real = (code.astype(np.int64) - zero).astype(np.float32) * np.float32(scale)
+        np.save(quant / "debug" / "numpy" / "xrun" / f"{stem}.npy", code)
+        np.save(quant / "debug" / "numpy" / "float" / f"{stem}.npy", real)
+    np.save(quant / "debug" / "io" / "float" / "_b_Add_output_0.npy", real)
+    np.save(quant / "debug" / "io" / "quant" / "_b_Add_output_0.npy", real)
+    content = {
+        "tensor_configs": {
+            "op_1:onnx.Conv": {"/a/conv_output_0": {"bit_width": 8, "hash": 11, "dominator": 11}},
+            "op_2": {"/b/Add_output_0": {"bit_width": 16, "hash": 12, "dominator": 13}, "w": {"hash": 14}},
+        },
+        "values": {
+            "11": {"scale": [0.5], "zero_point": [7.0]},
+            "13": {"scale": 0.25, "zero_point": 300},
+            "14": {"scale": [0.1, 0.2], "zero_point": [0, 0]},
+        },
+    }
+    (quant / "quant_axmodel.json").write_text(json.dumps(content))
+    return quant
+
+
+def test_integers_of_a_build_have_their_scales(tmp_path, capsys):
+    quant = str(build(tmp_path))
+    for path in (str(tmp_path), quant, f"{quant}/debug"):
+        assert main(["compare", path, path, "--side-a", "float", "--side-b", "xrun"]) == 0
+        printed = capsys.readouterr().out
+        assert "2 of 2 tensors" in printed and "dequantized" in printed
+    assert main(["compare", quant, quant, "--side-a", "float", "--side-b", "quant"]) != 0  # one layer of two
+    assert "missing" in capsys.readouterr().out
+
+
+def test_a_difference_in_one_layer_is_found(tmp_path, capsys):
+    (tmp_path / "other").mkdir()
+    sound, other = build(tmp_path), build(tmp_path / "other", off=1)
+    assert main(["compare", str(sound), str(other), "--side-a", "float", "--side-b", "xrun"]) == 1
+    assert "a_conv_output_0" in capsys.readouterr().out
+
+
+def test_without_the_scales_integers_are_not_compared(tmp_path, capsys):
+    quant = build(tmp_path)
+    (quant / "quant_axmodel.json").unlink()
+    assert main(["compare", str(quant), str(quant), "--side-a", "float", "--side-b", "xrun"]) not in (0, 1)
+    assert "INCONCLUSIVE" in capsys.readouterr().out
+
+
+def test_a_build_without_a_side_and_damaged_scales_are_refused(tmp_path, capsys):
+    quant = build(tmp_path)
+    assert main(["compare", str(quant), str(quant)]) == 2
+    assert "contains xrun, quant, float; name one of them: --side xrun" in capsys.readouterr().err
+    (quant / "quant_axmodel.json").write_text('{"tensor_configs": []}')
+    assert main(["compare", str(quant), str(quant), "--side-a", "float", "--side-b", "xrun"]) == 2
+    assert "quant_axmodel.json: wanted an object with tensor_configs and values" in capsys.readouterr().err

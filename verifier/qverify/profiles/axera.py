@@ -1,6 +1,7 @@
 """AXera: the folders of outputs that its tools write: gt/joint and gt/onnx of `pulsar run --output_gt`, the folder of
 `run_joint --bin-out-dir`, output/N of `ax_run_model`, sim_outputs/N of `pulsar2 run`. They contain NAME.bin files, in
-gt also NAME.npy.
+gt also NAME.npy; and the dumps of a build, quant/debug/io/{float,quant} (outputs) and quant/debug/numpy/{float,xrun} (every
+layer; xrun has integers), whose scales quant_axmodel.json states.
 
 The reader follows the documented format; it was not tested with a real folder."""
 
@@ -8,28 +9,36 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
 from qverify.errors import BadFileError
 from qverify.vendor_files.array_files import StoredArray, npy
+from qverify.vendor_files.axera_scales import Scale, scales_above
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
-WANTED = "gt/joint or gt/onnx, a folder of NAME.bin files, or one of folders 0, 1, ... of them"
+WANTED = "gt/joint or gt/onnx, a folder of NAME.bin files, one of folders 0, 1, ... of them, or quant/debug of a build"
 CHECKED = "reads the documented format; not checked with a folder of the vendor's own tools"
 SIDES = ("joint", "onnx")
+BUILD_SIDES = {
+    "xrun": ("numpy",),
+    "quant": ("io",),
+    "float": ("numpy", "io"),
+}  # of quant/debug, and the folders they are in
 POSSIBLE_DTYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16")
 MAX_LOG_BYTES = 1 << 24
 _RANDOM = re.compile(rb"using random data|\brandom_input\b[ =:]*[Tt]rue")
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Returns True for gt, a folder that contains joint and onnx. Other folders of the vendor look like those of other
-    tools."""
-    return not folder.is_file and set(SIDES) <= set(folder.folders())
+    """Returns True for gt, a folder that contains joint and onnx, and for the dumps of a build. Other folders of the vendor
+    look like those of other tools."""
+    return not folder.is_file and (set(SIDES) <= set(folder.folders()) or _debug(folder) is not None)
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads one side or frame. options.side: joint or onnx, for gt. options.frame: number of the folder, if the folders
+    """Reads one side or frame. options.side: joint or onnx, for gt; xrun, quant or float, for quant/debug. options.frame: number of the folder, if the folders
     have numbers. A .bin file states neither type nor shape; they come from the .npy beside it, the other side, -m or
     --dtype."""
     place = _place(folder, options)
@@ -39,11 +48,12 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
     if not names:
         raise BadFileError(f"{place.path}: no .bin and no .npy in it; wanted {WANTED}")
     dump = VendorDump("axera", [], spelled_loosely)
+    scales = scales_above(place.path)
     for name in names:
         if name.endswith(".bin") and f"{name[:-4]}.npy" in names:
             _check_twin(place.file(name), npy(place.file(f"{name[:-4]}.npy"), name[:-4]))
         else:
-            dump.tensors.append(_tensor(place.file(name), name))
+            dump.tensors.append(_tensor(place.file(name), name, scales))
     return dump
 
 
@@ -57,6 +67,8 @@ def _place(folder: UntrustedFolder, options: ReadingOptions) -> UntrustedFolder:
     """Returns the folder that contains the files."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
+    if (debug := _debug(folder)) is not None:
+        return _side_of_build(debug, options.side)
     inner = folder.folders()
     sides = [side for side in SIDES if side in inner]
     frames = sorted((name for name in inner if name.isascii() and name.isdigit()), key=lambda n: (len(n), n))
@@ -72,6 +84,39 @@ def _place(folder: UntrustedFolder, options: ReadingOptions) -> UntrustedFolder:
     return UntrustedFolder(os.path.join(folder.path, str(options.frame))) if frames else folder
 
 
+def _debug(folder: UntrustedFolder) -> UntrustedFolder | None:
+    """Returns the folder debug of a build, given itself, quant, or the folder of the build; None for another folder."""
+    for name in ("", "debug", "quant/debug"):
+        steps, here = name.split("/") if name else [], folder
+        for step in steps:
+            if here.is_file or step not in here.folders():
+                break
+            here = UntrustedFolder(os.path.join(here.path, step))
+        else:
+            pairs = (("numpy", "xrun"), ("io", "quant"))
+            if any(k in here.folders() and {"float", s} <= set(_inner(here, k).folders()) for k, s in pairs):
+                return here
+    return None
+
+
+def _inner(folder: UntrustedFolder, name: str) -> UntrustedFolder:
+    return UntrustedFolder(os.path.join(folder.path, name))
+
+
+def _side_of_build(debug: UntrustedFolder, side: str) -> UntrustedFolder:
+    """Returns the folder of a side of quant/debug: every layer if the build has them, else the outputs."""
+    held = {
+        name: _inner(_inner(debug, kind), name)
+        for name, kinds in BUILD_SIDES.items()
+        for kind in reversed(kinds)
+        if kind in debug.folders() and name in _inner(debug, kind).folders()
+    }
+    if side not in held:
+        path = debug.path.rstrip("/")
+        raise BadFileError(f"{path}: contains {', '.join(held)}; name one of them: --side {next(iter(held))}")
+    return held[side]
+
+
 def _check_inputs(folder: UntrustedFolder) -> None:
     """Raises BadFileError if a log beside the files states that the inputs were random: run_joint uses random inputs if
     none are given."""
@@ -83,9 +128,13 @@ def _check_inputs(folder: UntrustedFolder) -> None:
                 raise BadFileError(f"{file.path}: line {line}: the run used random inputs; give it inputs")
 
 
-def _tensor(file: UntrustedFile, name: str) -> VendorTensor:
+def _tensor(file: UntrustedFile, name: str, scales: Mapping[str, Scale]) -> VendorTensor:
+    """Returns a tensor; one of integers has the scale that the build states."""
     stem = name[:-4]
     if name.endswith(".npy"):
         array = npy(file, stem)
-        return VendorTensor(stem, array.where, (array.dtype,), array.size_bytes, array.read, array.shape)
+        tensor = VendorTensor(stem, array.where, (array.dtype,), array.size_bytes, array.read, array.shape)
+        if array.dtype.removeprefix("u").startswith("int") and stem in scales:
+            return replace(tensor, scale=scales[stem][:1], zero_point=scales[stem][1:])
+        return tensor
     return VendorTensor(stem, file.path, POSSIBLE_DTYPES, file.size_bytes, file.whole)

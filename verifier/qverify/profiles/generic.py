@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from typing import Any
 
@@ -23,7 +22,9 @@ MAX_MANIFEST_BYTES = 1 << 24
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    return not folder.is_file and any(os.path.isfile(os.path.join(folder.path, name)) for name in MANIFESTS)
+    """Returns True for a folder with a manifest; one beside stack.json is msprobe's."""
+    held = set() if folder.is_file else set(folder.names())
+    return bool(held & set(MANIFESTS)) and "stack.json" not in held
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:

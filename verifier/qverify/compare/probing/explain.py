@@ -8,6 +8,7 @@ from dataclasses import replace
 from qverify.arithmetic.forms import Form
 from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
 from qverify.compare.identify.solve import neighbours
+from qverify.compare.probing.contradictions import describe_contradiction
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.model_bin.kinds_of_nodes import KINDS
@@ -82,6 +83,17 @@ def fit_solved(
     )  # fmt: skip
 
 
+def explain_nodes(op: LearnedOp, members: Sequence[RecordedUnit]) -> LearnedOp:
+    """Returns the op, and if a recording shows no form of it, where one form does not hold, or that its sums do not decide.
+    members: the recorded nodes of the op."""
+    if op.form or not members:
+        return op
+    if (corner := find_corner(members, solved=False)) is not None:
+        return replace(op, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, {})}")
+    shown = describe_contradiction(members)
+    return replace(op, why=f"{op.why}; {shown}") if shown else op
+
+
 def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
     """Returns the op with the probes that show why it is not one arithmetic."""
     if op.form:
@@ -100,6 +112,7 @@ def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str,
         return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
     lost = [names.get(m.output, m.unit.name) for m in members if not m.fitting]
     more = f"of {len(lost)} of {len(members)} probes no form gives every element, first {lost[0]}" if lost else ""
+    more = "; ".join(part for part in (more, describe_contradiction(members)) if part)
     return replace(op, parts=parts, why=f"{NOT_ONE if op.parts else 'no form'}{f'; {more}' if more else ''}")
 
 

@@ -23,11 +23,13 @@ FLOOR = "rounded down (floor)"
 
 @pytest.fixture(scope="module")
 def convolutions() -> list[RecordedUnit]:
-    """Three convolutions of other sizes, of two images, as the reference computes them."""
+    """Six convolutions of other sizes, of two images, as the reference computes them."""
     m = Qdq("int8", seed=5)
     x = m.input((2, 6, 13, 11))
     a = m.quantize(m.op("Conv", [x, m.weight((10, 6, 3, 3), axis=0)], "a", pads=[1] * 4))
     b = m.quantize(m.op("Conv", [a, m.weight((21, 10, 1, 1), axis=0)], "b"))
+    for k, channels in enumerate((8, 9, 7)):
+        m.outputs.append(m.quantize(m.op("Conv", [x, m.weight((channels, 6, 3, 3), axis=0)], f"d{k}", strides=[2, 2])))
     m.outputs.append(m.quantize(m.op("Conv", [b, m.weight((9, 21, 3, 3), axis=0)], "c", strides=[2, 2])))
     graph = compile_model(m.model().SerializeToString(), "m.onnx", CompilerOptions(check=False)).graph
     simulator, random = Simulator(graph, None), np.random.default_rng(3)

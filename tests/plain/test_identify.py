@@ -239,3 +239,18 @@ def test_real_engines_are_identified_and_simulated_bit_by_bit(
     main(["identify", str(VENDOR / recording), *words])
     out = capsys.readouterr().out
     assert "unknown" not in out and f"free-running under it: {tensors} of {tensors} tensors bit-equal" in out
+
+
+def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Path, tmp_path: Path) -> None:
+    """A multiplier of 12 bits that nothing here tells from an exact one is among those named."""
+    m = Qdq("int8", seed=3)
+    x = m.input((1, 4, 6, 6))
+    m.outputs.append(m.quantize(m.op("Mul", [x, x], "a")))
+    model, written = tmp_path / "mul.onnx", tmp_path / "chip.toml"
+    model.write_bytes(m.model().SerializeToString())
+    given = dump(model, tmp_path, "ref-exact")
+    assert main(["identify", str(given), "-m", str(model), "-o", str(written)]) == 0
+    op = read_arithmetic(str(written)).ops["mul"]
+    assert op.form == "ref-exact" and len({*op.alike}) == len(op.alike)
+    narrow = [f for f in op.alike if f.startswith("half up, multiplier of 1")]
+    assert narrow and all("multiplier of 4 bits" not in f for f in op.alike)

@@ -17,7 +17,7 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
-from qverify.compare.identify.solve import Triples
+from qverify.compare.identify.solve import Triples, neighbours
 from qverify.compare.identify.solve import solve as solve_sums
 from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.model_bin.graph import Graph
@@ -35,7 +35,8 @@ AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
 MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
-MOST_SOLVED = 12  # solved forms that are listed
+MOST_SOLVED = 24  # solved forms that are listed
+MOST_NEIGHBOURS = 12  # forms near a form of the catalogue that are listed
 LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
 COUNTED = 8192  # elements of a node at which forms that do not fit are counted
 
@@ -87,7 +88,12 @@ class RecordedUnit:
         """Returns whether the form gives every element."""
         if form == REFERENCE or form in self.rounded.formulas:
             return form in self.fitting
-        return self.triples is not None and self.triples.is_given_by(Form.parse(form))
+        return self.fewest is not None and self.fewest.is_given_by(Form.parse(form))
+
+    @cached_property
+    def fewest(self) -> Triples | None:
+        """Those of `triples` that stand for all."""
+        return None if self.triples is None else self.triples.fewest()
 
     def count_wrong(self, form: str) -> int | None:
         """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not
@@ -199,7 +205,7 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     if common:
         powers = _has_powers_of_two(members)
         form = _choose(common, powers)
-        alike = tuple(f for f in common if f != form)
+        alike = (*(f for f in common if f != form), *(_list_neighbours(members, form, common) if solving else ()))
         nearest = _find_nearest(members, [f for f in FORMS if f not in common])
         decided, against = (nearest.elements, nearest.form) if nearest is not None else (None, "")
         why = _doubt(members, every, form) or (ONLY_POWERS if powers else "")
@@ -218,6 +224,20 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     left = [m.unit.name for m in members if not m.fitting]
     why = f"no form of the catalogue gives every element of {count(len(left), 'node')}, first {left[0]}"
     return LearnedOp(op, "", len(members), elements, nearest=nearest, why=why)
+
+
+def _list_neighbours(members: list[RecordedUnit], form: str, common: list[str]) -> list[str]:
+    """Returns neighbours of a form that give every element, too, narrow multipliers first, at most MOST_NEIGHBOURS."""
+    scaled = [m for m in members if not KINDS["of a function"](m.unit.nodes[0], m.graph)]
+    if not scaled or any(m.fewest is None for m in scaled):
+        return []
+    found = list[str]()
+    for near in sorted(neighbours(Form.parse(form)), key=lambda f: f.bits or f.fraction):
+        if str(near) not in common and all(m.gives(str(near)) for m in scaled):
+            found.append(str(near))
+            if len(found) == MOST_NEIGHBOURS:
+                break
+    return found
 
 
 def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:

@@ -14,9 +14,10 @@ from qverify.compare.identify.solve import Triples
 from qverify.compare.probing.parts import Mask, Places, fixed_parts, shown_parts
 
 MOST_WRONG = 0.6  # share of the elements that do not follow
-MOST_SHARE = 0.75  # of the elements that are a part
+MOST_SHARE = 0.75  # of the elements that are a part, unless it is whole nodes
 LEAST_WRONG = 3  # elements
-EVIDENCE_BITS = 16.0  # that the elements do not lie in a part by chance, which is as large as it is
+EVIDENCE_BITS = 12.0  # that the elements do not lie in a part by chance, which is as large as it is
+NODE_BITS = 2.5  # the same of whole nodes
 MOST_NAMED = 3  # parts that are named
 
 
@@ -43,25 +44,40 @@ def find_corner(members: Sequence[RecordedUnit], solved: bool) -> Corner | None:
 
 
 def _find_of_catalogue(every: Sequence[Places]) -> Corner | None:
-    best: tuple[tuple[bool, int], Corner] | None = None  # and its order: mistakes last, the smallest first
-    fixed = _fixed(every)
-    for form, wrong in _wrong(every):
-        count, total = sum(int(np.count_nonzero(w)) for w in wrong), sum(w.size for w in wrong)
+    best: tuple[tuple[bool, bool, int], Corner] | None = None  # and its order
+    fixed, tried = _fixed(every), list(_wrong(every))
+    most = max((_count_right(wrong) for _, wrong in tried), default=0)
+    for form, wrong in tried:
         found = [
-            (size, name, masks)
+            (sum(int(np.count_nonzero(m)) for m in masks), name, masks)
             for name, masks in (*fixed.items(), *shown_parts(every, wrong))
-            if count <= (size := sum(int(np.count_nonzero(m)) for m in masks)) <= MOST_SHARE * total
-            and count * np.log2(total / size) >= EVIDENCE_BITS
-            and not any((w & ~m).any() for w, m in zip(wrong, masks, strict=True))
+            if not any((w & ~m).any() for w, m in zip(wrong, masks, strict=True)) and _is_shown(wrong, masks, most)
         ]
-        if not found or count < LEAST_WRONG:
+        if not found:
             continue
         size, _, masks = min(found, key=lambda f: f[0])
-        order = form in MISTAKES, size
+        inside = _form_at(every, masks)
+        order = form in MISTAKES, not inside, size
         if best is None or order < best[0]:
             names = [name for other, name, _ in found if other == size]
-            best = order, Corner(form, " or ".join(names[:MOST_NAMED]), _form_at(every, masks))
+            best = order, Corner(form, " or ".join(names[:MOST_NAMED]), inside)
     return best[1] if best else None
+
+
+def _count_right(wrong: Sequence[Mask]) -> int:
+    return sum(not w.any() for w in wrong)
+
+
+def _is_shown(wrong: Sequence[Mask], masks: Sequence[Mask], most: int) -> bool:
+    """Returns whether the elements that do not follow lie in a part by more than chance: of whole nodes, by how many nodes
+    have such, if no other form gives more nodes; else by their number. most: nodes that some form gives."""
+    total, size = sum(m.size for m in masks), sum(int(np.count_nonzero(m)) for m in masks)
+    count = sum(int(np.count_nonzero(w)) for w in wrong)
+    if all(m.all() or not m.any() for m in masks):
+        hit, of = sum(bool(w.any()) for w in wrong), sum(bool(m.any()) for m in masks)
+        known = _count_right(wrong) == most and hit * np.log2(len(masks) / of) >= NODE_BITS
+        return count >= LEAST_WRONG and bool(known)
+    return count >= LEAST_WRONG and size <= MOST_SHARE * total and bool(count * np.log2(total / size) >= EVIDENCE_BITS)
 
 
 def _fixed(every: Sequence[Places]) -> dict[str, list[Mask]]:

@@ -15,7 +15,7 @@ from qverify.model_bin.kinds_of_nodes import KINDS
 from qverify.report.learned import LearnedOp
 
 MOST = 3  # probes named
-MOST_ALIKE = 12  # solved forms that are listed
+MOST_ALIKE = 24  # solved forms that are listed
 NOT_ONE = "not one arithmetic"
 
 
@@ -38,8 +38,8 @@ def left_forms(members: Sequence[RecordedUnit]) -> list[str]:
 def solved_forms(members: Sequence[RecordedUnit]) -> list[str]:
     """Returns the forms that are solved from all units that have several forms, the simplest first; [] if some of these
     are not sums of one scale."""
-    triples = [m.triples for m in deciding(members)]
-    known = [t.fewest() for t in triples if t is not None]
+    triples = [m.fewest for m in deciding(members)]
+    known = [t for t in triples if t is not None]
     return [str(f) for f in solve(known)] if len(known) == len(triples) else []
 
 

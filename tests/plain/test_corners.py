@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.identify.fit import RecordedUnit, collect
-from qverify.compare.probing.contradictions import describe_contradiction
+from qverify.compare.probing.contradictions import describe_contradiction, describe_few
 from qverify.compare.probing.corners import Corner, find_corner
+from qverify.compare.probing.explain import explain_nodes
 from qverify.compare.probing.parts import Mask, Places
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.units import units
+from qverify.report.learned import LearnedOp
 from qverify.sides.simulator import Simulator
 
 from tests.ops.qdq import Qdq
@@ -102,6 +104,8 @@ def test_single_elements_are_no_corner(convolutions: list[RecordedUnit]) -> None
             noisy.append(replace(m, recorded=flat.reshape(m.made.shape)))
         corner: Corner | None = find_corner(noisy, solved=False)
         assert corner is None, (many, corner)
+        said = describe_few(noisy)
+        assert ("ref-exact gives all but " in said and "in no part of the tensors" in said) == (many < 40), said
 
 
 def test_equal_sums_with_other_integers_are_a_contradiction(convolutions: list[RecordedUnit]) -> None:
@@ -110,3 +114,18 @@ def test_equal_sums_with_other_integers_are_a_contradiction(convolutions: list[R
     flat[::2] ^= 1
     said = describe_contradiction([replace(convolutions[0], recorded=flat.reshape(convolutions[0].made.shape))])
     assert "the same sum and scale give different integers (" in said and "not deterministic" in said
+
+
+def test_a_solved_form_is_none_where_two_of_the_catalogue_explain_as_much(convolutions: list[RecordedUnit]) -> None:
+    def round_signs(m: RecordedUnit) -> RecordedUnit:
+        negative = sums(Places(m)) < 0
+        return replace(m, recorded=np.where(negative, m.compute("cut off (toward zero)"), m.made).astype(m.made.dtype))
+
+    members = [round_signs(m) for m in convolutions]
+    form = "half up, multiplier of 31 bits, 1 fraction bit kept first (toward zero)"
+    op = explain_nodes(LearnedOp("conv", form, 6, 9, 20, "half up", (), held_out=9), members)
+    assert op.form == "" and op.held_out is None
+    assert "ref-exact gives every element outside negative sums, cut off (toward zero) inside" in op.why
+    assert op.why.endswith(f"; or one form: {form}")
+    plain = LearnedOp("conv", "half up, multiplier of 12 bits", 6, 9, 20, "half up", (), held_out=9)
+    assert explain_nodes(plain, members) == plain

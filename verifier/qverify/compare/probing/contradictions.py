@@ -9,8 +9,12 @@ import numpy as np
 from qverify.compare.identify.fit import RecordedUnit
 from qverify.compare.identify.solve import Triples
 from qverify.compare.identify.solve_additions import Additions
+from qverify.compare.probing.corners import list_wrong
+from qverify.compare.probing.parts import Places
 from qverify.plural import count
 from qverify.tensors.recording import Array
+
+MOST_FEW = 0.01  # share of the elements
 
 
 def describe_contradiction(members: Sequence[RecordedUnit]) -> str:
@@ -32,6 +36,26 @@ def describe_contradiction(members: Sequence[RecordedUnit]) -> str:
     return (
         f"{what} give different integers ({count(total, 'pair')}, first {first}): the place in the tensor counts, "
         "the sum is added another way, or the board is not deterministic"
+    )
+
+
+def describe_few(members: Sequence[RecordedUnit]) -> str:
+    """Returns that few elements of most of these units do not have a form of the catalogue, each off by one; "" if it is
+    otherwise."""
+    best = min(
+        list_wrong([Places(m) for m in members]),
+        key=lambda one: sum(int(np.count_nonzero(w)) for w in one[1]),
+        default=None,
+    )
+    if best is None:
+        return ""
+    form, wrong = best
+    few, total = sum(int(np.count_nonzero(w)) for w in wrong), sum(w.size for w in wrong)
+    if few > MOST_FEW * total:
+        return ""
+    return (
+        f"{form} gives all but {few} of {count(total, 'element')}, and these lie in no part of the tensors: it is nearly "
+        "the form, or the board is not deterministic (record the same input twice)"
     )
 
 

@@ -45,7 +45,7 @@ def find_corner(members: Sequence[RecordedUnit], solved: bool) -> Corner | None:
 
 def _find_of_catalogue(every: Sequence[Places]) -> Corner | None:
     best: tuple[tuple[bool, bool, int], Corner] | None = None  # and its order
-    fixed, tried = _fixed(every), list(_wrong(every))
+    fixed, tried = _fixed(every), list(list_wrong(every))
     most = max((_count_right(wrong) for _, wrong in tried), default=0)
     for form, wrong in tried:
         found = [
@@ -95,7 +95,7 @@ def _fixed(every: Sequence[Places]) -> dict[str, list[Mask]]:
     return found
 
 
-def _wrong(every: Sequence[Places]) -> Iterator[tuple[str, list[Mask]]]:
+def list_wrong(every: Sequence[Places]) -> Iterator[tuple[str, list[Mask]]]:
     """Yields the forms of the catalogue that most elements follow, and a mask of those of each unit that do not."""
     total = sum(p.member.recorded.size for p in every)
     masks = [p.member.made != p.member.recorded for p in every]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from qverify.arithmetic.forms import Form
 from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
 from qverify.compare.identify.solve import neighbours
-from qverify.compare.probing.contradictions import describe_contradiction
+from qverify.compare.probing.contradictions import describe_contradiction, describe_few
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.model_bin.kinds_of_nodes import KINDS
@@ -85,13 +85,23 @@ def fit_solved(
 
 def explain_nodes(op: LearnedOp, members: Sequence[RecordedUnit]) -> LearnedOp:
     """Returns the op, and if a recording shows no form of it, where one form does not hold, or that its sums do not decide.
-    members: the recorded nodes of the op."""
-    if op.form or not members:
+    A solved form of two roundings is none if two forms of the catalogue, each in its part, explain as much. members: the
+    recorded nodes of the op."""
+    solved = Form.parse(op.form) if op.form and op.held_out is not None else None
+    if not members or (op.form and (solved is None or not (solved.before or solved.first))):
         return op
-    if (corner := find_corner(members, solved=False)) is not None:
-        return replace(op, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, {})}")
-    shown = describe_contradiction(members)
+    corner = find_corner(members, solved=False)
+    if corner is not None and (solved is None or corner.inside):
+        why = f"{NOT_ONE}: {corner}; {_list(members, corner.form, {})}"
+        return replace(op, form="", alike=(), decided=None, against="", held_out=None, why=why + _or_one(op))
+    if solved is not None:
+        return op
+    shown = describe_contradiction(members) or describe_few(members)
     return replace(op, why=f"{op.why}; {shown}") if shown else op
+
+
+def _or_one(op: LearnedOp) -> str:
+    return f"; or one form: {op.form}" if op.form else ""
 
 
 def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:

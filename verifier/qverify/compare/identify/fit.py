@@ -14,12 +14,13 @@ import numpy as np
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
-from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, WRONG_KERNELS, choose_name
+from qverify.compare.catalogue import LEGAL, MEANS, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
 from qverify.compare.identify.solve import Triples, neighbours
 from qverify.compare.identify.solve import solve as solve_sums
 from qverify.compare.identify.solve_additions import Additions, solve_additions
+from qverify.compare.identify.solve_means import Means, solve_means
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
@@ -142,7 +143,15 @@ def triples_of(member: RecordedUnit, at: Array | None = None) -> Triples | None:
     sums, out = exact.sums.read(at), flat[at]
     ways = {how.removeprefix(", "): scale for how, scale in (exact.ways or {"": exact.scales}).items()}
     scales = {how: np.broadcast_to(scale[sums.number], sums.acc.shape) for how, scale in ways.items()}
-    return Triples(sums.acc.astype(np.int64), scales, out.astype(np.int64), exact.zero, exact.limits)
+    acc, out = sums.acc.astype(np.int64), out.astype(np.int64)
+    if member.unit.nodes[0].op not in MEANS:
+        return Triples(acc, scales, out, exact.zero, exact.limits)
+    x, y = (member.graph.spec(n or "") for n in (member.unit.nodes[0].inputs[0], member.output))
+    counts = (
+        sums.number + 1 if member.unit.nodes[0].op == "average_pool" else np.full(acc.shape, x.elements // y.elements)
+    )
+    ratio = float(np.float64(x.scale[0]) / np.float64(y.scale[0]))
+    return Means(acc, scales, out, exact.zero, exact.limits, counts.astype(np.int64), ratio, x.zero_point[0])
 
 
 def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> list[RecordedUnit]:
@@ -263,7 +272,8 @@ def solve(shown: Sequence[Triples]) -> list[Form]:
     additions = [one for one in shown if isinstance(one, Additions)]
     if additions:
         return solve_additions(additions) if len(additions) == len(shown) else []
-    return solve_sums(shown)
+    means = [one for one in shown if isinstance(one, Means)]
+    return solve_sums(shown) or (solve_means(means) if means and len(means) == len(shown) else [])
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:

@@ -73,7 +73,7 @@ class Triples:
     def compute(self, form: Form) -> Array:
         """Returns the integers that a form gives. Raises KeyError or ValueError for a form that these scales do not
         have."""
-        if form.operands == EACH or form.rounding == REFERENCE or form.means_divided:
+        if form.operands == EACH or form.rounding == REFERENCE or form.means_divided or form.method:
             raise KeyError(str(form))
         value = scale_sums(form, self.acc, self.scale[form.scales], self.zero)
         return np.asarray(np.clip(value + self.zero, *self.limits))
@@ -96,7 +96,7 @@ def solve(triples: Sequence[Triples]) -> list[Form]:
 def complexity(form: Form) -> tuple[float, ...]:
     """Returns a number by which simpler forms come first: fewer steps, then usual widths."""
     steps = 2 * (form.before is not None) + 2 * (form.first is not None) + form.cut + (form.bits == 1)
-    steps += bool(form.scales) + form.zero_inside
+    steps += bool(form.scales) + form.zero_inside + (3 if "reciprocal" in form.method else 0)
     usual = (0, 31, 15, 16, 8, 24, 1)
     width = form.bits or form.fraction
     return (

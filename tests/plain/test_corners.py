@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.forms import TWICE_HALF_UP
 from qverify.compare.identify.fit import RecordedUnit, collect
 from qverify.compare.probing.contradictions import describe_contradiction, describe_few
 from qverify.compare.probing.corners import Corner, find_corner
@@ -129,3 +130,5 @@ def test_a_solved_form_is_none_where_two_of_the_catalogue_explain_as_much(convol
     assert op.why.endswith(f"; or one form: {form}")
     plain = LearnedOp("conv", "half up, multiplier of 12 bits", 6, 9, 20, "half up", (), held_out=9)
     assert explain_nodes(plain, members) == plain
+    named = LearnedOp("conv", TWICE_HALF_UP, 6, 9, 20, "half up", (), held_out=9)
+    assert explain_nodes(named, members) == named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from qverify.arithmetic.forms import Form
+from qverify.arithmetic.forms import NAMES, Form
 from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
 from qverify.compare.identify.solve import neighbours
 from qverify.compare.probing.contradictions import describe_contradiction, describe_few
@@ -85,10 +85,10 @@ def fit_solved(
 
 def explain_nodes(op: LearnedOp, members: Sequence[RecordedUnit]) -> LearnedOp:
     """Returns the op, and if a recording shows no form of it, where one form does not hold, or that its sums do not decide.
-    A solved form of two roundings is none if two forms of the catalogue, each in its part, explain as much. members: the
+    A solved form of two roundings that has no short name is none if two forms of the catalogue, each in its part, explain as much. members: the
     recorded nodes of the op."""
     solved = Form.parse(op.form) if op.form and op.held_out is not None else None
-    if not members or (op.form and (solved is None or not (solved.before or solved.first))):
+    if not members or (op.form and (solved is None or op.form in NAMES or not (solved.before or solved.first))):
         return op
     corner = find_corner(members, solved=False)
     if corner is not None and (solved is None or corner.inside):

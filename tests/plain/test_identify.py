@@ -254,3 +254,25 @@ def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Pat
     assert op.form == "ref-exact" and len({*op.alike}) == len(op.alike)
     narrow = [f for f in op.alike if f.startswith("half up, multiplier of 1")]
     assert narrow and all("multiplier of 4 bits" not in f for f in op.alike)
+
+
+def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_path: Path) -> None:
+    """One small mean: several ways to round it give the same bytes, and the doubt is said."""
+    from qverify.compare.identify.fit import SEVERAL_MEANS
+    from qverify.session.models import open_models
+
+    given = dump(network, tmp_path, "ref-exact")
+    tensors = {p.stem: np.load(p) for p in given.glob("*.npy")}
+    graph = open_models([str(network)]).graph
+    node = next(n for n in graph.nodes if n.op == "global_average_pool")
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    total = (tensors[x.name].astype(np.int64) - x.zero_point[0]).sum(axis=(2, 3), keepdims=True)
+    means = (total << 1) // (x.shape[2] * x.shape[3])
+    value = np.floor(means * (x.scale[0] / y.scale[0] / 2) + 0.5) + y.zero_point[0]
+    tensors[y.name] = np.clip(value, -128, 127).astype(np.int8).reshape(y.shape)
+    np.savez(tmp_path / "mean.npz", **tensors)
+    written = tmp_path / "chip.toml"
+    assert main(["identify", str(tmp_path / "mean.npz"), "-m", str(network), "-o", str(written)]) in (0, 1, 3)
+    op = read_arithmetic(str(written)).ops["global_average_pool"]
+    print("GOT", op)
+    assert op.form == "" or op.why

@@ -32,6 +32,7 @@ Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES, *WRONG_KERNELS)
 ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
+SEVERAL_MEANS = "several ways to round the mean give every element: other sizes and scales may tell which"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
@@ -223,6 +224,8 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     if solving and nearest is not None and (solved := _solve(members)) is not None:
         (first, *others), held_out = solved
         why = "" if nearest.elements >= LEAST_DECIDED else "too few elements tell it from a fault"
+        if len({first.method, *(f.method for f in others)}) > 1:
+            why = SEVERAL_MEANS
         return LearnedOp(
             op, str(first), len(members), elements, nearest.elements, nearest.form, tuple(map(str, others)),
             _count_ties(members), why=why, held_out=held_out,

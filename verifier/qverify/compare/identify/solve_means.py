@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -17,7 +18,8 @@ MOST_FRACTION = 8  # fraction bits of a mean that is rounded first
 RECIPROCALS = (0, 8, 10, 12, 14, 15, 16, 18, 20, 24, 31)  # bits; 0 for a division
 SAME_WITH_ZERO = ("floor", "half up")  # where a whole number may be added before or after a division
 ONCE, TWICE = 2.0**-6, 0.26  # steps by which a value that is rounded once, or twice, may be off
-FEW, MOST_FORMS = 120, 60  # elements that exclude most forms; forms that are of use
+FEW = 120  # elements that exclude most forms
+MOST_OF_ONE, MOST_FORMS = 6, 120  # forms of one way to round the mean, and in all, that are of use
 DIVISIONS = ("floor", "half up", "half away from zero", "toward zero", "half even")
 
 
@@ -72,11 +74,10 @@ def solve_means(shown: Sequence[Means]) -> list[Form]:
         if not twice:
             continue
         samples, every = ([one.after(first) for one in some] for some in (few, shown))
-        for form in _thens(once, twice):
-            if all(one.is_given_by(form) for one in samples) and all(one.is_given_by(form) for one in every):
-                found.append(replace(form, method=str(first)))
-                if len(found) >= MOST_FORMS:
-                    return sorted(found, key=complexity)
+        given = (f for f in _thens(once, twice) if all(one.is_given_by(f) for one in (*samples, *every)))
+        found += [replace(form, method=str(first)) for form in islice(given, MOST_OF_ONE)]
+        if len(found) >= MOST_FORMS:
+            break
     return sorted(found, key=complexity)
 
 

@@ -239,3 +239,40 @@ def test_real_engines_are_identified_and_simulated_bit_by_bit(
     main(["identify", str(VENDOR / recording), *words])
     out = capsys.readouterr().out
     assert "unknown" not in out and f"free-running under it: {tensors} of {tensors} tensors bit-equal" in out
+
+
+def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Path, tmp_path: Path) -> None:
+    """A multiplier of 12 bits that nothing here tells from an exact one is among those named."""
+    m = Qdq("int8", seed=3)
+    x = m.input((1, 4, 6, 6))
+    m.outputs.append(m.quantize(m.op("Mul", [x, x], "a")))
+    model, written = tmp_path / "mul.onnx", tmp_path / "chip.toml"
+    model.write_bytes(m.model().SerializeToString())
+    given = dump(model, tmp_path, "ref-exact")
+    assert main(["identify", str(given), "-m", str(model), "-o", str(written)]) == 0
+    op = read_arithmetic(str(written)).ops["mul"]
+    assert op.form == "ref-exact" and len({*op.alike}) == len(op.alike)
+    narrow = [f for f in op.alike if f.startswith("half up, multiplier of 1")]
+    assert narrow and all("multiplier of 4 bits" not in f for f in op.alike)
+
+
+def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_path: Path) -> None:
+    """One small mean: several ways to round it give the same bytes, and the doubt is said."""
+    from qverify.compare.identify.fit import SEVERAL_MEANS
+    from qverify.session.models import open_models
+
+    given = dump(network, tmp_path, "ref-exact")
+    tensors = {p.stem: np.load(p) for p in given.glob("*.npy")}
+    graph = open_models([str(network)]).graph
+    node = next(n for n in graph.nodes if n.op == "global_average_pool")
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    total = (tensors[x.name].astype(np.int64) - x.zero_point[0]).sum(axis=(2, 3), keepdims=True)
+    means = (total << 1) // (x.shape[2] * x.shape[3])
+    value = np.floor(means * (x.scale[0] / y.scale[0] / 2) + 0.5) + y.zero_point[0]
+    tensors[y.name] = np.clip(value, -128, 127).astype(np.int8).reshape(y.shape)
+    np.savez(tmp_path / "mean.npz", **tensors)
+    written = tmp_path / "chip.toml"
+    assert main(["identify", str(tmp_path / "mean.npz"), "-m", str(network), "-o", str(written)]) == 3
+    op = read_arithmetic(str(written)).ops["global_average_pool"]
+    assert op.form == "half up, sum divided by their number first to 1 fraction bit (floor)"
+    assert op.why == SEVERAL_MEANS and len({f.rpartition(", sum ")[2] for f in (op.form, *op.alike)}) > 1

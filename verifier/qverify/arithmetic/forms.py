@@ -53,6 +53,43 @@ MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
 
 
 @dataclass(frozen=True, slots=True)
+class MeanFirst:
+    """How a mean is rounded before it is scaled. fraction: its fraction bits. rounding: one of RULES. reciprocal: bits of a
+    multiplier that stands for the division; 0 for a division. stored: whether stored integers are added, and the input's
+    zero point is subtracted from the mean."""
+
+    fraction: int
+    rounding: str
+    reciprocal: int = 0
+    stored: bool = False
+
+    def __str__(self) -> str:
+        what = "stored integers" if self.stored else "sum"
+        how = f"multiplied by a reciprocal of {self.reciprocal} bits" if self.reciprocal else "divided by their number"
+        many = "s" if self.fraction != 1 else ""
+        return f"{what} {how} first to {self.fraction} fraction bit{many} ({self.rounding})"
+
+    @staticmethod
+    def parse(text: str) -> MeanFirst | None:
+        """Returns what a method states; None for any other text."""
+        match = _MEAN_FIRST.fullmatch(text)
+        if match is None:
+            return None
+        found = MeanFirst(int(match[3]), match[4], int(match[2] or 0), match[1] == "stored integers")
+        usual = (
+            found.fraction <= MOST_MEAN_FRACTION and found.rounding in RULES and found.reciprocal in (0, *range(2, 32))
+        )
+        return found if usual and str(found) == text else None
+
+
+_MEAN_FIRST = re.compile(
+    r"(sum|stored integers) (?:divided by their number|multiplied by a reciprocal of (\d{1,2}) bits)"
+    r" first to (\d{1,2}) fraction bits? \((.*)\)"
+)
+MOST_MEAN_FRACTION = 16
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """How a sum of integers and a real scale S = q * 2^e, q in [0.5, 1), become the output's integer.
 
@@ -67,7 +104,7 @@ class Form:
         zero_inside: whether the zero point is added before the last rounding.
         operands: "", or how an addition treats its operands, one of OPERANDS.
         means_divided: whether a mean is divided by its number of elements and rounded down.
-        method: "", or how a kernel computes that does not scale one sum, one of METHODS.
+        method: "", or how a kernel computes that does not scale one sum, one of METHODS; or the text of a MeanFirst.
     """
 
     rounding: str
@@ -209,6 +246,8 @@ def _read_part(part: str) -> dict[str, Any]:
     }
     if part in flags:
         return flags[part]
+    if MeanFirst.parse(part):
+        return {"method": part}
     for name, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(part):
             number = int(match[1])

@@ -14,12 +14,13 @@ import numpy as np
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.functions64 import log2_choices
 from qverify.compare.arithmetics import Rounded
-from qverify.compare.catalogue import LEGAL, MISTAKES, RULES, WRONG_KERNELS, choose_name
+from qverify.compare.catalogue import LEGAL, MEANS, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
-from qverify.compare.identify.solve import Triples
+from qverify.compare.identify.solve import Triples, neighbours
 from qverify.compare.identify.solve import solve as solve_sums
 from qverify.compare.identify.solve_additions import Additions, solve_additions
+from qverify.compare.identify.solve_means import Means, solve_means
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.kinds_of_nodes import KINDS, find_of_node, key_of
 from qverify.model_bin.units import Unit
@@ -31,11 +32,13 @@ Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES, *WRONG_KERNELS)
 ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
+SEVERAL_MEANS = "several ways to round the mean give every element: other sizes and scales may tell which"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
 MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
-MOST_SOLVED = 12  # solved forms that are listed
+MOST_SOLVED = 24  # solved forms that are listed
+MOST_NEIGHBOURS = 12  # forms near a form of the catalogue that are listed
 LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
 COUNTED = 8192  # elements of a node at which forms that do not fit are counted
 
@@ -87,7 +90,12 @@ class RecordedUnit:
         """Returns whether the form gives every element."""
         if form == REFERENCE or form in self.rounded.formulas:
             return form in self.fitting
-        return self.triples is not None and self.triples.is_given_by(Form.parse(form))
+        return self.fewest is not None and self.fewest.is_given_by(Form.parse(form))
+
+    @cached_property
+    def fewest(self) -> Triples | None:
+        """Those of `triples` that stand for all."""
+        return None if self.triples is None else self.triples.fewest()
 
     def count_wrong(self, form: str) -> int | None:
         """Returns at how many of the elements that tell most the form gives another integer, or None if the unit does not
@@ -136,7 +144,15 @@ def triples_of(member: RecordedUnit, at: Array | None = None) -> Triples | None:
     sums, out = exact.sums.read(at), flat[at]
     ways = {how.removeprefix(", "): scale for how, scale in (exact.ways or {"": exact.scales}).items()}
     scales = {how: np.broadcast_to(scale[sums.number], sums.acc.shape) for how, scale in ways.items()}
-    return Triples(sums.acc.astype(np.int64), scales, out.astype(np.int64), exact.zero, exact.limits)
+    acc, out = sums.acc.astype(np.int64), out.astype(np.int64)
+    if member.unit.nodes[0].op not in MEANS:
+        return Triples(acc, scales, out, exact.zero, exact.limits)
+    x, y = (member.graph.spec(n or "") for n in (member.unit.nodes[0].inputs[0], member.output))
+    counts = (
+        sums.number + 1 if member.unit.nodes[0].op == "average_pool" else np.full(acc.shape, x.elements // y.elements)
+    )
+    ratio = float(np.float64(x.scale[0]) / np.float64(y.scale[0]))
+    return Means(acc, scales, out, exact.zero, exact.limits, counts.astype(np.int64), ratio, x.zero_point[0])
 
 
 def collect(units: Iterable[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> list[RecordedUnit]:
@@ -199,7 +215,7 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     if common:
         powers = _has_powers_of_two(members)
         form = _choose(common, powers)
-        alike = tuple(f for f in common if f != form)
+        alike = (*(f for f in common if f != form), *(_list_neighbours(members, form, common) if solving else ()))
         nearest = _find_nearest(members, [f for f in FORMS if f not in common])
         decided, against = (nearest.elements, nearest.form) if nearest is not None else (None, "")
         why = _doubt(members, every, form) or (ONLY_POWERS if powers else "")
@@ -208,6 +224,8 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     if solving and nearest is not None and (solved := _solve(members)) is not None:
         (first, *others), held_out = solved
         why = "" if nearest.elements >= LEAST_DECIDED else "too few elements tell it from a fault"
+        if len({first.method, *(f.method for f in others)}) > 1:
+            why = SEVERAL_MEANS
         return LearnedOp(
             op, str(first), len(members), elements, nearest.elements, nearest.form, tuple(map(str, others)),
             _count_ties(members), why=why, held_out=held_out,
@@ -218,6 +236,20 @@ def _fit_op(op: str, members: list[RecordedUnit], every: list[RecordedUnit], sol
     left = [m.unit.name for m in members if not m.fitting]
     why = f"no form of the catalogue gives every element of {count(len(left), 'node')}, first {left[0]}"
     return LearnedOp(op, "", len(members), elements, nearest=nearest, why=why)
+
+
+def _list_neighbours(members: list[RecordedUnit], form: str, common: list[str]) -> list[str]:
+    """Returns neighbours of a form that give every element, too, narrow multipliers first, at most MOST_NEIGHBOURS."""
+    scaled = [m for m in members if not KINDS["of a function"](m.unit.nodes[0], m.graph)]
+    if not scaled or any(m.fewest is None for m in scaled):
+        return []
+    found = list[str]()
+    for near in sorted(neighbours(Form.parse(form)), key=lambda f: f.bits or f.fraction):
+        if str(near) not in common and all(m.gives(str(near)) for m in scaled):
+            found.append(str(near))
+            if len(found) == MOST_NEIGHBOURS:
+                break
+    return found
 
 
 def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:
@@ -243,7 +275,8 @@ def solve(shown: Sequence[Triples]) -> list[Form]:
     additions = [one for one in shown if isinstance(one, Additions)]
     if additions:
         return solve_additions(additions) if len(additions) == len(shown) else []
-    return solve_sums(shown)
+    means = [one for one in shown if isinstance(one, Means)]
+    return solve_sums(shown) or (solve_means(means) if means and len(means) == len(shown) else [])
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:

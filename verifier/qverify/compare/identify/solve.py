@@ -17,8 +17,8 @@ from qverify.compare.error_bounds.bounded_values import Array, Reals
 SAMPLE = 1500  # elements by which most forms are excluded
 MOST_KEPT = 12  # fraction bits that may be kept before the multiplication
 BITS, FRACTION = range(31, 3, -1), range(30, 3, -1)
-TWICE = (31, 30, 32, 15, 16, 8, 24)  # bits by which a product may be shifted first
-WIDTHS = (31, 30, 28, 26, 24, 22, 20, 18, 16, 15, 12)  # of multipliers of neighbours
+TWICE = (31, 30, 15, 16, 8, 24)  # bits by which a product may be shifted first, at most those of the multiplier
+WIDTHS = (31, 30, 28, 26, 24, 22, 20, 18, 16, 15, 14, 13, 12, 11, 10)  # of multipliers of neighbours
 TOLERANCE = 1e-9  # of a step of the output
 MOST_FORMS = 400  # that are of use
 HALVES = tuple(r for r in RULES if r.startswith("half"))
@@ -73,7 +73,7 @@ class Triples:
     def compute(self, form: Form) -> Array:
         """Returns the integers that a form gives. Raises KeyError or ValueError for a form that these scales do not
         have."""
-        if form.operands == EACH or form.rounding == REFERENCE or form.means_divided:
+        if form.operands == EACH or form.rounding == REFERENCE or form.means_divided or form.method:
             raise KeyError(str(form))
         value = scale_sums(form, self.acc, self.scale[form.scales], self.zero)
         return np.asarray(np.clip(value + self.zero, *self.limits))
@@ -96,7 +96,7 @@ def solve(triples: Sequence[Triples]) -> list[Form]:
 def complexity(form: Form) -> tuple[float, ...]:
     """Returns a number by which simpler forms come first: fewer steps, then usual widths."""
     steps = 2 * (form.before is not None) + 2 * (form.first is not None) + form.cut + (form.bits == 1)
-    steps += bool(form.scales) + form.zero_inside
+    steps += bool(form.scales) + form.zero_inside + (3 if "reciprocal" in form.method else 0)
     usual = (0, 31, 15, 16, 8, 24, 1)
     width = form.bits or form.fraction
     return (
@@ -111,7 +111,7 @@ def complexity(form: Form) -> tuple[float, ...]:
 def neighbours(form: Form) -> list[Form]:
     """Returns forms that differ from one in the width of the multiplier and in what is rounded before the last step, and
     may give the same integers on few data."""
-    rules = [form.rounding] if form.rounding in RULES else ["half even"]
+    rules = dict.fromkeys([form.rounding, "half up"] if form.rounding in RULES else HALVES)
     found = []
     for rule in rules:
         plain = Form(rule, scales=form.scales, zero_inside=form.zero_inside)
@@ -181,7 +181,11 @@ class _Sample:
 
     def _twice(self, form: Form, product: Reals, shift: Array) -> Iterator[Form]:
         """Yields forms whose product is shifted twice."""
-        for bits in dict.fromkeys((*TWICE, *(n for n in (form.bits, form.bits - 1) if n > 1))):
+        every = (
+            *(n for n in TWICE if form.fraction or n <= form.bits),
+            *(n for n in (form.bits, form.bits - 1) if n > 1),
+        )
+        for bits in dict.fromkeys(every):
             unit = np.ldexp(1.0, np.minimum(bits - shift, 40))  # of the first shift, in steps of the output
             if 2 * np.count_nonzero(shift >= bits) < shift.size:
                 continue

@@ -36,7 +36,7 @@ class Additions(Triples):
 
     def compute(self, form: Form) -> Array:
         """Returns the integers that a form gives. Raises KeyError or ValueError for a form that it does not have."""
-        if form.rounding == REFERENCE or form.scales or form.means_divided:
+        if form.rounding == REFERENCE or form.scales or form.means_divided or form.method:
             raise KeyError(str(form))
         rq = make_addition_rq(form, *self.ratios)
         if rq.ndim == 1:

@@ -1,50 +1,30 @@
-"""Parts of tensors in which kernels take another path: rests of vectors, last channels, borders."""
+"""The part of all tensors in which a board does not follow one form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from qverify.arithmetic.forms import NAMES, Form
+from qverify.arithmetic.forms import NAMES, REFERENCE, Form
+from qverify.compare.catalogue import MISTAKES
 from qverify.compare.identify.fit import RecordedUnit, solve, triples_of
 from qverify.compare.identify.solve import Triples
+from qverify.compare.probing.parts import Mask, Places, fixed_parts, shown_parts
 
-Mask = npt.NDArray[np.bool_]
-VECTORS = (16, 8, 4)  # elements of a vector
-
-
-def _axes(shape: tuple[int, ...]) -> dict[str, int]:
-    """Returns the axes of channels, rows and columns by these words."""
-    if len(shape) == 4:
-        return {"channel": 1, "row": 2, "column": 3}
-    return {"row": len(shape) - 2, "column": len(shape) - 1} if len(shape) > 1 else {"element": 0}
-
-
-def _parts(shape: tuple[int, ...]) -> Iterator[tuple[str, Mask]]:
-    """Yields the name of each part, and a mask of its elements; a part that a tensor lacks has none."""
-    for word, axis in _axes(shape).items():
-        index, size = np.arange(shape[axis]), shape[axis]
-        along = [1] * len(shape)
-        along[axis] = size
-        few = size < 2
-        yield f"the last {word}", np.broadcast_to(((index == size - 1) & (not few)).reshape(along), shape)
-        yield f"the first {word}", np.broadcast_to(((index == 0) & (not few)).reshape(along), shape)
-        for vector in VECTORS:
-            rest = (index >= size // vector * vector) & (size > vector)
-            yield f"the {word}s beyond whole vectors of {vector}", np.broadcast_to(rest.reshape(along), shape)
-        for vector in VECTORS:
-            rest = index >= size // vector * vector
-            yield f"the {word}s beyond whole vectors of {vector}, or fewer", np.broadcast_to(rest.reshape(along), shape)
-        yield f"tensors with an odd number of {word}s", np.full(shape, bool(size % 2))
+MOST_WRONG = 0.6  # share of the elements that do not follow
+MOST_SHARE = 0.75  # of the elements that are a part, unless it is whole nodes
+LEAST_WRONG = 3  # elements
+EVIDENCE_BITS = 12.0  # that the elements do not lie in a part by chance, which is as large as it is
+NODE_BITS = 2.5  # the same of whole nodes
+MOST_NAMED = 3  # parts that are named
 
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """A part of all tensors that does not follow. form: what gives every element outside it. part: its name. inside: a
-    form of the catalogue that gives every element inside it, or ""."""
+    """A part of all tensors that does not follow. form: what gives every element outside it. part: its name, and those of
+    others that hold the same elements. inside: a form of the catalogue that gives every element inside it, or ""."""
 
     form: str
     part: str
@@ -59,34 +39,115 @@ class Corner:
 def find_corner(members: Sequence[RecordedUnit], solved: bool) -> Corner | None:
     """Returns the smallest part of all tensors outside which one form gives every element of all units; None if there is
     none. solved: whether the form is one whose parameters are solved, or one of the catalogue."""
-    parts = dict[str, list[Mask]]()
-    for m in members:
-        for name, mask in _parts(m.recorded.shape):
-            parts.setdefault(name, []).append(mask)
-    whole = {n: masks for n, masks in parts.items() if len(masks) == len(members)}
-    sizes = {n: sum(int(np.count_nonzero(m)) for m in masks) for n, masks in whole.items()}
-    most, seen = sum(m.recorded.size for m in members) // 2, set[bytes]()
-    for name in sorted((n for n in whole if 0 < sizes[n] <= most), key=lambda n: sizes[n]):
-        same = b"".join(np.packbits(mask).tobytes() for mask in whole[name])
-        if same in seen:
+    places = [Places(m) for m in members]
+    return _find_solved(places) if solved else _find_of_catalogue(places)
+
+
+def _find_of_catalogue(every: Sequence[Places]) -> Corner | None:
+    best: tuple[tuple[bool, bool, int], Corner] | None = None  # and its order
+    fixed, tried = _fixed(every), list(list_wrong(every))
+    most = max((_count_right(wrong) for _, wrong in tried), default=0)
+    for form, wrong in tried:
+        found = [
+            (sum(int(np.count_nonzero(m)) for m in masks), name, masks)
+            for name, masks in (*fixed.items(), *shown_parts(every, wrong))
+            if not any((w & ~m).any() for w, m in zip(wrong, masks, strict=True)) and _is_shown(wrong, masks, most)
+        ]
+        if not found:
             continue
+        size, _, masks = min(found, key=lambda f: f[0])
+        inside = _form_at(every, masks)
+        order = form in MISTAKES, not inside, size
+        if best is None or order < best[0]:
+            names = [name for other, name, _ in found if other == size]
+            best = order, Corner(form, " or ".join(names[:MOST_NAMED]), inside)
+    return best[1] if best else None
+
+
+def _count_right(wrong: Sequence[Mask]) -> int:
+    return sum(not w.any() for w in wrong)
+
+
+def _is_shown(wrong: Sequence[Mask], masks: Sequence[Mask], most: int) -> bool:
+    """Returns whether the elements that do not follow lie in a part by more than chance: of whole nodes, by how many nodes
+    have such, if no other form gives more nodes; else by their number. most: nodes that some form gives."""
+    total, size = sum(m.size for m in masks), sum(int(np.count_nonzero(m)) for m in masks)
+    count = sum(int(np.count_nonzero(w)) for w in wrong)
+    if all(m.all() or not m.any() for m in masks):
+        hit, of = sum(bool(w.any()) for w in wrong), sum(bool(m.any()) for m in masks)
+        known = _count_right(wrong) == most and hit * np.log2(len(masks) / of) >= NODE_BITS
+        return count >= LEAST_WRONG and bool(known)
+    return count >= LEAST_WRONG and size <= MOST_SHARE * total and bool(count * np.log2(total / size) >= EVIDENCE_BITS)
+
+
+def _fixed(every: Sequence[Places]) -> dict[str, list[Mask]]:
+    """Returns the parts that all units have, without those that have the same elements as one before."""
+    parts = dict[str, list[Mask]]()
+    for one in every:
+        for name, mask in fixed_parts(one):
+            parts.setdefault(name, []).append(mask)
+    seen, found = set[bytes](), dict[str, list[Mask]]()
+    for name, masks in parts.items():
+        same = b"".join(np.packbits(m).tobytes() for m in masks)
+        if len(masks) == len(every) and same not in seen:
+            found[name] = masks
         seen.add(same)
-        if form := _form_outside(members, whole[name], solved):
-            return Corner(form, name, _form_outside(members, [~mask for mask in whole[name]], False))
-    return None
+    return found
 
 
-def _form_outside(members: Sequence[RecordedUnit], masks: Sequence[Mask], solved: bool) -> str:
-    """Returns a form of the catalogue, or a solved one, that gives every element outside the masks; "" without one."""
-    if not solved and all(
-        np.array_equal(m.made[~mask], m.recorded[~mask]) for m, mask in zip(members, masks, strict=True)
-    ):
-        return "ref-exact"
-    triples = list[Triples]()
-    for m, mask in zip(members, masks, strict=True):
-        found = triples_of(m, np.flatnonzero(~mask.reshape(-1)))
-        if found is None:
-            return ""
-        triples += [found] if found.acc.size else []
-    forms: Sequence[Form] = solve(triples) if solved else [f for f in NAMES.values() if str(f) != "ref-exact"]
+def list_wrong(every: Sequence[Places]) -> Iterator[tuple[str, list[Mask]]]:
+    """Yields the forms of the catalogue that most elements follow, and a mask of those of each unit that do not."""
+    total = sum(p.member.recorded.size for p in every)
+    masks = [p.member.made != p.member.recorded for p in every]
+    if 0 < sum(int(np.count_nonzero(m)) for m in masks) <= MOST_WRONG * total:
+        yield REFERENCE, masks
+    triples = [p.triples for p in every]
+    known = [t for t in triples if t is not None]
+    if len(known) < len(every):
+        return
+    for name, form in NAMES.items():
+        if name == REFERENCE:
+            continue
+        try:
+            masks = [(t.compute(form) != t.out).reshape(p.shape) for t, p in zip(known, every, strict=True)]
+        except (KeyError, ValueError):
+            continue
+        if 0 < sum(int(np.count_nonzero(m)) for m in masks) <= MOST_WRONG * total:
+            yield name, masks
+
+
+def _form_at(every: Sequence[Places], masks: Sequence[Mask]) -> str:
+    """Returns a form of the catalogue that gives every element of the masks; "" without one."""
+    pairs = list(zip((p.member for p in every), masks, strict=True))
+    if all(np.array_equal(m.made[mask], m.recorded[mask]) for m, mask in pairs):
+        return REFERENCE
+    triples = _triples_at(pairs)
+    if triples is None:
+        return ""
+    forms = [f for f in NAMES.values() if str(f) != REFERENCE]
     return next((str(f) for f in forms if all(t.is_given_by(f) for t in triples)), "")
+
+
+def _triples_at(pairs: Iterable[tuple[RecordedUnit, Mask]]) -> list[Triples] | None:
+    triples = list[Triples]()
+    for m, mask in pairs:
+        found = triples_of(m, np.flatnonzero(mask.reshape(-1)))
+        if found is None:
+            return None
+        triples += [found] if found.acc.size else []
+    return triples
+
+
+def _find_solved(every: Sequence[Places]) -> Corner | None:
+    """Returns the smallest of the parts that are known beforehand outside which a solved form gives every element."""
+    parts = _fixed(every)
+    sizes = {n: sum(int(np.count_nonzero(m)) for m in masks) for n, masks in parts.items()}
+    most = sum(p.member.recorded.size for p in every) // 2
+    for name in sorted((n for n in parts if 0 < sizes[n] <= most), key=lambda n: sizes[n]):
+        outside = _triples_at([(p.member, ~mask) for p, mask in zip(every, parts[name], strict=True)])
+        if outside is None:
+            return None
+        forms: Sequence[Form] = solve([t.fewest() for t in outside])
+        if forms:
+            return Corner(str(forms[0]), name, _form_at(every, parts[name]))
+    return None

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from qverify.arithmetic.forms import Form
+from qverify.arithmetic.forms import NAMES, Form
 from qverify.compare.identify.fit import FORMS, RecordedUnit, fit, solve
 from qverify.compare.identify.solve import neighbours
+from qverify.compare.probing.contradictions import describe_contradiction, describe_few
 from qverify.compare.probing.corners import find_corner
 from qverify.compare.probing.places import describe_places
 from qverify.model_bin.kinds_of_nodes import KINDS
 from qverify.report.learned import LearnedOp
 
 MOST = 3  # probes named
-MOST_ALIKE = 12  # solved forms that are listed
+MOST_ALIKE = 24  # solved forms that are listed
 NOT_ONE = "not one arithmetic"
 
 
@@ -37,8 +38,8 @@ def left_forms(members: Sequence[RecordedUnit]) -> list[str]:
 def solved_forms(members: Sequence[RecordedUnit]) -> list[str]:
     """Returns the forms that are solved from all units that have several forms, the simplest first; [] if some of these
     are not sums of one scale."""
-    triples = [m.triples for m in deciding(members)]
-    known = [t.fewest() for t in triples if t is not None]
+    triples = [m.fewest for m in deciding(members)]
+    known = [t for t in triples if t is not None]
     return [str(f) for f in solve(known)] if len(known) == len(triples) else []
 
 
@@ -82,6 +83,27 @@ def fit_solved(
     )  # fmt: skip
 
 
+def explain_nodes(op: LearnedOp, members: Sequence[RecordedUnit]) -> LearnedOp:
+    """Returns the op, and if a recording shows no form of it, where one form does not hold, or that its sums do not decide.
+    A solved form of two roundings that has no short name is none if two forms of the catalogue, each in its part, explain as much. members: the
+    recorded nodes of the op."""
+    solved = Form.parse(op.form) if op.form and op.held_out is not None else None
+    if not members or (op.form and (solved is None or op.form in NAMES or not (solved.before or solved.first))):
+        return op
+    corner = find_corner(members, solved=False)
+    if corner is not None and (solved is None or corner.inside):
+        why = f"{NOT_ONE}: {corner}; {_list(members, corner.form, {})}"
+        return replace(op, form="", alike=(), decided=None, against="", held_out=None, why=why + _or_one(op))
+    if solved is not None:
+        return op
+    shown = describe_contradiction(members) or describe_few(members)
+    return replace(op, why=f"{op.why}; {shown}") if shown else op
+
+
+def _or_one(op: LearnedOp) -> str:
+    return f"; or one form: {op.form}" if op.form else ""
+
+
 def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str, str]) -> LearnedOp:
     """Returns the op with the probes that show why it is not one arithmetic."""
     if op.form:
@@ -100,6 +122,7 @@ def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str,
         return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
     lost = [names.get(m.output, m.unit.name) for m in members if not m.fitting]
     more = f"of {len(lost)} of {len(members)} probes no form gives every element, first {lost[0]}" if lost else ""
+    more = "; ".join(part for part in (more, describe_contradiction(members)) if part)
     return replace(op, parts=parts, why=f"{NOT_ONE if op.parts else 'no form'}{f'; {more}' if more else ''}")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.identify.fit import Read, collect, fit, run_free
+from qverify.compare.probing.explain import explain_nodes
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
@@ -86,7 +87,7 @@ def identify_dump(
             f"{path}: no node of {model} has all its inputs and its output there; "
             + (f"wanted tensors such as {integers}" if integers else "the model has no quantized tensors")
         )
-    ops = {op.op: op for op in fit(known)}
+    ops = {op.op: explain_nodes(op, [m for m in known if m.unit.nodes[0].op == op.op]) for op in fit(known)}
     free = run_free(every, graph, read, run_unit, {op: learned.form for op, learned in ops.items()})
     arithmetic = Arithmetic(origin.name, origin.engine, origin.learned, ops, origin.learned_on)
     total = sum(_has_integers(unit, graph) for unit in every)

@@ -129,7 +129,7 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
     body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
   } else if (r->dtype == QV_I32) {
     body_finish_integer(r, at, channel, bias, acc, count, to);
-  } else if (r->dtype == QV_F64) {
+  } else if (r->dtype == QV_F64 && r->rows != QV_TWO_STEPS) {
     body_finish_rule(r, at, bias, acc, count, to);
   } else {
     for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);

@@ -5,9 +5,11 @@
 
 #define FARTHEST (1 << 16) /* largest magnitude of what is added to a result */
 #define EXACT_IN_F32 16777216.0f
+#define EXACT_IN_I32 2147483648.0
+#define MOST_F32 3.4028234663852886e38
 
-/* Rows of an rq of int32 that has steps and summands, and of one of float32 */
-enum { STEPS = 5, STEPS_WITH_SUMMANDS = 7, FLOAT_ROWS = 4 };
+/* Rows of an rq of int32 that has steps and summands, of one of float32, and of one of float64 that scales twice */
+enum { STEPS = 5, STEPS_WITH_SUMMANDS = 7, FLOAT_ROWS = 4, TWO_STEPS = QV_TWO_STEPS };
 
 int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
   return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
@@ -65,6 +67,26 @@ static qv_status check_floats(qv_model *m, const qv_node *n, int wide, const qv_
           "column %d has %g, %g, %g and %g, wanted sums of 8 bits, a positive scale, a whole number within 2^24, any number, and a "
           "whole one within 65536",
           i, (double)scale, (double)before, (double)inside, (double)after);
+  }
+  return QV_OK;
+}
+
+/* Checks an rq of float64 in six rows. */
+static qv_status check_two_steps(qv_model *m, const qv_node *n, int wide, const qv_tensor *rq, int32_t columns) {
+  for (int32_t i = 0; i < columns; i++) {
+    const double *f = (const double *)rq->constant + i;
+    double before = f[columns], after = f[3 * columns];
+    int good = f[0] > 0 && f[4 * columns] > 0 && before >= -EXACT_IN_I32 && before <= EXACT_IN_I32 && before == (double)(int64_t)before &&
+               after >= -FARTHEST && after <= FARTHEST && after == (double)(int32_t)after;
+    for (int row = 0; row < TWO_STEPS; row++) {
+      double v = f[row * columns];
+      good = good && (row == 1 || row == 3 || (v >= -MOST_F32 && v <= MOST_F32 && (double)(float)v == v));
+    }
+    if (wide || !good)
+      return qv_fail(m, n, QV_E_FORMAT,
+                     "column %d has %g, %g, %g, %g, %g and %g, wanted sums of 8 bits, positive scales and numbers in float32, a whole number "
+                     "within 2^31, and one within 65536",
+                     i, f[0], before, f[2 * columns], after, f[4 * columns], f[5 * columns]);
   }
   return QV_OK;
 }
@@ -147,18 +169,20 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail_operands(m, n, "a constant rq as input %d", rq_input);
   int in_mode = m->rounding != QV_REF_EXACT, integer = rq->dtype == QV_I32;
-  int rows = rq->rank == 2 ? rq->shape[0] : 1, four = rq->dtype == QV_F32 && rows == FLOAT_ROWS;
-  int own = four || (integer && (rows == STEPS || rows == STEPS_WITH_SUMMANDS)) || (rq->dtype == QV_F64 && rows == 2);
+  int rows = rq->rank == 2 ? rq->shape[0] : 1, four = rq->dtype == QV_F32 && rows == FLOAT_ROWS,
+      six = rq->dtype == QV_F64 && rows == TWO_STEPS;
+  int own = four || six || (integer && (rows == STEPS || rows == STEPS_WITH_SUMMANDS)) || (rq->dtype == QV_F64 && rows == 2);
   int good =
       own || (in_mode ? integer && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1);
   if (!good)
-    return qv_fail_operands(m, n, "an rq of int32 (5, N) or (7, N), float64 (2, N), float32 (4, N)%s in rounding mode %d",
+    return qv_fail_operands(m, n, "an rq of int32 (5, N) or (7, N), float64 (2, N) or (6, N), float32 (4, N)%s in rounding mode %d",
                             in_mode ? " or int32 (2, N)" : ", or float32 or float64 (N),", (int)m->rounding);
   int32_t columns = rq->shape[rq->rank - 1];
   if (columns != 1 && columns != channels)
     return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales, wanted 1 or %ld", columns, (long)channels);
   int wide = qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y);
   qv_status status = four      ? check_floats(m, n, wide, rq, columns)
+                     : six     ? check_two_steps(m, n, wide, rq, columns)
                      : integer ? check_fields(m, n, wide, rq, columns)
                                : check_scales(m, n, rq, columns);
   if (status != QV_OK) return status;
@@ -203,10 +227,22 @@ static int32_t requantize_in_floats(const qv_requantizer *r, int64_t acc, int64_
   return (int32_t)qv_round_f32(v) + after;
 }
 
+/* Returns an element of the output by an rq of float64 in six rows, whose numbers are those of float32. */
+static int32_t requantize_twice(const qv_requantizer *r, int64_t acc, int64_t at) {
+  const double *f = (const double *)r->values + at;
+  int64_t c = r->channels, before = (int64_t)f[c];
+  int32_t after = (int32_t)f[3 * c], sum = (int32_t)(uint32_t)(uint64_t)(acc + before);
+  float v = (float)sum * (float)f[0];
+  v = v + (float)f[2 * c];
+  v = qv_clamp_f32(qv_fma32(v, (float)f[4 * c], (float)f[5 * c]), (float)(r->low - after), (float)(r->high - after));
+  return (int32_t)qv_round_f32(v) + after;
+}
+
 int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
   if (r->real) return scaled_bits(r, acc, channel);
   int64_t at = r->channels > 1 ? channel : 0;
   if (r->dtype == QV_F32 && r->rows == FLOAT_ROWS) return requantize_in_floats(r, acc, at);
+  if (r->dtype == QV_F64 && r->rows == TWO_STEPS) return requantize_twice(r, acc, at);
   int32_t low = r->low - r->zero, high = r->high - r->zero;
   if (r->dtype == QV_F32) {
     float v = (float)(int32_t)acc * ((const float *)r->values)[at];

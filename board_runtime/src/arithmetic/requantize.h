@@ -4,6 +4,8 @@
 #include "../elements.h"
 #include "steps.h"
 
+enum { QV_TWO_STEPS = 6 }; /* rows of an rq of float64 that scales twice in float32 */
+
 typedef struct {
   const void *values; /* the rq constant */
   int32_t dtype;      /* QV_F32, QV_F64, QV_I32 */

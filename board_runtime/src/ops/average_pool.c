@@ -14,7 +14,7 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
   if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
   if (qv_is_quotient(rq)) return qv_check_quotient(m, n, rq, 9);
   int each = rq && rq->rank == 2; /* one column for every count of taps */
-  if (each && (rq->dtype == QV_F32 || rq->shape[0] == 7))
+  if (each && (rq->dtype == QV_F32 || rq->shape[0] == 7 || rq->shape[0] == QV_TWO_STEPS))
     return qv_fail_operands(m, n, "an rq of int32 (1), (2, N) or (5, N), float64 (2, N), or in rounding mode 0 float32 (2) or float64 (1)");
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2)
     return qv_fail(m, n, QV_E_FORMAT, "%ld scales in its rq, wanted 2", (long)rq->elements);

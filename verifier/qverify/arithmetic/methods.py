@@ -3,12 +3,14 @@ verifier/NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import float32, functions64
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.forms import Form, multiplier_of, steps, steps_of_multiplier
 from qverify.arithmetic.rounding_rules import RULES, Array
 
@@ -16,6 +18,7 @@ Single = np.float32
 Reals = npt.NDArray[np.float64]
 WHOLE_IN_FLOAT32 = 2**24
 BIAS_BITS = 28  # to which HTP rounds biases where each channel has its own scale
+LEAST_SCALE, RAISED = 2.0**-24, float(Single(7e-8))  # of HTP's sums, and what scales below it become
 MOST_SHIFT, COARSE_BITS = 15, 8  # of the multipliers of HTP's addition; of its constant
 SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
 
@@ -68,13 +71,50 @@ def _with_summands(rows: Array, before: Array, after: Array) -> Array:
     return np.concatenate([rows, [np.broadcast_to(s, rows.shape[1:]) for s in (before, after)]]).astype(np.int32)
 
 
+def scales_of_htp(x: float, weights: Sequence[float], y: float) -> Reals:
+    """Returns the scales of the sums of a convolution of HTP, in its float32: that of the largest scale of weights, times
+    the ratio of each to it. x, y: scales of input and output."""
+    each = np.atleast_1d(np.asarray(weights, Single))
+    scales = Single(x) * each.max() / Single(y) * (each / each.max())
+    return np.asarray(scales.astype(np.float64))
+
+
+def convolve_in_htp(
+    form: Form, scales: tuple[float, Sequence[float], float], zero: int, biases: Array | None, *, depthwise: bool
+) -> Array:
+    """Returns the rq of a convolution of HTP, int32 [7, C].
+
+    Args:
+        form: its form.
+        scales: those of the input, the weights and the output.
+        zero: the output's zero point, counted from the lowest code.
+        biases: as in find_summands.
+        depthwise: whether each input channel has a filter of its own: with a zero point these do not
+            follow below the least scale.
+    """
+    each = scales_of_htp(*scales)
+    if depthwise and zero and each.min() < LEAST_SCALE:
+        raise ValueError(f"a scale of {each.min():g} cannot be represented")
+    return add_zero_to_sums(form, each, zero, biases)
+
+
+def _raise(scales: Reals) -> Reals:
+    """Returns the scales by which HTP multiplies."""
+    return np.where(scales < LEAST_SCALE, RAISED, scales)
+
+
 def add_zero_to_sums(form: Form, scales: Reals, zero: int, biases: Array | None) -> Array:
-    """Returns the rq of a convolution or product of HTP, int32 [7, C]. zero: the output's zero point, counted from the
-    lowest code. biases: as in find_summands."""
-    if scales.min() <= 0 or zero / scales.min() >= 2**31:
+    """Returns the rq of a convolution or product of HTP, int32 [7, C]. scales: of the sums; for a convolution as
+    scales_of_htp gives them. zero: the output's zero point, counted from the lowest code. biases: as in find_summands."""
+    if not (np.isfinite(scales).all() and scales.min() >= 0) or zero / _raise(scales).min() >= 2**31:
         raise ValueError(f"a scale of {scales.min():g} cannot be represented")
-    rows = steps(replace(form, method=""), scales)
-    return _with_summands(rows, find_summands(zero, scales, biases), np.array([-zero]))
+    scales = scales.astype(Single).astype(np.float64)
+    rows = steps(replace(form, method=""), _raise(scales))
+    before = find_summands(zero, scales, biases)
+    whole = before if biases is None else before + biases.astype(np.int64)
+    if np.abs(whole).max() >= 2**31:
+        raise ValueError(f"a summand of {np.abs(whole).max()} cannot be represented")
+    return _with_summands(rows, wrap_int32(before).astype(np.int64), np.array([-zero]))
 
 
 def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
@@ -86,12 +126,14 @@ def find_summands(zero: int, scales: Reals, biases: Array | None) -> Array:
         scales: the scales.
         biases: those of the channels if each has its own scale. They are multiples of the largest magnitude / 2^28.
     """
-    summand = Single(zero) / scales.astype(Single)
+    possible = _raise(scales)
+    summand = Single(zero) / possible.astype(Single)
     if biases is None or len(scales) == 1 or not biases.any():
         return np.floor(summand.astype(np.float64) + 0.5).astype(np.int64)
-    unit = float(np.abs(biases.astype(np.float64)).max()) / (1 << BIAS_BITS)
-    total = (np.rint(biases / unit) * unit).astype(Single) + summand
-    return np.floor(total.astype(np.float64) + 0.5).astype(np.int64) - biases.astype(np.int64)
+    scaled = (biases * (scales / possible)).astype(Single)
+    steps_of_one = Single(1 << BIAS_BITS) / Single(np.abs(scaled).max())
+    kept = np.rint((scaled * steps_of_one).astype(np.float64)).astype(Single) / steps_of_one
+    return np.floor((kept + summand).astype(np.float64) + 0.5).astype(np.int64) - biases.astype(np.int64)
 
 
 def add_in_float32(form: Form, first: float, second: float, y_scale: float) -> Array:

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import wrap_int32
+from qverify.arithmetic.float32 import fma32
 from qverify.arithmetic.forms import MOST_SHIFT, NAMES, ZERO_BIT, Form, exact_code, steps
 from qverify.arithmetic.rounding_rules import RULES, Array, round_real, shift_right
 
 HALF_EVEN = RULES.index("half even")
+TWO_STEPS = 6  # rows of an rq that scales twice in float32
 
 
 def requantize(
@@ -22,8 +24,8 @@ def requantize(
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
-    if rq.dtype == np.float32 and rq.ndim == 2:
-        return _in_float32(acc, rq.reshape(4, *along), low, high, dtype)
+    if rq.ndim == 2 and len(rq) == (4 if rq.dtype == np.float32 else TWO_STEPS):
+        return _in_float32(acc, rq.reshape(len(rq), *along), low, high, dtype)
     if rq.dtype.kind == "f":
         value = np.array(acc, rq.dtype)  # an array, even if acc is a single number
         value *= (rq if rq.ndim == 1 else rq[0]).reshape(along)
@@ -47,10 +49,12 @@ def _add_zero(value: Array, zero_point: Any, low: int, high: int, dtype: str) ->
 
 def _in_float32(acc: Array, rq: Array, low: int, high: int, dtype: str) -> Array:
     """Returns the accumulator requantized by an rq of float32 in four rows: S, a summand of the sum, one of the product,
-    one of the result."""
-    scale, before, inside, after = rq
+    one of the result; in six rows, of float64, two more: what the sum is multiplied by, and added to, after that."""
+    scale, before, inside, after, *more = (r if k in (1, 3) else r.astype(np.float32) for k, r in enumerate(rq))
     value = wrap_int32(acc.astype(np.int64) + before.astype(np.int64)).astype(np.float32) * scale
     value += inside
+    if more:
+        value = fma32(*np.broadcast_arrays(value, *more))
     return (np.rint(np.clip(value, low - after, high - after)) + after).astype(dtype)
 
 
@@ -75,7 +79,8 @@ def steps_of(rq: Array, rounding: str, wide: bool) -> Array:
 def stated_scale(rq: Array, rounding: str, wide: bool) -> Array:
     """Returns the scales that an rq states, float64 [C]."""
     if rq.dtype.kind == "f":
-        return (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
+        scale = (rq if rq.ndim == 1 else rq[0]).astype(np.float64)
+        return scale * rq[4] if rq.ndim == 2 and len(rq) == TWO_STEPS else scale
     multiplier, pre, first, last, _ = steps_of(rq, rounding, wide).astype(np.float64)
     return np.asarray(multiplier * 2.0 ** (pre - first - last))
 

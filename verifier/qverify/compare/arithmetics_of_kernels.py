@@ -11,9 +11,11 @@ from math import prod
 import numpy as np
 
 from qverify.arithmetic import float32, functions64, resize_places
+from qverify.arithmetic.float_steps import scale_in_float32
 from qverify.arithmetic.forms import REFERENCE, Form
 from qverify.arithmetic.methods import (
     add_zero_to_sums,
+    convolve_in_htp,
     divide_multiplier,
     make_logistic_table,
     mean_in_float32,
@@ -26,6 +28,7 @@ from qverify.arithmetic.rounding_rules import round_real
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
+    HTP_DEPTHWISE,
     HTP_SOFTMAX,
     HTP_SUMS,
     LITERT_FUNCTION,
@@ -34,6 +37,7 @@ from qverify.compare.catalogue import (
     LITERT_RESIZE,
     LITERT_RESIZE_FLOAT,
     LITERT_SOFTMAX,
+    OPENVINO_SUMS,
     OPTIMIZED_MEAN,
     OPTIMIZED_RESIZE_FLOAT,
     OPTIMIZED_SOFTMAX,
@@ -45,12 +49,14 @@ from qverify.compare.catalogue import (
 from qverify.compare.error_bounds.bounded_values import Array
 from qverify.compare.scaled_sums import At, Pair, ScaledSums, Sums
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.kinds_of_nodes import is_depthwise
 from qverify.tensors.spec import TensorSpec
 
 Compute = Callable[[At], Array]
 Single = np.float32
 POOLS = ("average_pool", "global_average_pool")
-LINEAR = ("conv", "conv_transpose", "fully_connected", "matmul")
+CONVOLUTIONS = ("conv", "conv_transpose")
+LINEAR = (*CONVOLUTIONS, "fully_connected", "matmul")
 
 
 def list_kernels_of_sums(node: Node, graph: Graph, sums: ScaledSums) -> dict[str, Compute]:
@@ -82,8 +88,18 @@ def _list_rqs(
         return {FLOAT_PRODUCT: product}
     if node.op in LINEAR:
         bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) > 3 else None
-        zero = y.zero_point[0] - int(np.iinfo(y.dtype).min)
-        return {HTP_SUMS: partial(add_zero_to_sums, Form.parse(HTP_SUMS), sums.scales, zero, bias)}
+        zero, weights = y.zero_point[0] - int(np.iinfo(y.dtype).min), graph.spec(node.inputs[1] or "")
+        to, matrix = (y.scale[0], y.zero_point[0]), node.op not in CONVOLUTIONS
+        steps = partial(scale_in_float32, ends, weights.scale, to, x.dtype, bias, matrix=matrix)
+        plain = node.op != "matmul" and x.dtype == y.dtype and not any(weights.zero_point)
+        found: dict[str, Callable[[], Array]] = {OPENVINO_SUMS: steps} if plain else {}
+        if node.op not in CONVOLUTIONS:
+            return {HTP_SUMS: partial(add_zero_to_sums, Form.parse(HTP_SUMS), sums.scales, zero, bias), **found}
+        scales, depthwise = (x.scale[0], weights.scale, y.scale[0]), is_depthwise(node, graph)
+        return found | {
+            name: partial(convolve_in_htp, Form.parse(name), scales, zero, bias, depthwise=depthwise)
+            for name in (HTP_SUMS, *((HTP_DEPTHWISE,) if depthwise else ()))
+        }
     if node.op == "reduce_mean":
         return {
             LITERT_MEAN: partial(divide_multiplier, Form.parse(LITERT_MEAN), x.scale[0], y.scale[0], count),

@@ -43,13 +43,15 @@ FLOAT_PRODUCT, XNNPACK_MEAN = f"half even, {forms.FLOAT_PRODUCT}", f"half even, 
 LITERT_FUNCTION = f"half up, {forms.FLOAT_FUNCTION}"
 XNNPACK_RESIZE = f"half up, {forms.WEIGHTS_11}"
 HTP_SUMS = f"half up, multiplier of 11 bits, 4 fraction bits kept first (floor), {forms.ZERO_IN_SUM}"
+HTP_DEPTHWISE = f"mul15, {forms.ZERO_IN_SUM}"
 HTP_ADD = f"half up, multiplier of 14 bits, {forms.ONE_SHIFT}"
+OPENVINO_SUMS = f"half even, {forms.FLOAT_STEPS}"
 HTP_SOFTMAX = f"half even, {forms.LOWEST}"
 BYTE_PAIRS = f"half even, {forms.ZERO}, {forms.BYTE_PAIRS}"
 KERNELS = (  # do not scale one sum as a rounding mode does
     *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
     *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX, LITERT_FUNCTION),
-    *(HTP_SUMS, HTP_ADD, HTP_SOFTMAX, BYTE_PAIRS),
+    *(HTP_SUMS, HTP_DEPTHWISE, HTP_ADD, HTP_SOFTMAX, BYTE_PAIRS, OPENVINO_SUMS),
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )
 # What engines are known to compute wrongly: named and never accepted, unless a board is stated to compute so

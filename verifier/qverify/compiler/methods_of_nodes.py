@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import forms, functions64, methods
+from qverify.arithmetic.float_steps import scale_in_float32
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.resize_places import METHODS as RESIZES
 from qverify.arithmetic.resize_places import find_modes, make_tables
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, make_table
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.kinds_of_nodes import is_depthwise
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -69,7 +71,9 @@ def with_method(node: Node, graph: Graph, form: Form, real: Array | None) -> Cha
     return compute(_Place(node, graph, form, real))
 
 
-LINEAR = ("conv", "conv_transpose", "fully_connected", "matmul")
+CONVOLUTIONS = ("conv", "conv_transpose")
+WITH_WEIGHTS = (*CONVOLUTIONS, "fully_connected")
+LINEAR = (*WITH_WEIGHTS, "matmul")
 OPERANDS = {**dict.fromkeys(LINEAR, 2), "mul": 2, "add": 2}
 
 
@@ -108,7 +112,22 @@ def _zero_in_sum(place: _Place) -> Changes:
         raise ValueError("its output is no integer")
     bias = place.graph.constants.get(place.node.inputs[2] or "") if len(place.node.inputs) > 3 else None
     zero = place.y.zero_point[0] - int(np.iinfo(place.y.dtype).min)
-    return place.with_rq(methods.add_zero_to_sums(place.form, np.atleast_1d(place.real), zero, bias))
+    if place.node.op not in CONVOLUTIONS:
+        return place.with_rq(methods.add_zero_to_sums(place.form, np.atleast_1d(place.real), zero, bias))
+    scales = place.x.scale[0], place.operand(1).scale, place.y.scale[0]
+    depthwise = is_depthwise(place.node, place.graph)
+    return place.with_rq(methods.convolve_in_htp(place.form, scales, zero, bias, depthwise=depthwise))
+
+
+def _float_steps(place: _Place) -> Changes:
+    place.require("half even")
+    x, w, y = place.x, place.operand(1), place.y
+    if place.real is None or x.dtype != y.dtype or any(w.zero_point):
+        raise ValueError("input and output have different types, or the weights have zero points")
+    bias = place.graph.constants.get(place.node.inputs[2] or "") if len(place.node.inputs) > 3 else None
+    ends = (x.scale[0], x.zero_point[0]), w.scale, (y.scale[0], y.zero_point[0])
+    matrix = place.node.op not in CONVOLUTIONS
+    return place.with_rq(scale_in_float32(*ends, x.dtype, bias, matrix=matrix))
 
 
 def _one_shift(place: _Place) -> Changes:
@@ -173,6 +192,7 @@ _COMPUTED: Mapping[tuple[str, str], Callable[[_Place], Changes]] = {
     ("reduce_mean", forms.FLOAT_MEAN): _float_mean,
     ("mul", forms.FLOAT_PRODUCT): _float_product,
     **{(op, forms.ZERO_IN_SUM): _zero_in_sum for op in LINEAR},
+    **{(op, forms.FLOAT_STEPS): _float_steps for op in WITH_WEIGHTS},
     ("add", forms.ONE_SHIFT): _one_shift,
     ("softmax", forms.FIXED_EXPONENTIALS): _fixed_softmax,
     ("softmax", forms.EXPONENTIAL_TABLE): _table_softmax,

@@ -30,7 +30,7 @@ def check_requantization(graph: Graph, node: Node) -> None:
         return
     names = [n for n in (*node.inputs[: OPS[node.op]], *node.outputs[:1]) if n is not None]
     wrong, wide = "", is_wide(*(graph.tensors[n].dtype for n in names))
-    if node.op == "average_pool" and rq.ndim == 2 and (len(rq) == 7 or rq.dtype == np.float32):
+    if node.op == "average_pool" and rq.ndim == 2 and (len(rq) in (6, 7) or rq.dtype == np.float32):
         wrong = f"{rq.dtype} {list(rq.shape)}"
     elif node.op == "add":
         if rq.shape in ((3, 5), (4, 5)) and rq.dtype == np.int32:
@@ -41,7 +41,7 @@ def check_requantization(graph: Graph, node: Node) -> None:
         lifted = 0 if wide else MOST_LIFTED
         wrong = _find_wrong_steps(rq, 0, lifted) or ("" if (rq[4] == rq[4, 0]).all() else "its rules differ")
         wrong = wrong or ("" if len(rq) == 5 else _find_wrong_summands(rq[4], rq[6], wide))
-    elif rq.ndim == 2 and len(rq) == 4 and rq.dtype == np.float32:
+    elif rq.ndim == 2 and len(rq) == (4 if rq.dtype == np.float32 else 6) and rq.dtype.kind == "f":
         wrong = _find_wrong_floats(rq, wide)
     elif rq.shape == (1,) and rq.dtype == np.int32:
         wrong = "" if abs(int(rq[0])) <= MOST_ADDED else f"a zero point of {rq[0]}, wanted -65536 to 65536"
@@ -72,15 +72,20 @@ def _find_wrong_summands(rules: Array, after: Array, wide: bool) -> str:
 
 
 def _find_wrong_floats(rq: Array, wide: bool) -> str:
-    """Returns what is wrong with an rq of float32 [4, C], or ""."""
-    scale, before, inside, after = rq
-    whole = np.abs(before).max() <= WHOLE_IN_FLOAT32 and np.abs(after).max() <= MOST_ADDED
+    """Returns what is wrong with an rq of float32 [4, C] or float64 [6, C], or ""."""
+    scale, before, inside, after, *more = rq
+    most = 2**31 if more else WHOLE_IN_FLOAT32
+    whole = np.abs(before).max() <= most and np.abs(after).max() <= MOST_ADDED
     if wide:
         return "sums of 16 bits have no summands"
-    if not (np.isfinite(scale) & (scale > 0) & np.isfinite(inside)).all():
+    scales, summands = np.stack([scale, *more[:1]]), np.stack([inside, *more[1:]])
+    if not ((np.isfinite(scales) & (scales > 0)).all() and np.isfinite(summands).all()):
         return "a scale is not finite and positive, or a summand not finite"
+    with np.errstate(over="ignore"):
+        if any((v.astype(np.float32) != v).any() for v in (scales, summands)):
+            return "a scale or a summand is not in float32"
     good = whole and (np.rint(before) == before).all() and (np.rint(after) == after).all()
-    return "" if good else "a summand is not whole, or beyond 2^24 or 65536"
+    return "" if good else f"a summand is not whole, or beyond {most} or 65536"
 
 
 def _find_wrong_steps(rq: Array, least: int, lifted: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from math import frexp
 from typing import TypeVar
 
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
 
 T = TypeVar("T")
+CLOSE = 8  # powers of two
 
 
 def _is_function(node: Node, graph: Graph) -> bool:
@@ -25,9 +27,24 @@ def _reads_uint8(node: Node, graph: Graph) -> bool:
 
 
 def _is_depthwise_uint8(node: Node, graph: Graph) -> bool:
-    if node.op != "conv" or not _reads_uint8(node, graph):
+    return is_depthwise(node, graph) and _reads_uint8(node, graph)
+
+
+def is_depthwise(node: Node, graph: Graph) -> bool:
+    """Returns whether a node convolves each of several input channels with filters of its own."""
+    return (
+        node.op == "conv" and graph.spec(node.inputs[0] or "").shape[1] > graph.spec(node.inputs[1] or "").shape[1] == 1
+    )
+
+
+def _is_depthwise_of_stride_2(node: Node, graph: Graph) -> bool:
+    """Returns whether each channel has one filter that is larger than 1x1 and moves by 2 along both axes, and the scales
+    of the sums, as powers of two, are less than 8 apart."""
+    if not is_depthwise(node, graph) or node.words[2:4] != (2, 2) or node.words[:2] == (1, 1):
         return False
-    return graph.spec(node.inputs[0] or "").shape[1] > graph.spec(node.inputs[1] or "").shape[1] == 1
+    x, w, y = (graph.spec(n or "") for n in (*node.inputs[:2], node.outputs[0]))
+    exponents = [frexp(x.scale[0] * s / y.scale[0])[1] for s in w.scale] if y.scale else [0]
+    return w.shape[0] == x.shape[1] and max(exponents) - min(exponents) < CLOSE
 
 
 def _has_one_scale(node: Node, graph: Graph) -> bool:
@@ -48,6 +65,7 @@ def _keeps_dimensions(node: Node, graph: Graph) -> bool:
 KINDS: dict[str, Callable[[Node, Graph], bool]] = {  # a node is of the first kind that fits and that is asked for
     "of a function": _is_function,
     "to another type": _changes_type,
+    "depthwise, stride 2, close scales": _is_depthwise_of_stride_2,
     "depthwise, of uint8": _is_depthwise_uint8,
     "of uint8": _reads_uint8,
     "one scale of weights": _has_one_scale,

@@ -55,6 +55,7 @@ CONVS = (
     _conv("conv 3x3 stride 2", (1, 8, 9, 9), (8, 8, 3, 3), pads=[1] * 4, strides=[2, 2]),
     _conv("depthwise", (1, 11, 9, 13), (11, 1, 3, 3), pads=[1] * 4, group=11),
     _conv("depthwise whole", (1, 16, 8, 8), (16, 1, 3, 3), pads=[1] * 4, group=16),
+    _conv("depthwise stride 2", (1, 11, 9, 13), (11, 1, 3, 3), pads=[1] * 4, group=11, strides=[2, 2]),
 )
 TRANSPOSED = (
     Shape("conv_transpose", "ConvTranspose", (1, 5, 6, 7), (5, 7, 3, 3), 1, 45, "transposed 3x3",

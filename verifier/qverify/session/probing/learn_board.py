@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 TURNS = 6  # draws of further probes of an op
 MOST_FURTHER = 8  # further probes of an op that are asked
 HELD_OUT = 4  # further probes on which a solved form is tried
-DIVIDED = "of tall images"  # the kind of nodes that may have a form of their own
+DIVIDED = "of tall images", "depthwise, stride 2, close scales"  # the kind of nodes that may have a form of their own
 RUNS = 2  # of each model
 
 
@@ -255,10 +255,13 @@ class _Learner:
 
 
 def _divide(op: str, members: list[RecordedUnit]) -> dict[str, list[RecordedUnit]]:
-    """Returns the units of an op, and those of the kind DIVIDED, by key, if both have forms; else none."""
-    of_kind = [m for m in members if KINDS[DIVIDED](m.unit.nodes[0], m.graph)]
-    parts = {op: [m for m in members if m not in of_kind], key_of(op, DIVIDED): of_kind}
-    return parts if all(some and left_forms(some) for some in parts.values()) else {}
+    """Returns the units of an op, and those of a kind of DIVIDED, by key, if both have forms; else none."""
+    for kind in DIVIDED:
+        of_kind = [m for m in members if KINDS[kind](m.unit.nodes[0], m.graph)]
+        parts = {op: [m for m in members if m not in of_kind], key_of(op, kind): of_kind}
+        if all(some and left_forms(some) for some in parts.values()):
+            return parts
+    return {}
 
 
 def _compiled(model: ProbeModel) -> Graph:

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -170,7 +171,10 @@ def _write(request: Request, answer: Answer) -> None:
         else:
             os.remove(entry.path)
     tensors = {name: np.asarray(value) for name, value in answer.tensors.items()}
-    np.savez(os.path.join(request.out, TENSORS), **tensors)
+    with zipfile.ZipFile(os.path.join(request.out, TENSORS), "w") as archive:  # np.savez cannot name an array `file`
+        for name, value in tensors.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, value, allow_pickle=False)
     content = {key: value for key, value in asdict(answer).items() if key != "tensors"}
     content["order"] = [*tensors]
     with open(os.path.join(request.out, ANSWER), "w", encoding="utf-8") as file:

@@ -66,14 +66,12 @@ def read_placement(row: Mapping[str, Any]) -> tuple[Placement, ...]:
     rows = row.get("placement", [])
     if not isinstance(rows, list) or len(rows) > MAX_NODES:
         raise ValueError("placement of a side")
-    return tuple(
-        Placement(
-            *(printable(str(item[key])) for key in ("node", "op", "on", "kernel")),
-            fallback=item["fallback"] is True,
-            nodes=whole_number(item["nodes"]),
-        )
-        for item in rows
-    )
+    return tuple(_read_placed(item) for item in rows)
+
+
+def _read_placed(item: Mapping[str, Any]) -> Placement:
+    node, op, on, kernel = (printable(str(item[key])) for key in ("node", "op", "on", "kernel"))
+    return Placement(node, op, on, kernel, item["fallback"] is True, whole_number(item["nodes"]))
 
 
 def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:

@@ -58,8 +58,8 @@ def take_answer(name: str, folder: str) -> EngineAnswer | None:
 
 def _placement(item: Any, name: str) -> Placement:
     item = _table(item, name)
-    texts = (_text(item.get(key, "")) for key in ("node", "op", "on", "kernel"))
-    return Placement(*texts, fallback=item.get("fallback") is True)
+    node, op, on, kernel = (_text(item.get(key, "")) for key in ("node", "op", "on", "kernel"))
+    return Placement(node, op, on, kernel, item.get("fallback") is True)
 
 
 def _text(value: Any) -> str:

@@ -62,9 +62,9 @@ class _Toolkit:
         self.request, self.model, self.work = request, model, work
         self.target = request.option("target", "rk3588")
         self.is_quantized = any(node.op_type == "DequantizeLinear" for node in model.graph.node)
-        self.steps: dict = {}  # scale and zero point of int8 tensors, as the toolkit states them
-        self.notes: list = []
-        self.placed: list = []
+        self.steps: dict[str, Any] = {}  # scale and zero point of int8 tensors, as the toolkit states them
+        self.notes: list[Any] = []
+        self.placed: list[Any] = []
         self._rknn = self._new()
 
     def _new(self) -> Any:
@@ -129,7 +129,7 @@ class _Toolkit:
         rknn.release()
         return os.path.join(folder, "model")
 
-    def _dataset(self) -> tuple:
+    def _dataset(self) -> tuple[Any, ...]:
         """Returns the path of the calibration set's list, and its size in words."""
         given = self.request.option("calibration")
         rows = [self._saved_inputs()]
@@ -168,14 +168,14 @@ class _Toolkit:
         digest.update(repr(words).encode())
         return digest.hexdigest()[:16]
 
-    def _saved_inputs(self) -> list:
+    def _saved_inputs(self) -> list[Any]:
         paths = []
         for number, value in enumerate(self.request.inputs.values()):
             paths.append(os.path.join(self.work, f"input{number}.npy"))
             np.save(paths[-1], value)
         return paths
 
-    def infer(self) -> dict:
+    def infer(self) -> dict[str, Any]:
         """Returns the final outputs. The toolkit gives them in the order of the graph's outputs."""
         arrays = list(self.request.inputs.values())
         found = self._rknn.inference(inputs=arrays, data_format=["nchw"] * len(arrays))
@@ -193,7 +193,7 @@ class _Toolkit:
                 )
         return {name: np.array(found[k]) for k, name in enumerate(names) if name in self.request.outputs}
 
-    def analyse(self) -> list:
+    def analyse(self) -> list[Any]:
         """Returns name, operator and values of every tensor that accuracy_analysis writes, in the order of execution."""
         paths = self._saved_inputs()
         self._check("accuracy_analysis", self._rknn.accuracy_analysis(inputs=paths, output_dir=SNAPSHOT))
@@ -217,7 +217,7 @@ class _Toolkit:
                 if match and match[1] != "Input":
                     self.placed.append(Placed(match[2], match[1], f"simulator of {self.target}"))
 
-    def named(self, rows: list) -> list:
+    def named(self, rows: list[Any]) -> list[Any]:
         """Returns name and values of each tensor, under the request's names where they can be resolved."""
         wanted, shapes = {*self.request.outputs, *self.request.taps}, _shapes(self.model)
         made, own = {}, {name for name, _, _ in rows}
@@ -245,12 +245,12 @@ class _Toolkit:
                 made.setdefault(name, value)
         return list(made.items())
 
-    def ledger(self) -> dict:
+    def ledger(self) -> dict[str, Any]:
         packages = ("rknn-toolkit2", "torch", "onnx", "onnxruntime", "numpy")
         return {**{name: metadata.version(name) for name in packages if _installed(name)}, "target": self.target}
 
 
-def _steps(path: str) -> dict:
+def _steps(path: str) -> dict[str, Any]:
     """Returns scale and zero point of each int8 tensor that quantization.cfg states."""
     yaml = importlib.import_module("ruamel.yaml").YAML(typ="safe")
     with open(path, encoding="utf-8") as file:
@@ -287,7 +287,7 @@ def _shaped(value: Any, shape: Any) -> Any:
     return value.reshape(shape) if shape and all(shape) and value.size == np.prod(shape) else value
 
 
-def _shapes(model: Any) -> dict:
+def _shapes(model: Any) -> dict[str, Any]:
     """Returns the dims of each tensor of the ONNX, as far as they are known."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     infos = (*graph.value_info, *graph.input, *graph.output)
@@ -296,7 +296,7 @@ def _shapes(model: Any) -> dict:
     }
 
 
-def _map(path: str) -> list:
+def _map(path: str) -> list[Any]:
     """Returns layer and stem of its file of each row, in order. The second column begins where its head does."""
     rows, start = [], -1
     with open(path, encoding="utf-8", errors="replace") as file:

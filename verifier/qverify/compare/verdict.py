@@ -92,7 +92,8 @@ def judge_all(
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
-    judged, forcing, matrix, cache = [], list[tuple[Forcing, list[Unit]]](), {}, SameArrays()
+    judged, forcing, cache = [], list[tuple[Forcing, list[Unit]]](), SameArrays()
+    matrix: dict[tuple[str, str], dict[str, Forced]] = {}
     located_blame, stated, distances = list[Blame](), read_stated(graph), list[Distance]()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
         if stated is not None and a.side == "reference" and not b.is_engine:

@@ -51,7 +51,7 @@ class Row:
     lines: list[str] = field(default_factory=list)
 
 
-def main(words: list[str]) -> int:
+def run_engines(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/engines", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"engines, of {', '.join(PACKAGES)}  [default: all]")
     parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models", help="folder of the networks")
@@ -211,4 +211,4 @@ def is_located(report: dict[str, Any], nodes: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_engines(sys.argv[1:]))

@@ -56,7 +56,7 @@ def test_the_mode_of_a_board_is_found(tmp_path: Path, rounding: str, capsys: pyt
     learned = read_arithmetic(str(written)).ops
     assert {op: o.form for op, o in learned.items()} == dict.fromkeys(ops.split(","), rounding)
     assert learned["conv"].decided and learned["conv"].nodes >= 14
-    assert "asks 27 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
+    assert "asks 29 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
 
 
 def test_parameters_are_solved_and_shown_on_probes_asked_after(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_names_of_the_toolchain_pair_with_those_of_the_onnx(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "4 of 4 tensors, 64 elements compared, 0 missing" in printed
     assert "also known without the endings of rknn-toolkit2's optimizer" in printed
-    assert "tensors that the toolkit made, which the other side does not have: not compared: 5" in printed
+    assert "inserted by the toolkit, and not on the other side: not compared: 5" in printed
     host["fc"] = host["fc"] + 1
     np.savez(tmp_path / "host.npz", **host)
     assert main(["compare", str(tmp_path / "host.npz"), str(path / "golden")]) == 1

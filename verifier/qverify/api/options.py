@@ -51,6 +51,7 @@ class JudgingOptions(TypedDict, total=False):
     min_cosine: float | None
     max_rmse: float | None
     min_sqnr: float | None
+    min_euclid: float | None
     max_lsb: int | None
     criteria: Some
     nan_equal: bool
@@ -69,7 +70,10 @@ class InputOptions(TypedDict, total=False):
 class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
     """The options of verify()."""
 
-    run_sim: bool
+    run_sim: bool | str
+    reference: str
+    simulator: Some
+    quantization: Some
     shape: Shapes
     pull: Literal["differ", "all"]
     arithmetic: Path | str
@@ -124,6 +128,7 @@ class CompareOptions(JudgingOptions, total=False):
     side_b: str
     frame: int
     arithmetic: Path | str
+    quantization: Some
     outputs_only: bool
 
 

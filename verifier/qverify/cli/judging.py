@@ -18,12 +18,10 @@ NAMES = ("digits", "dump_all", "rule", *GATE_OPTIONS, "nan_equal", "relax_board"
 
 
 def _number_type(gate: ExtraGate) -> AnyFinite:
-    return AnyFinite() if gate.lowest is None else Finite(gate.lowest, gate.highest)
+    return AnyFinite() if gate.lowest is None and gate.highest is None else Finite(gate.lowest, gate.highest)
 
 
-_GATE_KINDS = (
-    "decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must pass. "
-)
+_GATE_KINDS = "decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback; may be repeated, all must pass. "
 _GATE_HELP = (
     f"{_GATE_KINDS}Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
     "Gates do not apply to simulator against board: see --relax-board"

@@ -14,6 +14,7 @@ import click
 from qverify_agents.printable import one_line
 
 from qverify.cli.reporting import repeating_command
+from qverify.cli.runner_options import SimulatorChoice
 from qverify.errors import UsageError
 
 NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a caller in Python writes with Report.save
@@ -111,7 +112,9 @@ def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:
 def _check_type(option: click.Option, keyword: str, value: Any) -> None:
     """Raises UsageError for a value of a type that the option does not have. Digits in a text are no number."""
     kind = option.type.name.split()[0]
-    if kind == "boolean":
+    if isinstance(option.type, SimulatorChoice):
+        fits, wanted = isinstance(value, bool | str), "True, False or text"
+    elif kind == "boolean":
         fits, wanted = isinstance(value, bool), "True or False"
     elif kind == "integer":
         fits, wanted = _is_whole(value), "a whole number"

@@ -98,7 +98,7 @@ def _list_rqs(
         scales, depthwise = (x.scale[0], weights.scale, y.scale[0]), is_depthwise(node, graph)
         return found | {
             name: partial(convolve_in_htp, Form.parse(name), scales, zero, bias, depthwise=depthwise)
-            for name in (HTP_SUMS, *((HTP_DEPTHWISE,) if depthwise else ()))
+            for name in (HTP_SUMS, HTP_DEPTHWISE)
         }
     if node.op == "reduce_mean":
         return {

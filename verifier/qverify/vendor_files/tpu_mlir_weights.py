@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from io import BytesIO
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import BadFileError
+from qverify.vendor_files.array_files import npy_in_memory
+from qverify.vendor_files.untrusted_files import MAX_FILE_BYTES, MAX_FILES
 
 Array = npt.NDArray[Any]
 
@@ -19,9 +22,24 @@ def read_weights(data: bytes | None, where: str) -> dict[str, Array]:
     if data is None:
         return {}
     try:
-        with np.load(BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            listed = archive.infolist()
+            if len(listed) > MAX_FILES or sum(member.file_size for member in listed) > MAX_FILE_BYTES:
+                raise BadFileError(f"{where}: {len(listed)} members; at most {MAX_FILE_BYTES} bytes are unpacked")
+            return {
+                (name := member.filename.removesuffix(".npy")): npy_in_memory(archive.read(member), name, where).array()
+                for member in listed
+            }
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+        zlib.error,
+        zipfile.BadZipFile,
+    ) as error:
         raise BadFileError(f"{where}: not a readable .npz: {str(error)[:100]}") from error
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.arithmetic.forms import NAMES, REFERENCE, Form
+from qverify.arithmetic.functions64 import log2_of
 from qverify.compare.catalogue import MISTAKES
 from qverify.compare.identify.fit import RecordedUnit, solve, triples_of
 from qverify.compare.identify.solve import Triples
@@ -75,9 +76,9 @@ def _is_shown(wrong: Sequence[Mask], masks: Sequence[Mask], most: int) -> bool:
     count = sum(int(np.count_nonzero(w)) for w in wrong)
     if all(m.all() or not m.any() for m in masks):
         hit, of = sum(bool(w.any()) for w in wrong), sum(bool(m.any()) for m in masks)
-        known = _count_right(wrong) == most and hit * np.log2(len(masks) / of) >= NODE_BITS
+        known = _count_right(wrong) == most and hit * log2_of(len(masks) / of) >= NODE_BITS
         return count >= LEAST_WRONG and bool(known)
-    return count >= LEAST_WRONG and size <= MOST_SHARE * total and bool(count * np.log2(total / size) >= EVIDENCE_BITS)
+    return count >= LEAST_WRONG and size <= MOST_SHARE * total and bool(count * log2_of(total / size) >= EVIDENCE_BITS)
 
 
 def _fixed(every: Sequence[Places]) -> dict[str, list[Mask]]:

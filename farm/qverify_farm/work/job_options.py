@@ -13,7 +13,7 @@ FILES = frozenset({"description", "labels"})  # options with a path of one of th
 VALUES = frozenset(
     {
         *("compare_digits", "dump_all_nodes_results", "rule", "gate", "criteria", "nan_equal", "relax_board", "strict"),
-        *("atol", "rtol", "min_cosine", "max_rmse", "min_sqnr", "max_lsb"),
+        *("atol", "rtol", "min_cosine", "max_rmse", "min_sqnr", "min_euclid", "max_lsb"),
         *("seed", "roi", "run_sim", "shape", "pull", "allow_other_model", "no_host", "repeat", "paranoid", "spot_seed"),
         *("reference_spread", "timeout"),
     }
@@ -22,6 +22,8 @@ _RUNS = "it runs a command or loads code on the host of the board"
 _REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
 REFUSED = {
     **dict.fromkeys(("reference_python", "reference_engine", "reference_timeout", "task_metric"), _RUNS),
+    **dict.fromkeys(("reference", "simulator"), _RUNS),
+    "quantization": "write the quantized ONNX by quantize --from and give it to the job",
     **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
     **dict.fromkeys(("user", "ssh_config", "ssh_backend", "accept_new_host_key", "wait"), _REACHES),
     "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
@@ -52,6 +54,8 @@ def _check_keywords(
     """Returns the mistakes in option names and file paths, and the allowed options that have no path."""
     mistakes = [line for keyword in sorted(options) if (line := _refusal(keyword))]
     allowed = {k: v for k, v in options.items() if k in VALUES | FILES}
+    if "run_sim" in allowed and not isinstance(allowed["run_sim"], bool):  # the text of an engine runs a command
+        mistakes.append(f"run_sim: got {repr(allowed.pop('run_sim'))[:80]}, wanted True or False")
     for keyword in sorted(FILES & allowed.keys()):
         if not isinstance(path := allowed.pop(keyword), str) or path not in files:
             mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")

@@ -34,7 +34,7 @@ OPTIONS = (
 class SimulatorChoice(click.ParamType[Any]):
     """True or False, or the text of an engine that runs in the simulator's place."""
 
-    name = "BOOLEAN|ENGINE"
+    name = "boolean or engine"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
         """Returns a bool for the words of a bool, else the text."""

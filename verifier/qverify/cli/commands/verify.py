@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     "-s",
     default=True,
     type=SimulatorChoice(),
+    metavar="BOOLEAN|ENGINE",
     show_default=True,
     help="run the simulator (-s True|False), or an engine in its place (-s rknn)",
 )

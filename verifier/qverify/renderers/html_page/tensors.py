@@ -9,6 +9,7 @@ from qverify.report.document import Pair, TensorRow
 
 HEADS = ("#", "verdict", "tensor", "op", "type", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
 MAX_BARS = 41
+OF_CRITERIA = ("centred_sqnr_db", "euclidean_similarity")  # metrics that the lines of --criteria show, not every tensor
 
 
 def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[str, str]) -> str:
@@ -84,7 +85,8 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
     facts_of_row += [("covers", text(", ".join(row.covers)))] if row.covers else []
     facts_of_row += [("bytes", "the same on both sides")] if row.bit_equal else []
     metrics = {} if row.bit_equal else row.metrics
-    facts_of_row += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
+    numbers = ((name, v) for name, v in metrics.items() if name not in OF_CRITERIA and not isinstance(v, dict))
+    facts_of_row += [(name, number(v)) for name, v in numbers if v is not None]
     if row.forced is not None:
         forced = row.forced
         worst = "" if forced.max_lsb is None else f", up to {forced.max_lsb} LSB"

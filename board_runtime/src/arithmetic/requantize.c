@@ -83,10 +83,11 @@ static qv_status check_two_steps(qv_model *m, const qv_node *n, int wide, const 
       good = good && (row == 1 || row == 3 || (v >= -MOST_F32 && v <= MOST_F32 && (double)(float)v == v));
     }
     if (wide || !good)
-      return qv_fail(m, n, QV_E_FORMAT,
-                     "column %d has %g, %g, %g, %g, %g and %g, wanted sums of 8 bits, positive scales and numbers in float32, a whole number "
-                     "within 2^31, and one within 65536",
-                     i, f[0], before, f[2 * columns], after, f[4 * columns], f[5 * columns]);
+      return qv_fail(
+          m, n, QV_E_FORMAT,
+          "column %d has %g, %g, %g, %g, %g and %g, wanted sums of 8 bits, positive scales and numbers in float32, a whole number "
+          "within 2^31, and one within 65536",
+          i, f[0], before, f[2 * columns], after, f[4 * columns], f[5 * columns]);
   }
   return QV_OK;
 }

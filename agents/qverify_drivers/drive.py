@@ -176,7 +176,6 @@ def _write(request: Request, answer: Answer) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, value, allow_pickle=False)
     content = {key: value for key, value in asdict(answer).items() if key != "tensors"}
-    content["order"] = [*tensors]
     with open(os.path.join(request.out, ANSWER), "w", encoding="utf-8") as file:
         json.dump(content, file)
 
@@ -190,9 +189,7 @@ def main(engine: str, path: str) -> int:
         if os.environ.get("QVERIFY_DRIVER_TRACEBACK"):
             traceback.print_exc()
         text = " ".join(str(error).split())
-        kind = (
-            "" if type(error).__name__ == Refused.__name__ else f"{type(error).__name__}: "
-        )  # of the module drive, or here
+        kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
         print(f"{kind}{text}"[:MAX_LINE], file=sys.stderr, flush=True)
         return 2
     return 0

@@ -30,8 +30,11 @@ def run(request: Request) -> Answer:
     if missing := [name for name in request.outputs if name not in tensors]:
         raise Refused(f"OpenVINO's graph has no output {missing[0]!r}; it has {', '.join(map(str, compiled.outputs))}")
     version = openvino.get_version()
-    ledger = {"openvino": version, device: str(core.get_property(device.split(":")[0], "FULL_DEVICE_NAME"))}
-    return Answer(tensors, "openvino", version.split("-")[0], ledger, _placement(compiled, device))
+    ran_on = [str(name) for name in compiled.get_property("EXECUTION_DEVICES")]
+    ledger = {"openvino": version, **{name: str(core.get_property(name, "FULL_DEVICE_NAME")) for name in ran_on}}
+    placed = _placement(compiled, ran_on[0], device) if len(ran_on) == 1 else []
+    notes = [] if placed else [f"{device} ran on {', '.join(ran_on)}; which node ran on which is not known"]
+    return Answer(tensors, "openvino", version.split("-")[0], ledger, placed, notes)
 
 
 def _name(compiled: Any, name: str) -> Any:
@@ -42,8 +45,10 @@ def _name(compiled: Any, name: str) -> Any:
     raise Refused(f"OpenVINO's graph has no input {name!r}")
 
 
-def _placement(compiled: Any, device: str) -> list[Placed]:
-    """Returns the nodes that OpenVINO really runs, from its runtime model."""
+def _placement(compiled: Any, ran_on: str, device: str) -> list[Placed]:
+    """Returns the nodes that OpenVINO really runs, from its runtime model. ran_on: the one device that executed. device: the
+    one that was asked for; AUTO leaves the choice to OpenVINO."""
+    fell_back = not device.startswith("AUTO") and ran_on.split(".")[0] not in device
     placed = []
     for node in compiled.get_runtime_model().get_ordered_ops():
         facts = {
@@ -54,5 +59,5 @@ def _placement(compiled: Any, device: str) -> list[Placed]:
             continue
         kernel = " ".join(v for v in (facts.get("primitiveType", ""), facts.get("runtimePrecision", "")) if v)
         names = facts.get("originalLayersNames", "") or node.get_friendly_name()
-        placed.append(Placed(names.split(",")[0], op, device, kernel))
+        placed.append(Placed(names.split(",")[0], op, ran_on, kernel, fell_back))
     return placed

@@ -16,12 +16,12 @@ SMALL_MB = 100  # an engine whose packages are no larger is run in CI
 
 
 class NoEngine(Exception):
-    """Why an engine cannot be had on this machine, in one line."""
+    """Raised if an engine cannot be had on this machine; its text is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Packages:
-    """What an engine's interpreter is made of.
+    """The packages of an engine's interpreter.
 
     Attributes:
         pins: requirements of pip, every one pinned.

@@ -115,6 +115,17 @@ def test_a_capture_is_judged_again_as_the_run_was(
     assert len(lines) == 6 and lines == [line for line in again.splitlines() if "Strict check" in line]
 
 
+def test_the_device_that_openvino_chose_is_stated(engine: str, verify: Verify) -> None:
+    _, report, text = verify(
+        "-b", "local", "--runtime", f"{engine},device=AUTO:CPU", "--gate", "no-fallback", "-c", "5"
+    )
+    placement = next(s for s in report["sides"] if s["name"] == "board").get("placement", [])
+    assert {p["on"] for p in placement} in ({"CPU"}, set())
+    if not placement:  # a graph of several devices does not say where a node ran, so that the gate is not passed
+        assert "which node ran on which is not known" in text
+        assert pairs(report)["reference ~ board"] != "PASSED"
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -18,12 +18,33 @@ def a_side_of_no_kind(frame, held):
     frame["sides"][2]["side"] = "bord"
 
 
-@pytest.mark.parametrize("change", [a_second_board, a_side_of_no_kind])
+def a_board_that_is_an_engine(frame, held):
+    frame["sides"][2]["is_engine"] = True
+
+
+def seventeen_engines(frame, held):
+    made = ({**frame["sides"][2], "side": f"e{k}", "label": f"e{k}", "is_engine": True} for k in range(17))
+    frame["sides"] += list(made)
+
+
+@pytest.mark.parametrize("change", [a_second_board, a_side_of_no_kind, a_board_that_is_an_engine, seventeen_engines])
 def test_sides_that_cannot_be_told_apart_are_refused(change, captured, tmp_path, capsys):
     assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
     changed(tmp_path / "cap", change)
     assert main(["replay", str(tmp_path / "cap")]) == 2 and main(["triage", str(tmp_path / "cap")]) == 2
     assert capsys.readouterr().err.count("not a manifest of qverify.capture/1") == 2
+
+
+def test_a_board_that_became_an_engine_is_missing(captured, tmp_path, capsys):
+    def renamed(frame, held):
+        frame["sides"][2] |= {"side": "npu", "label": "npu", "is_engine": True}
+        held["command"]["engines"] = ["npu", "no name", 7, "board"]
+
+    assert captured() == 0
+    changed(tmp_path / "cap", renamed)
+    assert main(["replay", str(tmp_path / "cap")]) == 3
+    shown = capsys.readouterr().out
+    assert "the capture contains no board, though the run had one" in shown and "no name" not in shown
 
 
 def test_an_input_that_claims_gigabytes_is_refused_before_they_are_made(captured, tmp_path, capsys):

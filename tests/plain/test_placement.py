@@ -88,7 +88,7 @@ def test_another_form_is_refused_in_one_line(text: str):
         split_engine(text)
 
 
-ANSWER = {"engine": "e", "version": "1", "ledger": {"driver": "2"}, "placement": [], "order": ["y"], "notes": []}
+ANSWER = {"engine": "e", "version": "1", "ledger": {"driver": "2"}, "placement": [], "notes": []}
 
 
 def taken(folder: Path, content: object):
@@ -99,7 +99,7 @@ def taken(folder: Path, content: object):
 def test_an_answer_is_read_and_removed(tmp_path: Path):
     placed = [{"node": "n\x1b[31m", "op": "Add", "on": "CPU", "kernel": "k", "fallback": True}]
     answer = taken(tmp_path, {**ANSWER, "placement": placed})
-    assert answer is not None and answer.ledger == {"driver": "2"} and answer.order == ("y",)
+    assert answer is not None and answer.ledger == {"driver": "2"}
     assert "\x1b" not in answer.placement[0].node and answer.placement[0].fallback
     assert not (tmp_path / "answer.json").exists()
 
@@ -111,7 +111,7 @@ def test_an_answer_is_read_and_removed(tmp_path: Path):
         {**ANSWER, "ledger": []},
         {**ANSWER, "placement": {}},
         {**ANSWER, "placement": ["n"]},
-        {**ANSWER, "order": "y"},
+        {**ANSWER, "notes": "y"},
         {**ANSWER, "notes": [0] * 100_001},
     ],
 )

@@ -312,3 +312,22 @@ def test_every_integer_of_a_real_snapshot(tmp_path: Path) -> None:
             )
             equal, total = equal + int((got.ravel() == values.ravel()).sum()), total + values.size
         assert (equal, total) == (89_408, 89_408)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("dtype: int8", "dtype: int9", "wanted one of int8, uint8, int16, uint16"),
+        ("dtype: int8", "dtype: ", "wanted one of int8, uint8, int16, uint16"),
+        ("zero_point:\n        -   3", "zero_point:\n        -   300", "zero_point [300"),
+        ("quantize_parameters:", "quantize_parameters:\n    - 3", "wanted a tensor, or a field and its numbers"),
+    ],
+    ids=["type", "no type", "zero point", "no tensor"],
+)
+def test_a_text_that_contradicts_itself_is_refused_in_one_line(old: str, new: str, why: str) -> None:
+    network, stated = small(np.random.default_rng(0))
+    text = cfg(stated).decode()
+    assert old in text
+    with pytest.raises(BadFileError) as refused:
+        write_quantized(network, {"a.quantization.cfg": text.replace(old, new).encode()})
+    assert why in str(refused.value) and "\n" not in str(refused.value)

@@ -353,3 +353,23 @@ def test_the_real_texts_are_read() -> None:
         real = np.load(REAL / f"resnet8_{chip}_int8_sym_model_outputs.npz")
         assert set(real.files) <= by_name.keys()
         assert by_name["t36_model_dense_MatMul_Gemm"].quantization.scale == 0.16336236771653542  # type: ignore[union-attr]
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("i8:f32", "i9:f32", "wanted i8 or u8 or i16 or u16"),
+        (f"{SCALES['x']:.17g}>", f"{SCALES['x']:.17g}:{LONG}>", "a number of 5000 digits"),
+        ("tensor<1x", f"tensor<{LONG}x", "a number of 5000 digits"),
+    ],
+    ids=["type", "zero point", "dim"],
+)
+def test_a_text_with_numbers_out_of_range_is_refused_in_one_line(old: str, new: str, why: str) -> None:
+    text = a_text(BM, {name: ([90], [8]) if name != "y" else ([90, 91], [8, 8]) for name in "aby"}, "<MultiplierShift>")
+    assert old in text
+    with pytest.raises(BadFileError) as refused:
+        write_quantized(a_network()[0].SerializeToString(), {"n_tpu.mlir": text.replace(old, new).encode()})
+    assert why in str(refused.value) and "\n" not in str(refused.value)

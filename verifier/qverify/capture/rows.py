@@ -15,6 +15,7 @@ MAX_MODEL_BYTES = 1 << 31
 MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
 SIDES = ("reference", "simulator", "board")
 OTHER_SIDES = (*SIDES, "float", "dump")
+MAX_ENGINES = 16  # further sides of a frame: every two sides are compared
 ENGINE_SIDE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 MAX_NODES = 100_000
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool", "float16")
@@ -29,6 +30,8 @@ def check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[st
         raise ValueError("source or why of a frame")
     if unknown := [side["side"] for side in row["sides"] if not _is_side(side)]:
         raise ValueError(f"side {unknown[0]!r}")
+    if sum(side.get("is_engine") is True for side in row["sides"]) > MAX_ENGINES:
+        raise ValueError(f"more than {MAX_ENGINES} engines")
     labels = [side["label"] for side in row["sides"]]
     if labels != [side["side"] for side in row["sides"]] or len(set(labels)) != len(labels):
         raise ValueError(f"sides labelled {labels}")
@@ -54,11 +57,16 @@ def check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[st
     return row
 
 
+def is_engine_side(name: Any) -> bool:
+    """Returns whether this may be the name of an engine that is a further side."""
+    return isinstance(name, str) and ENGINE_SIDE.fullmatch(name) is not None and name not in OTHER_SIDES
+
+
 def _is_side(row: Mapping[str, Any]) -> bool:
     """Returns whether the row is one of SIDES, or of an engine that is a further side of its own name."""
     if row.get("is_engine", False) is not True:
         return row["side"] in SIDES
-    return ENGINE_SIDE.fullmatch(row["side"]) is not None and row["side"] not in OTHER_SIDES
+    return is_engine_side(row["side"])
 
 
 def read_placement(row: Mapping[str, Any]) -> tuple[Placement, ...]:

@@ -136,7 +136,7 @@ def judge_all(
         _keep_rows(judged_pair, options)
     if stated is not None and graph is not None:
         distances = _measure_distances(judged, values, graph, options)
-        _hold_to_gate([j.pair for j in judged], distances, options)
+        _hold_to_gate([j.pair for j in judged if not _has_engine(j)], distances, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
@@ -151,13 +151,18 @@ def judge_all(
     return report
 
 
+def _has_engine(judged: Judged) -> bool:
+    """Returns whether a side is a further engine, whose arithmetic is not stated."""
+    return judged.a.recording.is_engine or judged.b.recording.is_engine
+
+
 def _measure_distances(
     judged: list[Judged], values: Mapping[str, Values], graph: Graph, options: Options
 ) -> list[Distance]:
     """Returns the distance of the simulator from the reference, and that of the board where it has other bytes."""
     by_side = {v.recording.side: v for v in values.values() if v.recording.state not in NO_VALUES}
     reference = by_side.get("reference")
-    apart = [j for j in judged if not j.pair.bit_equal]
+    apart = [j for j in judged if not j.pair.bit_equal and not _has_engine(j)]
     sides = [s for s in ("simulator", "board") if s in by_side and (s == "simulator" or apart)]
     if reference is None:
         return []

@@ -126,7 +126,7 @@ class RunnerPlan:
         engine, version: name and version of the runtime, for the report.
         texts: contents of files to add to its outputs, by name, such as the text of model_info.
         notes: notes for the report.
-        answer: name of the file of its outputs that states engine, versions, order and placement (EngineAnswer), or "".
+        answer: name of the file of its outputs that states engine, versions and placement (EngineAnswer), or "".
     """
 
     line: str

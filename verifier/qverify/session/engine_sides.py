@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from qverify.capture.rows import MAX_ENGINES
 from qverify.engines import RunnerChoice, choose, split_engine
 from qverify.errors import UsageError
 from qverify.session.models import Models
@@ -89,6 +90,8 @@ def engine_sides(texts: tuple[str, ...]) -> list[str]:
 
 def _choose_all(texts: tuple[str, ...]) -> dict[str, RunnerChoice]:
     """Returns the engines by the name of their side: the engine's name, with a number if it is there before."""
+    if len(texts) > MAX_ENGINES:
+        raise UsageError(f"{WHERE}: {len(texts)} engines; at most {MAX_ENGINES}, since every two sides are compared")
     choices: dict[str, RunnerChoice] = {}
     for text in texts:
         choice = choose(split_engine(text), WHERE)

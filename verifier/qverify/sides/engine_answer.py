@@ -18,13 +18,12 @@ MAX_ITEMS = 100_000  # nodes, names, lines
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """What an engine states about a run.
+    """The statements of an engine about a run.
 
     Attributes:
         engine, version: for the report.
         ledger: versions of what took part, by name.
         placement: where each node ran, in the order of execution; () if the engine does not say.
-        order: names of the tensors in the order of execution.
         notes: lines for the report.
     """
 
@@ -32,7 +31,6 @@ class EngineAnswer:
     version: str
     ledger: dict[str, str] = field(default_factory=dict)
     placement: tuple[Placement, ...] = ()
-    order: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -51,7 +49,6 @@ def take_answer(name: str, folder: str) -> EngineAnswer | None:
         _text(content.get("version")),
         {_text(k): _text(v) for k, v in _table(content.get("ledger"), name).items()},
         tuple(_placement(item, name) for item in _items(content.get("placement"), name)),
-        tuple(_text(n) for n in _items(content.get("order"), name)),
         tuple(_text(n) for n in _items(content.get("notes"), name)),
     )
 

@@ -11,6 +11,7 @@ from qverify.vendor_files.vendor_dump import real_number
 
 MAX_CFG_BYTES = 1 << 24
 TENSORS = "quantize_parameters"
+QUANTIZED = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
 _LINE = re.compile(r"( *)(.*?)\s*")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "_": "\xa0", "e": "\x1b", "a": "\a", "b": "\b"}
@@ -35,7 +36,7 @@ class CfgTensor:
 
     @property
     def quantized(self) -> bool:
-        return bool(self.scale) and self.dtype.startswith(("int", "uint"))
+        return bool(self.scale) and self.dtype in QUANTIZED
 
 
 def is_cfg(data: bytes) -> bool:
@@ -83,7 +84,7 @@ def _read_line(place: _Place, indent: int, text: str, tensors: dict[str, dict[st
         place.found, place.tensor = place.found or place.inside, ""
     elif not place.inside:
         return
-    elif text.startswith("- ") and place.field:
+    elif text.startswith("- ") and place.tensor and place.field:
         tensors[place.tensor][place.field].append(text[2:].strip())
     elif not place.tensor or indent <= place.indent:
         _open_tensor(place, indent, text, tensors)
@@ -139,6 +140,11 @@ def _tensor(name: str, fields: dict[str, list[str]], where: str) -> CfgTensor:
         raise BadFileError(
             f"{place}: scale {list(scale)[:3]}, zero_point {list(zero)[:3]}; wanted positive scales, each with a whole zero point"
         )
-    smallest, largest = (tuple(real_number(t, place) for t in fields.get(key, ())) for key in ("min", "max"))
     dtype = (fields.get("dtype") or [""])[0]
+    low, high = QUANTIZED.get(dtype, (0, 0))
+    if scale and (dtype not in QUANTIZED or not all(low <= z <= high for z in zero)):
+        raise BadFileError(
+            f"{place}: scale and zero_point {list(zero)[:3]} of {dtype[:20]!r}; wanted one of {', '.join(QUANTIZED)} and its integers"
+        )
+    smallest, largest = (tuple(real_number(t, place) for t in fields.get(key, ())) for key in ("min", "max"))
     return CfgTensor(dtype, scale, tuple(int(z) for z in zero), smallest, largest)

@@ -14,13 +14,14 @@ from typing import Any
 from qverify.errors import BadFileError
 
 MAX_BYTES, MAX_OPS = 1 << 28, 1 << 20
+MAX_DIGITS = 18  # of a dim or a zero point
 MAX_HEAD = 1 << 12  # bytes in which a text names its module
 MODULE, INPUT = "text of tpu-mlir", "top.Input"
 MAGIC = re.compile(rb"\s*(?:#loc\d* = loc\([^\n]*\)\s+)*module @?[\w.\"]* *(?:attributes|\{)")
 _OP = re.compile(r'\s*(?:%(\w+)(?::\d+)? = )?"([a-z]+\.\w+)"\(([^)]*)\)')
 _LOCATION = re.compile(r"#(loc\d*) = loc\((.*)\)\s*")
 _HEAD = re.compile(r"module\.(\w+) = (\"[^\"]*\"|[^,}]+)")
-_QUANTIZED = re.compile(r"!quant\.uniform<([iu]\d+):f32, ([-+.\deE]+)(?::(-?\d+))?>")
+_QUANTIZED = re.compile(r"!quant\.uniform<([iu]\d{1,3}):f32, ([-+.\deE]+)(?::(-?\d+))?>")
 _SHAPE = re.compile(r"tensor<((?:\d+x)*)(.*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+) = (\[[^\]]*\]|"[^"]*"|#\w+<\w+ \w+>|\{[^}]*\}|[-+.\w]+)')
 _INTEGER = re.compile(r"[us]?i\d+")
@@ -124,10 +125,10 @@ def _op(match: re.Match[str], line: str, locations: dict[str, str], where: str) 
     result, _, location = results.rpartition(" loc(")
     tensor = next(_names(location.rstrip().removesuffix(")"), locations), "")
     quantized, shaped = _QUANTIZED.search(result), _SHAPE.match(result.strip().lstrip("("))
-    shape = tuple(int(d) for d in shaped[1].split("x")[:-1]) if shaped else ()
+    shape = tuple(_whole(d, where) for d in shaped[1].split("x")[:-1]) if shaped else ()
     quantization = None
     if quantized is not None:
-        quantization = Quantization(quantized[1], _number(quantized[2], where), int(quantized[3] or 0))
+        quantization = Quantization(quantized[1], _number(quantized[2], where), _whole(quantized[3] or "0", where))
     elif found := re.search(r"quant\.calibrated<(\w+)<", result):
         shaped_type = found[1]
         return TpuOp(identity, name, _ids(operands), attributes, tensor, shape, shaped_type)
@@ -147,6 +148,12 @@ def _number(text: str, where: str) -> float:
     if not 0.0 < value < float("inf"):
         raise BadFileError(f"{where}: a scale of {text[:40]!r}")
     return value
+
+
+def _whole(text: str, where: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise BadFileError(f"{where}: a number of {len(text)} digits; wanted at most {MAX_DIGITS}")
+    return int(text)
 
 
 def _names(location: str, locations: dict[str, str], depth: int = 0) -> Iterator[str]:

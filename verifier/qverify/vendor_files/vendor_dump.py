@@ -88,7 +88,7 @@ class VendorTensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerFacts:
-    """What a vendor's own table states of a layer. op: its operator, "" if it does not say. stated: printed values, by
+    """The row of a layer in a vendor's own table. op: its operator, "" if it does not say. stated: printed values, by
     column."""
 
     op: str = ""

@@ -34,6 +34,7 @@ HIGH = 31  # bits by which gemmlowp's high product is shifted
 REQUANTIZED = "tpu.RequantIntAxis"  # of sums of 32 bits
 HALF = ("bf16", "f16")  # a cast to them changes values
 CASTS = ("tpu.Cast", "tpu.GenericCpu")
+TYPES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-(2**15), 2**15 - 1), "u16": (0, 2**16 - 1)}
 MIN_OPSET = 13  # the first opset with scales per channel
 Array = npt.NDArray[Any]
 
@@ -157,9 +158,9 @@ class _Writer:
         scale = f"{name}_scale_bf16"
         self.constants[scale] = to_bf16(quantization.scale)
         inputs = [name + QUANTIZED, scale, f"{name}_zero_point"]
-        self._roundto_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
+        self._round_to_bf16(self._add("DequantizeLinear", inputs, f"{name}_read_as_bf16"), real)
 
-    def _roundto_bf16(self, exact: str, real: str) -> None:
+    def _round_to_bf16(self, exact: str, real: str) -> None:
         self._add("Cast", [exact], f"{real}_bf16", to=TensorProto.BFLOAT16)
         self._add("Cast", [f"{real}_bf16"], real, f"{real}_Cast", to=TensorProto.FLOAT)
 
@@ -169,6 +170,14 @@ class _Writer:
 
     def _constants_of(self, name: str, quantization: Quantization) -> tuple[str, str]:
         scale, zero = f"{name}_scale", f"{name}_zero_point"
+        if (
+            quantization.type not in TYPES
+            or not TYPES[quantization.type][0] <= quantization.zero_point <= TYPES[quantization.type][1]
+        ):
+            raise BadFileError(
+                f"{self.place}: {name[:60]!r} has {quantization.type} with zero point {quantization.zero_point}; "
+                f"wanted {' or '.join(TYPES)} with a zero point of its integers"
+            )
         self.constants[scale] = np.array(quantization.scale, np.float32)
         self.constants[zero] = np.array(quantization.zero_point, quantization.dtype)
         return scale, zero
@@ -205,7 +214,7 @@ class _Writer:
             copy.output[k] = f"{node.output[k]}_before_bf16"
         self.nodes.append(copy)
         for k in halves:
-            self._roundto_bf16(copy.output[k], node.output[k])
+            self._round_to_bf16(copy.output[k], node.output[k])
         for name in made:
             self._quantize(name, f"{name}_QuantizeLinear_Input" if name in outputs else name, outputs)
 
@@ -300,6 +309,10 @@ class _Writer:
         multipliers, shifts = np.array(steps[0], np.float64), np.array(steps[1], np.float64)
         if not multipliers.size:
             return (self._largest(weights, axis, False) / 127.0).astype(np.float32)
+        if multipliers.size not in (1, weights.shape[axis]) or shifts.size not in (1, multipliers.size):
+            raise BadFileError(
+                f"{self.place}: {multipliers.size} multipliers and {shifts.size} shifts of {weights.shape[axis]} channels"
+            )
         real = multipliers * 2.0**-shifts * target / source
         return np.where(real > 0, real, self._largest(weights, axis, len(real) == 1) / 127.0).astype(np.float32)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from qverify.capture.layouts import check_layouts
 from qverify.capture.reader import Capture
-from qverify.capture.rows import SIDES
+from qverify.capture.rows import MAX_ENGINES, SIDES, is_engine_side
 from qverify.plural import count
 from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.models import Models
@@ -52,11 +52,9 @@ def captured_sides(capture: Capture) -> list[str]:
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }
-    engines = capture.command.get("engines")
-    return [
-        *(name for name, present in is_present.items() if present),
-        *(str(n) for n in (engines if isinstance(engines, list) else [])),
-    ]
+    stated = capture.command.get("engines")
+    engines = [n for n in stated[:MAX_ENGINES] if is_engine_side(n)] if isinstance(stated, list) else []
+    return [*(name for name, present in is_present.items() if present), *engines]
 
 
 def _drop_island_tensors(side: Recording, models: Models) -> None:

@@ -1,1 +1,1 @@
-"""What rknn-toolkit2 does with constants."""
+"""The parts of the page rknn: fused nodes, steps of weights, constant channels."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.benchmarks.engine_pythons import NoEngine, make_environment
 from tests.links.servers import free_port
 
 VERSION = "26.0.1"  # of labgrid
@@ -29,7 +27,7 @@ for line in sys.stdin:
     print(json.dumps([{p.name: p.acquired for p in places if p.acquired}, [names[s] for s in states]]), flush=True)
 """
 Places = dict[str, tuple[str, dict[str, str]]]
-PIP_S, START_S = 300, 30
+START_S = 30
 
 
 class NoLabgrid(Exception):
@@ -38,23 +36,10 @@ class NoLabgrid(Exception):
 
 def labgrid_python(cache: Path) -> Path:
     """Returns the Python of a virtual environment with labgrid, whose fork of pyserial must not meet pyserial. Raises NoLabgrid."""
-    cache.mkdir(parents=True, exist_ok=True)
-    cache = cache.resolve()  # its programs name their Python by this path
-    folder = cache / f"labgrid-{VERSION}-python{sys.version_info[0]}.{sys.version_info[1]}"
-    python, done = folder / "bin" / "python", folder / "installed"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            venv.create(folder, clear=True, with_pip=True)
-            words = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"labgrid=={VERSION}"]
-            try:
-                made = subprocess.run(words, capture_output=True, text=True, timeout=PIP_S, check=False)
-            except subprocess.TimeoutExpired:
-                raise NoLabgrid(f"pip does not install labgrid within {PIP_S} s") from None
-            if made.returncode:
-                raise NoLabgrid(f"pip cannot install labgrid: {made.stderr.strip().splitlines()[-1][-200:]}")
-            done.touch()
-    return python
+    try:
+        return make_environment(cache, f"labgrid-{VERSION}", (f"labgrid=={VERSION}",))
+    except NoEngine as error:
+        raise NoLabgrid(str(error)) from None
 
 
 class Lab:

@@ -6,6 +6,7 @@ import fcntl
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,21 +62,28 @@ def engine_python(name: str) -> Path:
     """Returns the interpreter that has an engine's packages. Raises NoEngine if pip cannot install them."""
     packages = PACKAGES[name]
     cache = cache_folder() / "engines"
-    cache.mkdir(parents=True, exist_ok=True)
     pinned = "-".join(pin.replace("==", "-") for pin in packages.pins[:1])
-    folder = cache.resolve() / f"{pinned}-python{sys.version_info[0]}.{sys.version_info[1]}"
+    return make_environment(cache, pinned, packages.pins, packages.without_dependencies)
+
+
+def make_environment(cache: Path, name: str, pins: Sequence[str], without_dependencies: Sequence[str] = ()) -> Path:
+    """Returns the Python of a virtual environment of this name in a folder, which is made once. Raises NoEngine if pip cannot
+    install the requirements."""
+    cache.mkdir(parents=True, exist_ok=True)
+    cache = cache.resolve()  # programs of an environment name their Python by this path
+    folder = cache / f"{name}-python{sys.version_info[0]}.{sys.version_info[1]}"
     python, done = folder / "bin" / "python", folder / "installed"
     with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             venv.create(folder, clear=True, with_pip=True)
-            _install(python, packages.pins)
-            _install(python, packages.without_dependencies, "--no-deps")
+            _install(python, pins)
+            _install(python, without_dependencies, "--no-deps")
             done.touch()
     return python
 
 
-def _install(python: Path, pins: tuple[str, ...], *options: str) -> None:
+def _install(python: Path, pins: Sequence[str], *options: str) -> None:
     if not pins:
         return
     words = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *options, *pins]

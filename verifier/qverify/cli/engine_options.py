@@ -10,6 +10,14 @@ import click
 
 from qverify.cli.numbers import Finite
 
+QUANTIZATION = click.option(
+    "--quantization",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg; sophgo: "
+    "NAME_tpu.mlir); may be repeated",
+)
 OPTIONS = (
     click.option(
         "--reference-engine",

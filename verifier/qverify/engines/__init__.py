@@ -7,8 +7,8 @@ OPTIONS  its options in --runner-option and [boards.NAME.runner], each with a li
 files(options) -> Mapping[str, bytes]    files that the board needs in addition to model and inputs, by file name
 plan(request) -> RunnerPlan              how to run it, how to recognise success, and where it writes
 
-Most engines have Python bindings. Their page starts a driver (agents/qverify_drivers) in the engine's interpreter:
-driver_files() and driver_plan() are all it needs.
+Most engines have Python bindings. Their page starts a driver (agents/qverify_drivers) in the engine's interpreter; its
+files and plan are those of driven().
 
 A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
 (--build-cmd of triage). It may define FROM_FLOAT: whether it takes the float ONNX of which --quantization states the
@@ -24,7 +24,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -240,6 +240,23 @@ def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool =
     if option(request.options, "network", "0") == "0":
         line = f"if {NO_NETWORK} true 2>/dev/null; then {CONTAINED} {NO_NETWORK} {shlex.join(words)}; else {line}; fi"
     return RunnerPlan(line, engine=name, answer=ANSWER)
+
+
+Files = Callable[[Options], Mapping[str, bytes]]
+Plan = Callable[[RunnerRequest], RunnerPlan]
+
+
+def driven(name: str, *others: str, taps_change_the_model: bool = True, profile: str = "") -> tuple[Files, Plan]:
+    """Returns files() and plan() of an engine's page whose driver runs everything. others: further files of the driver.
+    profile: the one that reads its tensors, if they have a toolkit's names."""
+
+    def files(options: Options) -> Mapping[str, bytes]:
+        return driver_files(name, *others)
+
+    def plan(request: RunnerRequest) -> RunnerPlan:
+        return replace(driver_plan(name, request, taps_change_the_model), profile=profile)
+
+    return files, plan
 
 
 def names() -> list[str]:

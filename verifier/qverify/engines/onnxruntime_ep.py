@@ -3,14 +3,13 @@ own, or those that a build of onnxruntime has. --runtime onnxruntime,ep=NAME com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from qverify.engines import DRIVER_OPTIONS, Options, RunnerPlan, RunnerRequest, driver_files, driver_plan
+from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
 
 WANTED = "a Python that has onnxruntime (1.24 or later) and the provider's package; -m quant.onnx"
 CHECKED = (
     "tried with onnxruntime 1.32.0 and onnxruntime-qnn 2.7.0 (HTP, emulated) on x86-64; other providers were not tried"
 )
+BUILD = BUILT_BY_DRIVER
 OPTIONS = {
     **DRIVER_OPTIONS,
     "ep": "the execution provider's short name, as qnn or openvino",
@@ -23,13 +22,4 @@ OPTIONS = {
     "level": "its optimization: disable_all, basic, extended or all  [default: all]",
     "cpu_fallback": "1: the processor runs nodes that the provider does not, and the report says which  [default: 0, refused]",
 }
-
-
-def files(options: Options) -> Mapping[str, bytes]:
-    """Returns the driver."""
-    return driver_files("onnxruntime_ep")
-
-
-def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan that runs the driver, once with taps and once without."""
-    return driver_plan("onnxruntime_ep", request)
+files, plan = driven("onnxruntime_ep")

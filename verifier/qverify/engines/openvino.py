@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from qverify.engines import (
-    BUILT_BY_DRIVER,
-    DRIVER_OPTIONS,
-    Options,
-    RunnerPlan,
-    RunnerRequest,
-    driver_files,
-    driver_plan,
-)
+from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
 
 WANTED = "a Python that has openvino (2024.0 or later); -m quant.onnx"
 CHECKED = "tried with openvino 2026.4.1 on x86-64"
@@ -23,13 +13,4 @@ OPTIONS = {
     "precision": "INFERENCE_PRECISION_HINT  [default: f32]",
     "config": "KEY=VALUE of compile_model; may be repeated",
 }
-
-
-def files(options: Options) -> Mapping[str, bytes]:
-    """Returns the driver."""
-    return driver_files("openvino")
-
-
-def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan that runs the driver, once with taps and once without."""
-    return driver_plan("openvino", request)
+files, plan = driven("openvino")

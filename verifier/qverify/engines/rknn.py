@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from qverify.engines import (
-    BUILT_BY_DRIVER,
-    DRIVER_OPTIONS,
-    Options,
-    RunnerPlan,
-    RunnerRequest,
-    driver_files,
-    driver_plan,
-)
+from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
 
 WANTED = "a Python that has rknn-toolkit2 (2.3 or later) and torch; -m quant.onnx, or a float ONNX with --quantization"
 CHECKED = "tried with rknn-toolkit2 2.5.0 on x86-64, its simulator of rk3588; not with a board"
@@ -28,13 +18,5 @@ OPTIONS = {
     "cache": "a folder that keeps the files of hybrid_quantization_step1  [default: none]",
     "config": "KEY=VALUE of RKNN.config; may be repeated",
 }
-
-
-def files(options: Options) -> Mapping[str, bytes]:
-    """Returns the driver."""
-    return driver_files("rknn")
-
-
-def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan that runs the driver. Reading tensors does not change what the simulator computes: it runs once."""
-    return driver_plan("rknn", request, taps_change_the_model=False)
+# Reading tensors does not change what the simulator computes: it runs once.
+files, plan = driven("rknn", taps_change_the_model=False)

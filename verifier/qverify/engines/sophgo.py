@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
-from qverify.engines import (
-    BUILT_BY_DRIVER,
-    DRIVER_OPTIONS,
-    Options,
-    RunnerPlan,
-    RunnerRequest,
-    driver_files,
-    driver_plan,
-)
+from qverify.engines import DRIVER_OPTIONS, driven
 
 WANTED = "a CPython 3.10 that has tpu-mlir; a float ONNX or .tflite, a .bmodel, a .cvimodel, or NAME_tpu.mlir"
 CHECKED = "tried with tpu-mlir 1.30.2 on x86-64: bm1684x, cv181x"
-BUILD = BUILT_BY_DRIVER
 OPTIONS = {
     **DRIVER_OPTIONS,
     "chip": "the chip, as bm1684x, bm1688, cv181x  [default: bm1684x]",
@@ -29,14 +17,5 @@ OPTIONS = {
     "cmodel": "0: outputs of the MLIR interpreter, too  [default: 1]",
     "cache": "a folder in which builds are kept, by the hash of model and options  [default: none]",
 }
-
-
-def files(options: Options) -> Mapping[str, bytes]:
-    """Returns the driver."""
-    return driver_files("sophgo")
-
-
-def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan that runs the driver. Inner tensors do not change what is built. Its tensors have the toolkit's names,
-    which the profile of its files resolves."""
-    return replace(driver_plan("sophgo", request, taps_change_the_model=False), profile="sophgo")
+# Inner tensors do not change what is built.
+files, plan = driven("sophgo", taps_change_the_model=False, profile="sophgo")

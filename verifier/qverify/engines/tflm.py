@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from qverify.engines import DRIVER_OPTIONS, Options, RunnerPlan, RunnerRequest, driver_files, driver_plan
+from qverify.engines import DRIVER_OPTIONS, driven
 
 WANTED = "a Python that has tflite-micro; -m X.tflite, or quant.onnx,X.tflite with quant.onnx.map.json beside them"
 CHECKED = "tried with tflite-micro 0.dev20261023182759 on x86-64"
@@ -12,13 +10,4 @@ OPTIONS = {
     **DRIVER_OPTIONS,
     "arena": "bytes of the tensor arena  [default: 4 MiB, and twelve times the file if that is more]",
 }
-
-
-def files(options: Options) -> Mapping[str, bytes]:
-    """Returns the driver."""
-    return driver_files("tflm")
-
-
-def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan that runs the driver, once with every tensor preserved and once as on a device."""
-    return driver_plan("tflm", request)
+files, plan = driven("tflm")

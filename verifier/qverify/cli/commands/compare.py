@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.engine_options import QUANTIZATION
 from qverify.cli.judging import judging_options
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
@@ -40,13 +41,7 @@ class WithProfiles(click.Command):
 @click.option(
     "-m", "--model", help="quant.onnx, model.bin or .tflite: layout of raw dumps, scales, names; recomputes nodes"
 )
-@click.option(
-    "--quantization",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg); may be repeated",
-)
+@QUANTIZATION
 @click.option(
     "--profile", default="", metavar="NAME", help="vendor profile of both dumps  [default: recognised by content]"
 )

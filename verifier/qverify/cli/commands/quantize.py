@@ -29,7 +29,7 @@ MAX_LISTED = 5  # frames that were left out
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="what a vendor's toolkit wrote of its quantization, in place of inputs (rknn: NAME.quantization.cfg); may be repeated",
+    help="what a vendor's toolkit wrote of its quantization, in place of inputs (rknn: NAME.quantization.cfg; sophgo: NAME_tpu.mlir); may be repeated",
 )
 @click.option(
     "--scheme",

@@ -11,6 +11,7 @@ import click
 
 from qverify.cli.board_options import link_options
 from qverify.cli.ci_annotations import annotate
+from qverify.cli.engine_options import QUANTIZATION
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
@@ -75,13 +76,7 @@ if TYPE_CHECKING:
     help="an engine on this host as a further side, such as a vendor's simulator: NAME or NAME,KEY=VALUE,... (qverify boards "
     "runner list); may be repeated",
 )
-@click.option(
-    "--quantization",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg); may be repeated",
-)
+@QUANTIZATION
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )

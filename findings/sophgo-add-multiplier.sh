@@ -29,5 +29,11 @@ model_transform --model_name m --model_def m.onnx --input_shapes '[[1,4,8,8]]' -
 for chip in bm1684x cv181x; do
   model_deploy --mlir m.mlir --quantize INT8 --chip "$chip" --calibration_table table --debug \
     --model "m.$([ "$chip" = cv181x ] && echo cvimodel || echo bmodel)" >> log
-  echo "$chip: 5.23/10 = 0.523, 9.9999/10 = 0.99999: $(grep -o '"tpu.Add".*multipliers = [^]]*\].*rshifts = [^]]*\]' "m_${chip}_int8_sym_tpu.mlir" | grep -o 'multipliers = [^]]*\]\|rshifts = [^]]*\]' | tr '\n' ' ')"
+  found=$(grep -o '"tpu.Add".*multipliers = [^]]*\].*rshifts = [^]]*\]' "m_${chip}_int8_sym_tpu.mlir" | grep -o 'multipliers = [^]]*\]\|rshifts = [^]]*\]' | tr '\n' ' ')
+  echo "$chip: 5.23/10 = 0.523, 9.9999/10 = 0.99999: $found"
+  case "$chip $found" in
+    "bm1684x multipliers = [67, 1] rshifts = [7, 0] " | "cv181x multipliers = [33, 63] rshifts = [6] ") ;;
+    *) echo "not reproduced"; exit 1 ;;
+  esac
 done
+echo reproduced

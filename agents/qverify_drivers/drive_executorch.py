@@ -69,7 +69,7 @@ def _built(request: Request, model: bytes, backend: str) -> tuple[bytes, list[st
 
 def _lowered(module: Any, example: tuple[Any, ...], backend: str) -> tuple[bytes, list[Placed]]:
     """Returns the program's bytes and where its nodes run."""
-    import executorch.kernels.quantized  # noqa: F401 (registers the kernels of quantize and dequantize)
+    import executorch.kernels.quantized  # noqa: F401 (registers the operators that are built)
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     partitioners = []
@@ -118,6 +118,7 @@ def _op(node: Any) -> str:
 
 
 def _execute(data: bytes, inputs: list[Any]) -> list[Any]:
+    import executorch.kernels.quantized  # noqa: F401 (registers the kernels that run, also of a program built before)
     from executorch.runtime import Runtime
 
     program = Runtime.get().load_program(data)

@@ -41,7 +41,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("interfaces", "process_stream", "emulation"),
         ("one_command", "faulty_link", "protocol"),
         ("command_shell", "option_values", "console", "supervised_command"),
-        ("address",),
+        ("address", "inventory_tables"),
         ("worker",),
         ("inventory", "host_lock", "deploy", "ssh"),
         ("links", "boards"),

@@ -1,9 +1,8 @@
-"""The inventory: boards by name, from the boards.toml of the project, the user and the system. The nearer file takes
-precedence."""
+"""The inventory: boards and engines by name, from the boards.toml of the project, the user and the system. The nearer file
+takes precedence."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -15,6 +14,15 @@ from pathlib import Path
 
 from qverify_agents.address import WRAPPERS, Address, add_options, parse
 from qverify_agents.errors import BadAddress
+from qverify_agents.inventory_tables import (
+    RESET_WAIT_S,
+    OptionPairs,
+    parse_engine,
+    parse_options,
+    parse_reset_wait,
+    quote_value,
+    require_text,
+)
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
@@ -27,8 +35,6 @@ KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_
     *WORKER_OPTIONS,
 }
 QVRT, ANY_RUNTIME = "qvrt", "any"
-RESET_WAIT_S, MAX_RESET_WAIT_S = 60.0, 3600.0
-RunnerOptions = tuple[tuple[str, str], ...]
 PROJECT_FILE = Path("boards.toml")  # in the current folder, which may be a clone of somebody else's repository
 
 
@@ -59,7 +65,7 @@ class InventoryEntry:
     reset: str = ""
     options: dict[str, str] = field(default_factory=dict)
     foreign: str = ""
-    runner: RunnerOptions = ()
+    runner: OptionPairs = ()
     reset_wait_s: float = RESET_WAIT_S
     arithmetic: str = ""
 
@@ -109,10 +115,28 @@ def _read_entries() -> dict[str, InventoryEntry | BrokenEntry]:
     """Returns every entry by name. The entry of the nearer file takes precedence, even if it cannot be used."""
     entries: dict[str, InventoryEntry | BrokenEntry] = {}
     for path in inventory_files():
-        if path.is_file():
-            for name, board in _read_file(path).items():
-                entries.setdefault(name, board)
+        for name, board in _read_file(path).boards.items():
+            entries.setdefault(name, board)
     return entries
+
+
+def read_engines() -> dict[str, OptionPairs | BadAddress]:
+    """Returns the engines [engines.NAME] by name: their (key, value) pairs, the first of which is the runtime, or why the entry
+    of the nearest file cannot be used. Raises BadAddress for a file that cannot be read."""
+    engines: dict[str, OptionPairs | BadAddress] = {}
+    for path in inventory_files():
+        for name, engine in _read_file(path).engines.items():
+            engines.setdefault(name, engine)
+    return engines
+
+
+def find_engine(name: str) -> OptionPairs:
+    """Returns the pairs of the engine of this name, () if the inventory has none. Raises BadAddress for an entry that
+    cannot be used."""
+    found = read_engines().get(name, ())
+    if isinstance(found, BadAddress):
+        raise found
+    return found
 
 
 def resolve_wrapped(text: str) -> str:
@@ -130,7 +154,17 @@ def resolve_wrapped(text: str) -> str:
     return address
 
 
-def _read_file(path: Path) -> Mapping[str, InventoryEntry | BrokenEntry]:
+@dataclass(frozen=True, slots=True)
+class _Inventory:
+    """The entries of one file, by name."""
+
+    boards: Mapping[str, InventoryEntry | BrokenEntry] = field(default_factory=dict)
+    engines: Mapping[str, OptionPairs | BadAddress] = field(default_factory=dict)
+
+
+def _read_file(path: Path) -> _Inventory:
+    if not path.is_file():
+        return _Inventory()
     try:
         return _parse_text(path, path.read_text(encoding="utf-8"), bool(os.environ.get("QVERIFY_BOARDS")))
     except (OSError, UnicodeDecodeError) as error:
@@ -138,17 +172,41 @@ def _read_file(path: Path) -> Mapping[str, InventoryEntry | BrokenEntry]:
 
 
 @lru_cache(maxsize=8)
-def _parse_text(path: Path, text: str, is_named: bool) -> Mapping[str, InventoryEntry | BrokenEntry]:
+def _parse_text(path: Path, text: str, is_named: bool) -> _Inventory:
     """Returns the entries in the text of a file; cached, because a farm needs them for every job. is_named: whether
     QVERIFY_BOARDS names the file."""
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadAddress(f"{path}: {error}") from error
-    tables = content.get("boards", {})
-    if not isinstance(tables, dict) or content.keys() - {"boards"}:
-        raise BadAddress(f"{path}: wanted tables [boards.NAME] and nothing else")
-    return {name: _parse_entry(path, name, table, is_named) for name, table in tables.items()}
+    boards, engines = content.get("boards", {}), content.get("engines", {})
+    if not isinstance(boards, dict) or not isinstance(engines, dict) or content.keys() - {"boards", "engines"}:
+        raise BadAddress(f"{path}: wanted tables [boards.NAME] and [engines.NAME], and nothing else")
+    return _Inventory(
+        {name: _parse_entry(path, name, table, is_named) for name, table in boards.items()},
+        {name: _parse_engine_entry(path, name, table, is_named) for name, table in engines.items()},
+    )
+
+
+def _parse_engine_entry(path: Path, name: str, table: object, is_named: bool) -> OptionPairs | BadAddress:
+    """Returns the pairs of a table [engines.NAME], or the entry's error."""
+    where = f"{path}: [engines.{name}]"
+    try:
+        pairs = parse_engine(where, name, table)
+    except BadAddress as error:
+        return error
+    return pairs if _is_trusted(path, is_named) else _untrusted(path, where, "the engine")
+
+
+def _is_trusted(path: Path, is_named: bool) -> bool:
+    return path != PROJECT_FILE or is_named
+
+
+def _untrusted(path: Path, where: str, culprit: str) -> BadAddress:
+    return BadAddress(
+        f"{where}: {culprit} would run commands that this folder chooses. "
+        f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
+    )
 
 
 def _parse_entry(path: Path, name: str, table: object, is_named: bool) -> InventoryEntry | BrokenEntry:
@@ -167,19 +225,19 @@ def _parse_entry(path: Path, name: str, table: object, is_named: bool) -> Invent
 def _parse_board(path: Path, name: str, table: object, is_named: bool) -> InventoryEntry:
     where = f"{path}: [boards.{name}]"
     if not isinstance(table, dict):
-        raise BadAddress(f"{path}: boards.{name} = {_quote_value(table)}: wanted a table [boards.{name}]")
+        raise BadAddress(f"{path}: boards.{name} = {quote_value(table)}: wanted a table [boards.{name}]")
     if unknown := table.keys() - KEYS:
         raise BadAddress(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
     if "uri" not in table:
         raise BadAddress(f'{where}: no uri; wanted uri = "...", an address as for -b')
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
-        raise BadAddress(f'{where} tags = {_quote_value(tags)}: wanted a table, as {{ soc = "j5" }}')
+        raise BadAddress(f'{where} tags = {quote_value(tags)}: wanted a table, as {{ soc = "j5" }}')
     wait = table.get("reset_wait")
     if isinstance(wait, int | float) and not isinstance(wait, bool):
         table = {**table, "reset_wait": f"{wait:.6f}" if isinstance(wait, float) else str(wait)}
-    text = {key: _require_text(where, key, value) for key, value in table.items() if key not in ("tags", "runner")}
-    tags = {key: _require_text(where, f"tags.{key}", value) for key, value in tags.items()}
+    text = {key: require_text(where, key, value) for key, value in table.items() if key not in ("tags", "runner")}
+    tags = {key: require_text(where, f"tags.{key}", value) for key, value in tags.items()}
     options = {key: text[key] for key in ("host_key", "user", "cache", "arch", *sorted(WORKER_OPTIONS)) if key in text}
     runner = _parse_runner(where, table["runner"]) if "runner" in table else ()
     if options.get("runtime", QVRT) not in (QVRT, *RUNTIMES):
@@ -191,7 +249,7 @@ def _parse_board(path: Path, name: str, table: object, is_named: bool) -> Invent
     foreign = next(
         (f'{key} = "{text[key]}"' for key in ("profile", "runtime") if text.get(key, QVRT) not in (QVRT, *RUNTIMES)), ""
     )
-    foreign = f"runner = {_quote_value(table['runner'])}" if "runner" in table else foreign
+    foreign = f"runner = {quote_value(table['runner'])}" if "runner" in table else foreign
     board = InventoryEntry(
         name,
         text["uri"],
@@ -202,23 +260,19 @@ def _parse_board(path: Path, name: str, table: object, is_named: bool) -> Invent
         options,
         foreign,
         runner,
-        _parse_reset_wait(where, text.get("reset_wait", str(RESET_WAIT_S))),
+        parse_reset_wait(where, text.get("reset_wait", str(RESET_WAIT_S))),
         _find_file(path, text.get("arithmetic", "")),
     )
     try:
         address = parse(board.address)
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
-    trusted = path != PROJECT_FILE or is_named
-    if not trusted and (
+    if not _is_trusted(path, is_named) and (
         culprit := "runner"
         if runner
         else _runs_commands(address) or next((key for key in HOST_COMMANDS if key in text), "")
     ):
-        raise BadAddress(
-            f"{where}: {culprit} would run commands that this folder chooses. "
-            f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
-        )
+        raise _untrusted(path, where, culprit)
     return board
 
 
@@ -237,41 +291,11 @@ def _find_file(path: Path, text: str) -> str:
     return str(named) if text and named.is_file() else text
 
 
-def _parse_reset_wait(where: str, text: str) -> float:
-    """Returns the value of reset_wait in seconds. Raises BadAddress for a wrong one."""
-    seconds = float(text) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else -1.0
-    if not 0 < seconds <= MAX_RESET_WAIT_S:
-        raise BadAddress(
-            f"{where} reset_wait = {_quote_value(text)}: wanted seconds above 0, at most {MAX_RESET_WAIT_S:g}"
-        )
-    return seconds
-
-
-def _parse_runner(where: str, value: object) -> RunnerOptions:
+def _parse_runner(where: str, value: object) -> OptionPairs:
     """Returns the (key, value) pairs of runner = "COMMAND LINE", or of a table [boards.NAME.runner]."""
-    if not isinstance(value, dict):
-        return (("command", _require_text(where, "runner", value)),)
-    pairs: list[tuple[str, str]] = []
-    for key, content in value.items():
-        if isinstance(content, dict):
-            pairs += [
-                (key, f"{name}={_require_text(where, f'runner.{key}.{name}', text)}") for name, text in content.items()
-            ]
-        else:
-            pairs.append((key, _require_text(where, f"runner.{key}", content)))
-    return tuple(pairs)
-
-
-def _require_text(where: str, key: str, value: object) -> str:
-    if isinstance(value, str) and value.strip():
-        return value
-    hint = f', as "{value}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
-    raise BadAddress(f"{where} {key} = {_quote_value(value)}: wanted a text in quotes{hint or ' that is not empty'}")
-
-
-def _quote_value(value: object) -> str:
-    """Returns the value approximately as TOML writes it, cut to 80 characters."""
-    return json.dumps(value, default=str)[:80]
+    if isinstance(value, dict):
+        return parse_options(where, value, "runner.")
+    return (("command", require_text(where, "runner", value)),)
 
 
 def resolve(text: str, runs: str = QVRT) -> list[str]:
@@ -282,7 +306,7 @@ def resolve(text: str, runs: str = QVRT) -> list[str]:
     return [text] if matches is None else _select_addresses(matches, text, runs)
 
 
-def find_runner(text: str) -> tuple[str, RunnerOptions]:
+def find_runner(text: str) -> tuple[str, OptionPairs]:
     """Returns the place of the inventory entry that -b names, for messages, and its `runner`, () for a board that runs
     qvrt; ("", ()) for an address. Raises BadAddress if tags match boards with different runners."""
     matches = _match_boards(text) or []

@@ -12,12 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 from qverify.cli.main import main
+from qverify.session.chosen_sides import engine_words
 from qverify_agents import power
 from qverify_agents.address import Address
 from qverify_agents.connect import connect
 from qverify_agents.errors import BadAddress, BoardBusy
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import read_boards, read_broken_entries, resolve
+from qverify_agents.inventory import find_engine, read_boards, read_broken_entries, resolve
 
 TEXT = """
 [boards.one]
@@ -356,3 +357,54 @@ def test_an_uptime_of_any_size_is_taken():
         return power._reported_uptime_s(SimpleNamespace(hello={"uptime_s": uptime}))
 
     assert (said(7), said(10**400), said(-(10**400)), said("7")) == (7.0, None, None, None)
+
+
+ENGINES = """
+[engines.rockchip]
+runtime = "rknn"
+python = "/opt/rknn/bin/python"
+environment = { OMP_NUM_THREADS = "1" }
+[engines.openvino]
+config = ["A=1", "B=2"]
+[engines.hexagon]
+runtime = "onnxruntime"
+ep = "qnn"
+"""
+
+
+def test_engines_have_names(inventory, digits, capsys):
+    inventory.write_text(ENGINES + TEXT)
+    assert engine_words("rockchip,cache=/c") == (
+        *(("runtime", "rknn"), ("python", "/opt/rknn/bin/python"), ("environment", "OMP_NUM_THREADS=1")),
+        ("cache", "/c"),
+    )
+    assert engine_words("openvino") == (("runtime", "openvino"), ("config", "A=1"), ("config", "B=2"))
+    assert engine_words("hexagon") == (("runtime", "onnxruntime_ep"), ("ep", "qnn"))
+    assert engine_words("sophgo") == (("runtime", "sophgo"),)
+    assert main(["boards", "runner", "list"]) == 0
+    assert "rockchip: rknn, named in boards.toml" in capsys.readouterr().out
+    assert [*read_boards()] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[engines.e]\nruntime = 3\n", r"\[engines\.e\] runtime = 3: wanted a text in quotes, as \"3\""),
+        ("[engines]\ne = 'rknn'\n", r'\[engines\.e\] = "rknn": wanted a table'),
+        ("[engines.1e]\nruntime = 'rknn'\n", "begins with a letter"),
+        ("engines = 3\n", r"wanted tables \[boards\.NAME\] and \[engines\.NAME\]"),
+    ],
+)
+def test_mistakes_in_engines(inventory, text, said):
+    inventory.write_text(text)
+    with pytest.raises(BadAddress, match=said) as caught:
+        find_engine("1e" if "1e" in text else "e")
+    assert str(inventory) in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+def test_an_engine_of_the_folder_runs_nothing(tmp_path, monkeypatch, digits, capsys):
+    monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("boards.toml").write_text("[engines.openvino]\npython = 'touch /tmp/run; python3'\n")
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-s", "openvino"]) == 2
+    assert "[engines.openvino]: the engine would run commands that this folder chooses" in capsys.readouterr().err

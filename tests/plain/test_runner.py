@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify.engines import RunnerChoice
-from qverify.session.runner_options import check_options
+from qverify.session.chosen_sides import find_syntax_error
 
 TOOL = Path(__file__).with_name("runner_tool.py")
 BOARD = "local"
@@ -318,7 +317,7 @@ def test_options_that_no_run_can_use_are_refused_before_anything_is_opened(
     ],
 )
 def test_command_lines_of_a_shell_are_taken(line: str) -> None:
-    check_options(RunnerChoice("command", {"command": (line,)}))
+    assert find_syntax_error(line) == ""
 
 
 def test_a_list_of_frames_is_refused_by_name(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from qverify.onnx_model.load import read_model
 
 from qverify_farm.client.http import FarmServer
 from qverify_farm.suites.job_paths import JobPaths, inputs_of
-from qverify_farm.work.job_options import FILES
+from qverify_farm.work.job_options import FILES, paths_of
 from qverify_farm.work.job_task import StoredFile
 
 PIECE_BYTES = 1 << 20
@@ -60,11 +60,13 @@ def collect_job_files(models: Sequence[str], inputs: str | None, options: Mappin
             farm_path: os.path.relpath(path) for farm_path, path in files.items() if farm_path not in job_files.given
         }
     for keyword in sorted(FILES & options.keys()):
-        path = Path(str(options[keyword]))
-        if not path.is_file():
-            raise UsageError(f"--{keyword}: {path}: no such file")
-        job_files.options[keyword] = paths.of(path)
-        job_files.sources[job_files.options[keyword]] = path
+        farm_paths = []
+        for path in map(Path, paths_of(options[keyword])):
+            if not path.is_file():
+                raise UsageError(f"--{keyword}: {path}: no such file")
+            farm_paths.append(paths.of(path))
+            job_files.sources[farm_paths[-1]] = path
+        job_files.options[keyword] = farm_paths[0] if isinstance(options[keyword], str) else farm_paths
     return job_files
 
 

@@ -28,6 +28,7 @@ def task_of(
         timeout_s=float(settings.get("timeout_s", 900.0)),
         artifacts=artifacts,
         keep_capture=bool(settings.get("keep_capture", False)),
+        own_engines=bool(settings.get("own_engines", False)),
         isolated=job.lost > 0,
     )
 

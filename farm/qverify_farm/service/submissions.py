@@ -25,7 +25,7 @@ from qverify_farm.store.tables import ArtifactRecord, JobRecord, ProjectArtifact
 from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.toml_table import Mistakes
 from qverify_farm.work.file_cache import check_paths
-from qverify_farm.work.job_options import FILES, check_options
+from qverify_farm.work.job_options import FILES, check_options, paths_of
 
 DIGESTS_PER_STATEMENT = 500
 MAX_JOBS = 100_000
@@ -122,7 +122,10 @@ def _settings(
         job_files = {p for p in check.digests if p in files or (folders and p.startswith(folders))}
         for line in check_options(job.options, job_files, bool(job.inputs)):
             check.mistakes.add(where, line)
-        option_paths = {*models, *(str(job.options[option]) for option in FILES & job.options.keys())}
+        option_paths = {
+            *models,
+            *(path for option in FILES & job.options.keys() for path in paths_of(job.options[option])),
+        }
         for part in job.inputs.split(",") if job.inputs else ():
             if not any(
                 _names_files(part[at:], job_files) for at in (0, *(n + 1 for n, c in enumerate(part) if c == ":"))

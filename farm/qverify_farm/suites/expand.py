@@ -19,7 +19,7 @@ from qverify_farm.store.runs import NewJob
 from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.suite import Suite, SuiteInputs, SuiteModel
 from qverify_farm.suites.toml_table import Mistakes
-from qverify_farm.work.job_options import FILES, check_options
+from qverify_farm.work.job_options import FILES, check_options, paths_of
 
 MAX_JOBS = 100_000
 Digests = Mapping[str, tuple[str, int]]  # SHA-256 and size in bytes, by path
@@ -102,9 +102,11 @@ def _settings(
     suite: Suite, model: SuiteModel, inputs: SuiteInputs, input_files: list[str], mistakes: Mistakes
 ) -> dict[str, Any]:
     options = {**model.rules.options, **inputs.options}
-    option_files = [str(options[key]) for key in sorted(FILES & options.keys())]
+    option_files = [path for key in sorted(FILES & options.keys()) for path in paths_of(options[key])]
     files = [*model.files, *input_files, *option_files]
-    for line in check_options(options, {*model.files, *inputs.files, *option_files}, bool(inputs.text)):
+    for line in check_options(
+        options, {*model.files, *inputs.files, *option_files}, bool(inputs.text), own_engines=True
+    ):
         mistakes.add(" ".join(filter(None, (model.name, inputs.name))), line)
     return {
         "models": [*model.files],
@@ -113,6 +115,7 @@ def _settings(
         "files": list(dict.fromkeys(files)),
         "timeout_s": model.rules.timeout_s,
         "keep_capture": suite.keep_captures,
+        "own_engines": True,  # suite.toml is a file of the user who runs it
     }
 
 

@@ -17,7 +17,7 @@ from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.job_paths import JobPaths, inputs_of
 from qverify_farm.suites.suite import Rules, Suite, SuiteInputs, SuiteModel
 from qverify_farm.suites.toml_table import Mistakes, Table, as_toml
-from qverify_farm.work.job_options import FILES, check_options
+from qverify_farm.work.job_options import FILES, check_options, paths_of
 
 MAX_BYTES = 4 << 20
 SHARED = ("boards", "runners", "gates", "options", "repeats", "retries", "timeout")  # keys of the file and of a model
@@ -264,22 +264,29 @@ class _Reader:
 
     def _options(self, table: Table) -> dict[str, Any]:
         options = dict(table.table("options"))
-        for line in check_options({k: v for k, v in options.items() if k not in FILES}, (), True):
+        for line in check_options({k: v for k, v in options.items() if k not in FILES}, (), True, own_engines=True):
             self.mistakes.add(table.where, f"options.{line}")
         return options
 
     def _with_files(self, options: dict[str, Any], table: Table) -> dict[str, Any]:
         """Replaces the paths in options by the job's paths, and adds their files to the suite. Returns the options."""
         for key in FILES & options.keys():
-            path = self._paths.absolute(str(options[key]))
-            try:
-                job_path = self._paths.of(path)
-                if not path.is_file():
-                    raise UsageError(f"{options[key]}: no such file in {self._path.parent}")
-                options[key], self._more_files[job_path] = job_path, path
-            except UsageError as error:
-                table.mistakes.add(table.where, f"{key}: {error}")
+            job_paths = [self._with_file(name, key, table) for name in paths_of(options[key])]
+            options[key] = job_paths if isinstance(options[key], list) else job_paths[0]
         return options
+
+    def _with_file(self, name: str, key: str, table: Table) -> str:
+        """Adds a file that an option names to the suite, and returns the path at which a job sees it."""
+        path = self._paths.absolute(name)
+        try:
+            job_path = self._paths.of(path)
+            if not path.is_file():
+                raise UsageError(f"{name}: no such file in {self._path.parent}")
+            self._more_files[job_path] = path
+        except UsageError as error:
+            table.mistakes.add(table.where, f"{key}: {error}")
+            return name
+        return job_path
 
 
 def _stem(files: Mapping[str, Path]) -> str:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from qverify.errors import QVerifyError
+from qverify.session.chosen_sides import choose_board
 from qverify.session.other_jobs.demo import SOURCE, write_example
-from qverify.session.runner import runner_for
 from qverify_agents.connect import connect
 from qverify_agents.deadline import apply_time_limit
 from qverify_agents.errors import LinkError
@@ -32,7 +32,7 @@ def check_board(worker: JobWorker, name: str, address: str, limit: JobLimit | No
     limit = limit or JobLimit(TIMEOUT_S)
     try:
         with worker.running(f"check {name}", limit), apply_time_limit(limit):
-            if runner_for(address, ()) is not None:
+            if choose_board(address).page is not None:
                 return _connect_once(worker, name, address)
             folder = _ensure_example(worker.folder / "example")
             files = tuple(_stored_file(folder, path) for path in (SOURCE, IMAGE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from qverify.report.document import ReportDocument
+from qverify.session.chosen_sides import ChosenSides
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job, OpenedModels
 from qverify.session.request import Request
@@ -25,9 +26,9 @@ class FarmJob(Job):
         facts: What the board reported about itself, by name.
     """
 
-    def __init__(self, request: Request, opened: OpenedModels, capture: str = ""):
-        """capture: the folder for the frames that do not pass, or "" for no capture."""
-        super().__init__(request, opened=opened)
+    def __init__(self, request: Request, opened: OpenedModels, sides: ChosenSides, capture: str = ""):
+        """sides: what was chosen for the request. capture: the folder for the frames that do not pass, or "" for no capture."""
+        super().__init__(request, opened=opened, sides=sides)
         self._capture_folder, self.captures = capture, False
         self.held_since: float | None = None
         self.broke, self.facts = "", dict[str, str]()

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +27,10 @@ from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.session.host_sides import SideResults
 from qverify.tensors.digest import tensor_digest
-from qverify.tensors.recording import Array, Recording
+from qverify.tensors.placement import Placement
+from qverify.tensors.recording import Array, Recording, Untapped
+from qverify.tensors.spec import TensorSpec
+from qverify_agents.file_lock import LOCK_FLAGS, lock_file
 
 from qverify_farm.work.file_cache import sweep
 
@@ -35,7 +38,7 @@ DEFAULT_LIMIT_BYTES = 10 << 30
 MAX_OPEN_RESULTS = 256  # number of results whose files stay open
 KEEP_S = 3600.0  # a result that was used within this time is not removed
 ALIGNMENT = 64
-FORMAT = 1
+FORMAT = 2
 COPIED_FIELDS = (
     "side",
     "engine",
@@ -47,6 +50,14 @@ COPIED_FIELDS = (
     "why",
     "model_sha256",
     "inputs_sha256",
+    "digests",
+    "missing",
+    "notes",
+    "runtime",
+    "kernels",
+    "containers",
+    "is_engine",
+    "ledger",
 )
 
 
@@ -154,11 +165,9 @@ class HostResult:
         return SideResults(recordings, {}, [dict(row) for row in self.plain], dict(self.canary))
 
 
-def result_key(models_key: str, inputs_sha256: str, run_sim: bool) -> str:
-    """Returns the key of a result, which changes with everything that the result depends on. inputs_sha256: the digest of the
-    prepared inputs."""
-    key_fields = [FORMAT, models_key, inputs_sha256, run_sim, *_software_versions()]
-    return hashlib.sha256(json.dumps(key_fields).encode()).hexdigest()
+def result_key(*parts: Any) -> str:
+    """Returns the key of a result that depends on these parts, which JSON can express, and on the versions of the software."""
+    return hashlib.sha256(json.dumps([FORMAT, *parts, *_software_versions()]).encode()).hexdigest()
 
 
 @cache
@@ -209,6 +218,16 @@ class HostResults:
         if result.values.is_at_path():
             shutil.rmtree(self.path(key), ignore_errors=True)
 
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Holds a file lock, so that no other process of this host computes the same result."""
+        descriptor = os.open(self.folder / f"{key[:2]}.lock", LOCK_FLAGS, 0o600)
+        try:
+            lock_file(descriptor, wait=True)
+            yield
+        finally:
+            os.close(descriptor)
+
     def put(self, key: str, results: SideResults) -> None:
         """Stores a result completely or not at all. A result that is already stored is not replaced."""
         target = self.path(key)
@@ -230,11 +249,14 @@ def _write(folder: Path, results: SideResults) -> int:
     """Writes the files of a result and returns their size in bytes. Equal tensors are stored once."""
     sides, places, offset = {}, dict[str, list[Any]](), 0
     with open(folder / "values.bin", "wb") as file:
-        for label, recording in results.recordings.items():
-            tensors = {}
-            for name, value in recording.tensors.items():
+
+        def keep(tensors: Mapping[str, Array], digests: Mapping[str, str]) -> dict[str, str]:
+            """Writes the tensors, each once. Returns the key of each one's place by its name."""
+            nonlocal offset
+            keys = {}
+            for name, value in tensors.items():
                 dense = np.ascontiguousarray(value)
-                digest = recording.digests.get(name) or tensor_digest(dense)
+                digest = digests.get(name) or tensor_digest(dense)
                 place_key = f"{digest} {dense.dtype.str} {list(dense.shape)}"
                 if place_key not in places:
                     file.write(b"\0" * (-offset % ALIGNMENT))
@@ -242,14 +264,21 @@ def _write(folder: Path, results: SideResults) -> int:
                     file.write(dense.reshape(-1).view(np.uint8).data)
                     places[place_key] = [offset, dense.dtype.str, list(dense.shape), digest]
                     offset += dense.nbytes
-                tensors[name] = place_key
+                keys[name] = place_key
+            return keys
+
+        for label, recording in results.recordings.items():
+            untapped = recording.untapped
             sides[label] = {
                 **{field: getattr(recording, field) for field in COPIED_FIELDS},
-                **{field: getattr(recording, field) for field in ("digests", "missing", "notes", "runtime")},
-                "specs": list(recording.specs),
+                "specs": {n: asdict(spec) if recording.is_engine else None for n, spec in recording.specs.items()},
                 "finals": list(recording.finals),
                 "capabilities": sorted(recording.capabilities),
-                "tensors": tensors,
+                "placement": [asdict(placed) for placed in recording.placement],
+                "untapped": None
+                if untapped is None
+                else {**asdict(replace(untapped, tensors={})), "tensors": keep(untapped.tensors, {})},
+                "tensors": keep(recording.tensors, recording.digests),
             }
     body = json.dumps(
         {"sides": sides, "places": places, "plain": results.plain, "canary": results.canary}, default=_plain
@@ -283,11 +312,28 @@ def _read(folder: Path, graph: Graph) -> HostResult:
 def _recording(
     row: Mapping[str, Any], values: StoredValues, places: Mapping[str, list[Any]], graph: Graph
 ) -> Recording:
-    tensors = StoredTensors(values, {name: places[place_key] for name, place_key in row["tensors"].items()})
+    def stored(keys: Mapping[str, str]) -> StoredTensors:
+        return StoredTensors(values, {name: places[place_key] for name, place_key in keys.items()})
+
+    untapped = row["untapped"]
     return Recording(
-        **{field: row[field] for field in (*COPIED_FIELDS, "digests", "missing", "notes", "runtime")},
-        specs={name: graph.spec(name) for name in row["specs"]},
+        **{field: row[field] for field in COPIED_FIELDS},
+        specs={name: _spec(name, stated, graph) for name, stated in row["specs"].items()},
         finals=tuple(row["finals"]),
-        tensors=tensors,
+        tensors=stored(row["tensors"]),
         capabilities=frozenset(row["capabilities"]),
+        placement=tuple(Placement(**placed) for placed in row["placement"]),
+        untapped=None
+        if untapped is None
+        else Untapped(**_tuples({**untapped, "tensors": dict(stored(untapped["tensors"]))})),
     )
+
+
+def _spec(name: str, stated: Mapping[str, Any] | None, graph: Graph) -> TensorSpec:
+    """Returns the spec of a tensor: as an engine stated it, or that of the graph."""
+    return graph.spec(name) if stated is None else TensorSpec(**_tuples(stated))
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values with tuples in place of lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}

@@ -3,10 +3,7 @@ stores them (host_results.py). It is a separate process, so that a crash does no
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +11,10 @@ from qverify.errors import QVerifyError
 from qverify.inputs.sources import prepared_inputs
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
-from qverify.session.runner import open_with_board_model, runner_for
-from qverify_agents.file_lock import LOCK_FLAGS, lock_file
+from qverify.session.runner import open_with_board_model
 
 from qverify_farm.work.child import serve
-from qverify_farm.work.host_results import HostResults, result_key
+from qverify_farm.work.host_results import HostResults
 from qverify_farm.work.job_request import JobRequest, make_job_request
 from qverify_farm.work.job_task import JobTask
 
@@ -29,7 +25,7 @@ class HostStep:
     """Computes results that are not stored yet. Models stay open for later requests."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, tuple[Models, HostSides]] = OrderedDict()
+        self._open: OrderedDict[tuple[str, bool], tuple[Models, HostSides]] = OrderedDict()
         self._stores: dict[str, HostResults] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -48,42 +44,31 @@ class HostStep:
 
     def _compute(self, job_request: JobRequest, store: HostResults) -> int:
         models, sides = self._open_models(job_request)
-        computed, run_sim = 0, job_request.request.run_sim
+        computed = 0
         for inputs in job_request.frame_inputs():
             try:
                 prepared = prepared_inputs(models.graph, inputs)
             except QVerifyError:
                 continue
-            key = result_key(job_request.models_key, prepared.sha256, run_sim)
+            key = job_request.result_key(prepared.sha256)
             if store.path(key).is_dir():
                 continue
-            with _lock_of_host(store.folder / f"{key[:2]}.lock"):
+            with store.lock(key):
                 if not store.path(key).is_dir():
-                    store.put(key, sides.run(prepared, run_sim))
+                    store.put(key, sides.run(prepared, job_request.sides.simulator))
                     computed += 1
         return computed
 
     def _open_models(self, job_request: JobRequest) -> tuple[Models, HostSides]:
-        if job_request.models_key not in self._open:
-            request = job_request.request
-            models, _ = open_with_board_model(request, runner_for(request.board, request.runner))
+        key = job_request.models_key, job_request.sides.reference
+        if key not in self._open:
+            models, _ = open_with_board_model(job_request.request, job_request.sides)
             job_request.check_model_files()
-            self._open[job_request.models_key] = models, HostSides(models)
+            self._open[key] = models, HostSides(models, job_request.sides.reference)
             while len(self._open) > MAX_OPEN_MODELS:
                 self._open.popitem(last=False)
-        self._open.move_to_end(job_request.models_key)
-        return self._open[job_request.models_key]
-
-
-@contextlib.contextmanager
-def _lock_of_host(path: Path) -> Iterator[None]:
-    """Holds a file lock, so that no other process of this host computes the same result."""
-    descriptor = os.open(path, LOCK_FLAGS, 0o600)
-    try:
-        lock_file(descriptor, wait=True)
-        yield
-    finally:
-        os.close(descriptor)
+        self._open.move_to_end(key)
+        return self._open[key]
 
 
 if __name__ == "__main__":

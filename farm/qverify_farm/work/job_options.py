@@ -8,22 +8,37 @@ from typing import Any
 
 from qverify.closest_names import closest_names
 from qverify.errors import UsageError
+from qverify_agents.inventory import find_engine, read_engines
+from qverify_agents.inventory_tables import ENGINE_NAME
 
-FILES = frozenset({"description", "labels"})  # options with a path of one of the job's files
+FILES = frozenset({"description", "labels", "quantization"})  # options with paths of the job's files
+ENGINES = frozenset({"run_sim", "reference", "simulator"})  # options that may name engines
 VALUES = frozenset(
     {
         *("compare_digits", "dump_all_nodes_results", "rule", "gate", "criteria", "nan_equal", "relax_board", "strict"),
         *("atol", "rtol", "min_cosine", "max_rmse", "min_sqnr", "min_euclid", "max_lsb"),
-        *("seed", "roi", "run_sim", "shape", "pull", "allow_other_model", "no_host", "repeat", "paranoid", "spot_seed"),
+        *(
+            "seed",
+            "roi",
+            "run_sim",
+            "shape",
+            "pull",
+            "allow_other_model",
+            "reference",
+            "simulator",
+            "no_host",
+            "repeat",
+            "paranoid",
+            "spot_seed",
+        ),
         *("reference_spread", "timeout"),
     }
 )
+DEFAULT_REFERENCE = "onnxruntime"
 _RUNS = "it runs a command or loads code on the host of the board"
 _REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
 REFUSED = {
     **dict.fromkeys(("reference_python", "reference_engine", "reference_timeout", "task_metric"), _RUNS),
-    **dict.fromkeys(("reference", "simulator"), _RUNS),
-    "quantization": "write the quantized ONNX by quantize --from and give it to the job",
     **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
     **dict.fromkeys(("user", "ssh_config", "ssh_backend", "accept_new_host_key", "wait"), _REACHES),
     "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
@@ -33,32 +48,61 @@ REFUSED = {
 }
 
 
-def check_options(options: Mapping[str, Any], files: Collection[str], inputs: bool = True) -> list[str]:
+def check_options(
+    options: Mapping[str, Any], files: Collection[str], inputs: bool = True, own_engines: bool = False
+) -> list[str]:
     """Returns the mistakes in a job's options, one line each. files: the paths of the job's files. inputs: whether the job
-    has inputs of its own."""
-    mistakes, allowed = _check_keywords(options, files, inputs)
+    has inputs of its own. own_engines: whether engines may be written out, which run commands; if not, they are named."""
+    mistakes, allowed = _check_keywords(options, files, inputs, own_engines)
     value_mistakes = [line for keyword, value in sorted(allowed.items()) for line in _value_mistakes(keyword, value)]
     joint_mistake = _value_mistake(allowed) if not value_mistakes else ""
     return [*mistakes, *value_mistakes, *([joint_mistake] if joint_mistake else [])]
 
 
-def check_names(options: Mapping[str, Any], files: Collection[str], inputs: bool = True) -> None:
+def check_names(
+    options: Mapping[str, Any], files: Collection[str], inputs: bool = True, own_engines: bool = False
+) -> None:
     """Raises UsageError for options and files that a job must not name. Other values are not checked."""
-    if mistakes := _check_keywords(options, files, inputs)[0]:
+    if mistakes := _check_keywords(options, files, inputs, own_engines)[0]:
         raise UsageError("; ".join(mistakes))
 
 
+def check_engines_are_listed(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an engine that the boards.toml of this host does not name."""
+    for keyword, name in _engines_of(options):
+        if name != DEFAULT_REFERENCE and not find_engine(name):
+            raise UsageError(
+                f"{keyword}: {name}: no such engine on the host of the board, whose boards.toml has "
+                f"{', '.join(sorted(read_engines())) or 'none'}; wanted a table [engines.{name}] there"
+            )
+
+
+def paths_of(value: Any) -> list[str]:
+    """Returns the paths of an option of FILES, of which some are lists."""
+    return [str(path) for path in value] if isinstance(value, (list, tuple)) else [str(value)]
+
+
+def _engines_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns each text of options that names an engine, with its keyword."""
+    texts = [(key, text) for key in sorted(ENGINES & options.keys()) for text in paths_of(options[key])]
+    return [(key, text) for key, text in texts if not (key == "run_sim" and isinstance(options[key], bool))]
+
+
 def _check_keywords(
-    options: Mapping[str, Any], files: Collection[str], inputs: bool
+    options: Mapping[str, Any], files: Collection[str], inputs: bool, own_engines: bool
 ) -> tuple[list[str], dict[str, Any]]:
     """Returns the mistakes in option names and file paths, and the allowed options that have no path."""
     mistakes = [line for keyword in sorted(options) if (line := _refusal(keyword))]
     allowed = {k: v for k, v in options.items() if k in VALUES | FILES}
-    if "run_sim" in allowed and not isinstance(allowed["run_sim"], bool):  # the text of an engine runs a command
-        mistakes.append(f"run_sim: got {repr(allowed.pop('run_sim'))[:80]}, wanted True or False")
+    for keyword, text in () if own_engines else _engines_of(allowed):
+        if not ENGINE_NAME.fullmatch(text):  # NAME,KEY=VALUE would run a command that the job chooses
+            mistakes.append(f"{keyword}: got {text[:80]!r}, wanted the name of an engine of the host's boards.toml")
+            allowed.pop(keyword, None)
     for keyword in sorted(FILES & allowed.keys()):
-        if not isinstance(path := allowed.pop(keyword), str) or path not in files:
-            mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
+        is_list = isinstance(value := allowed.pop(keyword), (list, tuple))
+        for path in paths_of(value) if isinstance(value, str) or (is_list and keyword == "quantization") else [value]:
+            if path not in files:
+                mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
     if "labels" in options and not inputs:
         mistakes.append("labels: wanted inputs, too, to which the labels belong")
     return mistakes, allowed

@@ -7,22 +7,23 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qverify.cli.python_options import parse_command
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
+from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
-from qverify.session.runner import runner_for
-from qverify.session.stated_arithmetics import arithmetic_for
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.work.file_cache import digest_of
-from qverify_farm.work.job_options import FILES, check_names
+from qverify_farm.work.host_results import result_key
+from qverify_farm.work.job_options import FILES, check_engines_are_listed, check_names, paths_of
 from qverify_farm.work.job_task import JobTask, StoredFile
 
 
@@ -33,25 +34,51 @@ class JobRequest:
     Attributes:
         request: The request of the main job, for the task's board.
         frames: The frames, or None if the request's inputs are the only frame.
-        models_key: A digest of everything that the opened models depend on.
-        model_files: The path and the SHA-256 of each file that the opened models depend on.
+        sides: What runs as each side.
+        folder: The folder of the task's files.
+        model_files: Those of the files that the opened models depend on.
     """
 
     request: Request
     frames: list[FrameSource] | None
-    models_key: str
-    model_files: tuple[tuple[Path, str], ...] = ()
+    sides: ChosenSides
+    folder: Path
+    model_files: tuple[StoredFile, ...] = ()
+
+    @property
+    def models_key(self) -> str:
+        """A digest of everything that the opened models depend on."""
+        request, stated = self.request, self.sides.arithmetic
+        inside = partial(os.path.relpath, start=self.folder)
+        key_fields = [
+            [*map(inside, request.models)],
+            sorted((file.path, file.sha256) for file in self.model_files),
+            sorted((name, list(shape)) for name, shape in request.shapes.items()),
+            request.allow_other_model,
+            request.host,
+            self.sides.runner is not None,
+            None if stated is None else [stated.name, sorted(stated.forms.items())],
+            [*map(inside, request.quantization)],
+        ]
+        return hashlib.sha256(json.dumps(key_fields).encode()).hexdigest()
+
+    def result_key(self, inputs_sha256: str) -> str:
+        """Returns the key of the results of the reference and the simulator. inputs_sha256: the digest of the prepared
+        inputs."""
+        return result_key(self.models_key, inputs_sha256, self.sides.reference, self.sides.simulator)
 
     def check_model_files(self) -> None:
         """Raises ArtifactError if a file that models were just opened from has other bytes than the job says."""
-        for path, sha256 in self.model_files:
-            if digest_of(path) != sha256:
-                raise ArtifactError(f"{path}: its bytes changed in this host's cache while they were read")
+        for file in self.model_files:
+            if digest_of(self.folder / file.path) != file.sha256:
+                raise ArtifactError(
+                    f"{self.folder / file.path}: its bytes changed in this host's cache while they were read"
+                )
 
     def on(self, board: str) -> JobRequest:
-        """Returns the same request for another board, which must be of the same kind: both with a runner, or both
-        without."""
-        return replace(self, request=replace(self.request, board=board))
+        """Returns the same request for another board."""
+        request = replace(self.request, board=board)
+        return replace(self, request=request, sides=choose_sides(request))
 
     def frame_inputs(self) -> Iterator[InputRequest]:
         """Yields the inputs of each frame that can be prepared."""
@@ -71,7 +98,7 @@ class JobRequests:
 
     def of(self, task: JobTask, folder: Path) -> JobRequest:
         """Returns make_job_request(task, folder), from the cache if possible."""
-        key_fields = [task.models, task.inputs, task.options, str(folder), _has_runner(task.board)]
+        key_fields = [task.models, task.inputs, task.options, task.own_engines, str(folder)]
         key = json.dumps(key_fields, sort_keys=True)
         with self._lock:
             request = self._requests.get(key)
@@ -81,24 +108,22 @@ class JobRequests:
                 self._requests[key] = request
                 while len(self._requests) > self._max_requests:
                     self._requests.popitem(last=False)
-        return request.on(task.board)
-
-
-def _has_runner(board: str) -> bool:
-    return runner_for(board, ()) is not None
+        return request if request.request.board == task.board else request.on(task.board)
 
 
 def make_job_request(task: JobTask, folder: Path) -> JobRequest:
     """Returns the request of a task. folder: contains the task's files. Raises UsageError for options that a job must not
     have, for paths that are not files of the job, and for wrong values."""
     paths = {file.path for file in task.files}
-    check_names(task.options, paths, bool(task.inputs))
+    check_names(task.options, paths, bool(task.inputs), task.own_engines)
+    if not task.own_engines:
+        check_engines_are_listed(task.options)
     if missing := [path for path in task.models if path not in paths]:
         raise UsageError(f"model {missing[0]}: it is none of the job's files")
     options: dict[str, Any] = dict(task.options)
     for keyword in FILES & options.keys():
-        options[keyword] = str(folder / options[keyword])
-    other_paths: set[str] = {str(task.options[keyword]) for keyword in FILES & options.keys()}
+        options[keyword] = [str(folder / path) for path in paths_of(options[keyword])]
+    other_paths = {str(task.options[keyword]) for keyword in FILES & options.keys() - {"quantization"}}
     inputs = None
     if task.inputs:
         inputs = ",".join(_input_path(part, folder, paths, other_paths) for part in task.inputs.split(","))
@@ -109,8 +134,7 @@ def make_job_request(task: JobTask, folder: Path) -> JobRequest:
     for frame in job.frames or ():
         _check_inside(frame.files, folder)
     model_files = tuple(file for file in task.files if file.path not in other_paths)
-    checked_files = tuple((folder / file.path, file.sha256) for file in model_files)
-    return JobRequest(request, job.frames, _models_key(task, request, model_files), checked_files)
+    return JobRequest(request, job.frames, choose_sides(request), folder, model_files)
 
 
 def _input_path(part: str, folder: Path, paths: set[str], other_paths: set[str]) -> str:
@@ -134,13 +158,3 @@ def _check_inside(files: str | Mapping[str, str] | None, folder: Path) -> None:
             path = part[at + 1 :]
             if os.path.isabs(path) and not os.path.realpath(path).startswith(inside):
                 raise UsageError(f"inputs: {os.path.basename(path)[:100]!r} is outside of the job's files")
-
-
-def _models_key(task: JobTask, request: Request, files: Sequence[StoredFile]) -> str:
-    """Returns a digest of everything that the opened models depend on. files: those that may be part of a model."""
-    model_files = sorted((file.path, file.sha256) for file in files)
-    shapes = sorted((name, list(shape)) for name, shape in request.shapes.items())
-    runner, stated = _has_runner(task.board), arithmetic_for(task.board, "")
-    arithmetic = None if stated is None else [stated.name, sorted(stated.forms.items())]
-    key_fields = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner, arithmetic]
-    return hashlib.sha256(json.dumps(key_fields).encode()).hexdigest()

@@ -42,6 +42,7 @@ class JobTask:
         timeout_s: The time after which the attempt ends as INCONCLUSIVE.
         artifacts: The URL of the artifact store.
         keep_capture: Whether to store a capture if the verdict is not PASSED.
+        own_engines: Whether the job's engines may be written out, since they are those of the user who runs it.
         isolated: Whether to run in a child process, since an earlier attempt ended its process.
     """
 
@@ -56,6 +57,7 @@ class JobTask:
     timeout_s: float = 900.0
     artifacts: str = ""
     keep_capture: bool = False
+    own_engines: bool = False
     isolated: bool = False
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from qverify.report.document import ReportDocument
 from qverify.report.report_json import to_json
 from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
+from qverify.session.models import Models
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import BoardBusy, LinkError, LinkTimeout
@@ -27,8 +28,9 @@ from qverify_farm.errors import StoreUnavailableError
 from qverify_farm.store.artifact_backends import FULL_DISK
 from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.work.child import Child, ChildDied
+from qverify_farm.work.engine_results import StoredEngines
 from qverify_farm.work.farm_job import FarmJob
-from qverify_farm.work.host_results import HostResult, HostResultDamaged, result_key
+from qverify_farm.work.host_results import HostResult, HostResultDamaged
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_request import JobRequest
 from qverify_farm.work.job_result import shortened, verdict_fields
@@ -108,15 +110,18 @@ class RunningAttempt:
         job_request = self._worker.job_requests.of(self.task, folder)
         results = self._host_results(job_request, folder)
         models, vendor = self._worker.open_models(job_request)
-        with contextlib.ExitStack() as stack:
+        engines = self._worker.engines(job_request, models)
+        with contextlib.closing(engines), contextlib.ExitStack() as stack:
+            self._run_engines(job_request, models, engines)  # before the board is held
             capture = ""
             if self.task.keep_capture and artifacts is not None:
                 temporary = tempfile.TemporaryDirectory(prefix="capture-", dir=self._worker.folder)
                 capture = os.path.join(stack.enter_context(temporary), "capture")
             with _hold_board(self._worker, self.task.board_name):
-                job = FarmJob(job_request.request, OpenedModels(models, vendor, StoredSides(models, results)), capture)
+                host = StoredSides(models, results, engines)
+                job = FarmJob(job_request.request, OpenedModels(models, vendor, host), job_request.sides, capture)
                 self.uses_board = True
-                with self._discard_damaged(job_request, results):
+                with self._discard_damaged(job_request, results, engines):
                     outcome = self._verify(job_request, job)
                 board_seconds = time.monotonic() - job.held_since if job.held_since is not None else 0.0
             self.uses_board = self.reads_job = False
@@ -144,6 +149,14 @@ class RunningAttempt:
             return verify(job_request.request, job=job)
         return verify_frames(job_request.request, job_request.frames, lambda row: None, job=job)
 
+    def _run_engines(self, job_request: JobRequest, models: Models, engines: StoredEngines) -> None:
+        """Runs the engines that are further sides on every frame that can be prepared."""
+        for inputs in job_request.frame_inputs() if job_request.sides.engines else ():
+            self._limit.left()
+            with contextlib.suppress(QVerifyError):
+                prepared = prepared_inputs(models.graph, inputs)
+                engines.run(prepared)
+
     def _host_results(self, job_request: JobRequest, folder: Path) -> dict[str, HostResult]:
         """Returns the host's results for each frame, by the digest of its prepared inputs. Missing results are computed first.
         A frame that cannot be prepared has no result."""
@@ -163,20 +176,26 @@ class RunningAttempt:
         return results
 
     @contextlib.contextmanager
-    def _discard_damaged(self, job_request: JobRequest, results: dict[str, HostResult]) -> Iterator[None]:
+    def _discard_damaged(
+        self, job_request: JobRequest, results: dict[str, HostResult], engines: StoredEngines
+    ) -> Iterator[None]:
         """Removes those of the results whose values turned out to be damaged in the `with` block, and raises HostResultDamaged
         if there are any, whatever the block made of it."""
+
+        def check() -> None:
+            self._check_undamaged({**{job_request.result_key(s): r for s, r in results.items()}, **engines.used})
+
         try:
             yield
         except Exception:
-            self._check_undamaged(job_request, results)
+            check()
             raise
-        self._check_undamaged(job_request, results)
+        check()
 
-    def _check_undamaged(self, job_request: JobRequest, results: dict[str, HostResult]) -> None:
-        damaged = {sha256: result for sha256, result in results.items() if result.values.damaged}
-        for sha256, result in damaged.items():
-            key = result_key(job_request.models_key, sha256, job_request.request.run_sim)
+    def _check_undamaged(self, results: dict[str, HostResult]) -> None:
+        """Discards damaged results, which are given by key, and raises HostResultDamaged if there are any."""
+        damaged = {key: result for key, result in results.items() if result.values.damaged}
+        for key, result in damaged.items():
             self._worker.results.discard(key, result)
         if damaged:
             raise HostResultDamaged("the results of the reference and the simulator changed in this host's cache")
@@ -189,8 +208,7 @@ class RunningAttempt:
             self._limit.left()
             with contextlib.suppress(QVerifyError):
                 prepared = prepared_inputs(models.graph, inputs)
-                key = result_key(job_request.models_key, prepared.sha256, job_request.request.run_sim)
-                result = self._worker.results.get(key, models.graph)
+                result = self._worker.results.get(job_request.result_key(prepared.sha256), models.graph)
                 missing = missing or result is None
                 if result is not None:
                     results[prepared.sha256] = result

@@ -11,6 +11,7 @@ from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.models import Models
 from qverify.tensors.prepared import PreparedInputs
 
+from qverify_farm.work.engine_results import StoredEngines
 from qverify_farm.work.host_results import HostResult
 
 
@@ -19,9 +20,9 @@ class StoredSides(HostSides):
 
     results_are_known = True
 
-    def __init__(self, models: Models, results: Mapping[str, HostResult]):
-        """results: the stored results, by the SHA-256 of the prepared inputs."""
-        super().__init__(models)
+    def __init__(self, models: Models, results: Mapping[str, HostResult], engines: StoredEngines | None = None):
+        """results: the stored results, by the SHA-256 of the prepared inputs. engines: the engines that are further sides."""
+        super().__init__(models, engines=engines)
         self._results = results
 
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
@@ -32,6 +33,8 @@ class StoredSides(HostSides):
         results = stored.fresh()
         for side in results.recordings:
             results.run_unit[side] = self._run_unit_later(side, run_sim)
+        if self._engines is not None:
+            results.recordings |= self._engines.run(prepared, watch)
         return results
 
     def _run_unit_later(self, side: str, run_sim: bool) -> Any:

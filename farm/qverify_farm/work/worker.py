@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import threading
 from collections import OrderedDict
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qverify.session.models import Models
-from qverify.session.runner import BoardModel, open_with_board_model, runner_for
+from qverify.session.runner import BoardModel, open_with_board_model
 from qverify_agents.this_user import cache_folder
 
 from qverify_farm.store.artifacts import ArtifactStore, open_artifacts
 from qverify_farm.work import file_cache, host_results
+from qverify_farm.work.engine_results import StoredEngines
 from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.host_processes import HostProcesses
 from qverify_farm.work.host_results import HostResults
@@ -40,6 +42,7 @@ class JobWorker:
         cached files and cached results."""
         self.folder = folder if folder is not None else cache_folder() / "farm"
         self.name = f"{socket.gethostname()} pid {os.getpid()}"
+        self._scope = secrets.token_hex(8)
         self.files = FileCache(self.folder, files_bytes)
         self.results = HostResults(self.folder / "results", results_bytes)
         self.host_processes = HostProcesses(self.results.folder, limit_bytes=results_bytes)
@@ -66,9 +69,7 @@ class JobWorker:
                 if key in self._open:
                     self._open.move_to_end(key)
                     return self._open[key]
-            open_models = open_with_board_model(
-                job_request.request, runner_for(job_request.request.board, job_request.request.runner)
-            )
+            open_models = open_with_board_model(job_request.request, job_request.sides)
             job_request.check_model_files()
             with self._lock:
                 self._open[key] = open_models
@@ -77,6 +78,11 @@ class JobWorker:
                 ):
                     self._open.popitem(last=False)
             return open_models
+
+    def engines(self, job_request: JobRequest, models: Models) -> StoredEngines:
+        """Returns the engines of a job that are further sides."""
+        timeout_s = job_request.request.deadline_s
+        return StoredEngines(job_request.sides, models, timeout_s, self.results, self.hold_key, self._scope)
 
     def is_open(self, job_request: JobRequest) -> bool:
         """Returns whether the models of a job are open."""

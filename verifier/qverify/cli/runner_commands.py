@@ -22,6 +22,9 @@ def command() -> None:
 
 @command.command("list", help="List the runners and their options")
 def list_runners() -> int:
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.inventory import read_engines
+
     from qverify import engines
 
     say("qvrt: qverify's own runtime; the board runs model.bin")
@@ -30,6 +33,8 @@ def list_runners() -> int:
         say(f"{name}: {page.WANTED}")
         for key, text in page.OPTIONS.items():
             say(f"    {key:<12} {text}")
+    for name, words in sorted(read_engines().items()):
+        say(f"{name}: {words if isinstance(words, BadAddress) else words[0][1]}, named in boards.toml")
     say("every runner also has:")
     for key, text in engines.COMMON.items():
         say(f"    {key:<12} {text}")

@@ -51,9 +51,9 @@ class SimulatorChoice(click.ParamType[Any]):
 def _split(text: str, reach: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of `NAME,KEY=VALUE,...`. Those of a runtime of qverify's own worker become options of the board's
     address (`reach`), and nothing is returned."""
-    from qverify.engines import split_engine
+    from qverify.session.chosen_sides import engine_words
 
-    pairs = split_engine(text)
+    pairs = engine_words(text)
     if pairs[0][1] not in RUNTIMES:
         return pairs
     reach |= dict(pairs)

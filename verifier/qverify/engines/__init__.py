@@ -197,6 +197,17 @@ class RunnerChoice:
         command: str | None = getattr(self.page, "BUILD", None)
         return command
 
+    @property
+    def takes_float(self) -> bool:
+        """Whether it takes the float ONNX of which --quantization states the quantization."""
+        return bool(getattr(self.page, "FROM_FLOAT", False))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Endings of the engine's own files, the first of them that of --quantization's; () if it has none."""
+        endings: tuple[str, ...] = getattr(self.page, "BESIDE", ())
+        return endings
+
 
 BUILT_BY_DRIVER = "cp {onnx} {model}"  # BUILD of an engine whose driver takes the ONNX itself
 ANSWER = "answer.json"  # what a driver writes beside its tensors.npz (agents/qverify_drivers/drive.py)
@@ -303,9 +314,14 @@ def split_engine(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [tuple(part.split("=", 1)) for part in rest]
     if not name or "=" in name or "," in name:
         raise UsageError(f"engine {text!r}: wanted NAME or NAME,KEY=VALUE,...; names: {', '.join(names())}")
-    if name == "onnxruntime" and {"ep", "library"} & {key for key, _ in pairs}:
-        name = "onnxruntime_ep"  # execution providers that are libraries of their own
-    return (("runtime", name), *((key, value) for key, value in pairs))
+    return name_page((("runtime", name), *((key, value) for key, value in pairs)))
+
+
+def name_page(words: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of an engine with its page as the runtime, which some options decide."""
+    if words[0][1] == "onnxruntime" and {"ep", "library"} & {key for key, _ in words}:
+        return (("runtime", "onnxruntime_ep"), *words[1:])  # execution providers that are libraries of their own
+    return words
 
 
 def option(options: Options, key: str, default: str = "") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from qverify.session.engine_sides import EngineSides
 from qverify.session.models import Models
 from qverify.tensors.free_memory import return_free_memory
 from qverify.tensors.prepared import PreparedInputs
@@ -35,17 +36,17 @@ class SideResults:
 
 
 class HostSides:
-    """The reference (if -m contains a quantized ONNX, and unless `run_reference` is False) and the simulator, each opened
-    at most once.
+    """The reference (if -m contains a quantized ONNX, and unless `run_reference` is False), the simulator and the engines
+    that are further sides, each opened at most once.
 
     results_are_known: the results need not be computed, so that nothing is gained by running the sides while the board
     runs."""
 
     results_are_known = False
 
-    def __init__(self, models: Models, run_reference: bool = True):
+    def __init__(self, models: Models, run_reference: bool = True, engines: EngineSides | None = None):
         self._models, self._canary = models, dict[str, Any]()
-        self._run_reference = run_reference
+        self._run_reference, self._engines = run_reference, engines
         self._reference: Any = None
         self._simulator: Any = None
 
@@ -75,7 +76,14 @@ class HostSides:
                 prepared, progress=progress_of_step(watch, "simulator"), peer=peer
             )
             ran.run_unit["simulator"] = self._simulator.run_unit
+        if self._engines is not None:
+            ran.recordings |= self._engines.run(prepared, watch)
         return ran
+
+    def close(self) -> None:
+        """Ends the connections of the engines."""
+        if self._engines is not None:
+            self._engines.close()
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the variants of the reference (Reference.variants), which must exist."""

@@ -20,6 +20,7 @@ from qverify.report.document import EXIT, ReportDocument
 from qverify.report.report_json import to_json
 from qverify.session.background import Background
 from qverify.session.board_optimizer import name_optimization
+from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.engine_sides import EngineSides
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
 from qverify.session.make_report import make_report
@@ -31,7 +32,7 @@ from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
+from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -87,44 +88,40 @@ class Job:
 
     unreached: the error because of which the board could not be reached, None if it was reached."""
 
-    def __init__(self, request: Request, fewest_sides: int = 2, opened: OpenedModels | None = None):
-        """Opens the models. opened: models that need not be opened again. Raises UsageError if the request contradicts
+    def __init__(
+        self,
+        request: Request,
+        fewest_sides: int = 2,
+        opened: OpenedModels | None = None,
+        sides: ChosenSides | None = None,
+    ):
+        """Opens the models. opened: models that need not be opened again. sides: what was chosen for the request; None to
+        choose it. Raises UsageError if the request contradicts
         itself or provides fewer than `fewest_sides` sides."""
         self.request = request
         self.unreached: LinkError | None = None
         self.history = OutputHistory()
         self._causes = CauseFinder()
-        self._runner = runner_for(request.board, request.runner)
+        self.sides = choose_sides(request) if sides is None else sides
         if opened is None:
-            models, vendor = open_with_board_model(request, self._runner)
-            opened = OpenedModels(models, vendor, HostSides(models, request.run_reference))
-        self.models, self._vendor = opened.models, opened.vendor
-        sides = {
-            "reference": request.run_reference and (self.models.compiled is not None or self.models.engine is not None),
-            "simulator": request.run_sim and self.models.engine is None,
-            "board": request.board is not None,
-            **dict.fromkeys(request.simulators, True),
+            models, vendor = open_with_board_model(request, self.sides)
+            engines = EngineSides(self.sides, models, request.deadline_s)
+            opened = OpenedModels(models, vendor, HostSides(models, self.sides.reference, engines))
+        self.models, self._vendor, self._host = opened.models, opened.vendor, opened.host
+        on = {
+            "reference": self.sides.reference and (self.models.compiled is not None or self.models.engine is not None),
+            "simulator": self.sides.simulator,
+            "board": self.sides.board is not None,
+            **dict.fromkeys(self.sides.engines, True),
         }
-        if request.arithmetic and not request.run_sim:
-            raise UsageError("--arithmetic is computed by the simulator; give -s True")
-        if sum(sides.values()) < fewest_sides:
-            only = ", ".join(s for s, on in sides.items() if on) or "none"
+        if sum(on.values()) < fewest_sides:
+            only = ", ".join(side for side, runs in on.items() if runs) or "none"
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
-        if request.repeat > 1 and request.board is None:
-            raise UsageError("--repeat runs a board again; give -b BOARD")
-        if request.paranoid and not (sides["board"] and sides["simulator"]):
-            raise UsageError(
-                "--paranoid compares a board with the simulator on other inputs; give -b BOARD and -s True"
-            )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
-        if request.reference_python and self._spread is None and not request.reference_engine:
-            raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
-        self._engines = EngineSides(request, self.models)
-        self._host = opened.host
         self._board: Any = None
         self._earlier_traffic = Counter[str]()  # link counters of connections that broke in earlier frames
-        self.task = _start_task(request, self.models, [side for side, on in sides.items() if on])
-        self._capture = _start_capture(request, self.models)
+        self.task = _start_task(request, self.models, [side for side, runs in on.items() if runs])
+        self._capture = None if request.capture is None else self._start_capture(request.capture)
 
     def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> JobOutcome:
         """Runs every side on one frame and judges it. source: the frame's name as reports show it."""
@@ -139,7 +136,7 @@ class Job:
         self.history.add(ran.recordings)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
-        if self._runner is not None:
+        if self.has_runner:
             built_for = self._vendor.built_for if self._vendor is not None else {}
             describe_runner(report, ran.recordings.get("board"), options, built_for)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
@@ -165,7 +162,12 @@ class Job:
 
     def start_capture(self, folder: str) -> None:
         """Starts a capture of the frames that follow. Raises UsageError if the folder is not empty."""
-        self._capture = _start_capture(replace(self.request, capture=folder), self.models)
+        self._capture = self._start_capture(folder)
+
+    def _start_capture(self, folder: str) -> CaptureWriter:
+        from qverify.session.start_capture import start_capture
+
+        return start_capture(folder, self.request, self.models, self.sides)
 
     def keep_frame(
         self, number: int, source: str, prepared: PreparedInputs, ran: SideResults, pull: Pull | None
@@ -226,15 +228,14 @@ class Job:
         # With host islands, the host computes nodes for the board in the session that its own sides use.
         one_by_one = self.request.board is None or bool(self.models.graph.islands)
         if one_by_one or self._host.results_are_known:
-            ran = self._host.run(prepared, self.request.run_sim, watch)
+            ran = self._host.run(prepared, self.sides.simulator, watch)
             recording, unreached = self._record_board(prepared, watch)
         else:
-            with Background(partial(self._host.run, prepared, self.request.run_sim), watch) as host:
+            with Background(partial(self._host.run, prepared, self.sides.simulator), watch) as host:
                 recording, unreached = self._record_board(prepared, watch)
                 ran = host.result()
         if isinstance(unreached, LinkError):
             raise unreached
-        ran.recordings |= self._engines.run(prepared, watch)
         if recording is not None:
             ran.recordings["board"] = recording
             name_optimization(self._board, prepared, ran.recordings)
@@ -271,15 +272,15 @@ class Job:
     def has_runner(self) -> bool:
         """Whether a runner, a command beside the board, runs the model. Without one the board runs qvrt, or the ONNX or
         the .tflite with a runtime that speaks the protocol."""
-        return self._runner is not None
+        return self.sides.runner is not None
 
     def connected_board(self) -> Any:
         """Returns the board side (sides.board.Board) if it is still connected after record(), else None."""
         return self._board
 
     def _connect(self) -> Any:
-        if self._board is None and self.request.board is not None:
-            self._board = connect_board(self.request, self._runner, self._vendor, self.models)
+        if self._board is None and self.request.board is not None and self.sides.board is not None:
+            self._board = connect_board(self.request, self.sides.board, self._vendor, self.models)
         return self._board
 
     def record_not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
@@ -303,7 +304,7 @@ class Job:
     def close(self) -> None:
         """Disconnects the board, and marks a capture that is still open as cut off."""
         self._disconnect()
-        self._engines.close()
+        self._host.close()
         if self._capture is not None:
             self._capture.close(why="the run was cut off")
 
@@ -328,11 +329,3 @@ def _start_task(request: Request, models: Models, sides: list[str]) -> TaskRun |
     from qverify.session.task.task_run import TaskRun
 
     return TaskRun(request.task, models.graph, request, sides)
-
-
-def _start_capture(request: Request, models: Models) -> CaptureWriter | None:
-    if request.capture is None:
-        return None
-    from qverify.session.start_capture import start_capture
-
-    return start_capture(request.capture, request, models)

@@ -1,14 +1,12 @@
-"""Opens the board side for the runtime that the board's address names."""
+"""Opens the board side for a runtime that qverify drives itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qverify_agents.resolve_address import find_option, find_runtime
-
 from qverify.errors import UsageError
+from qverify.session.chosen_sides import LITERT, QVRT, ChosenSide
 from qverify.session.models import Models
 from qverify.sides.board import Board
 
@@ -16,33 +14,27 @@ if TYPE_CHECKING:
     from qverify.sides.untapped_model import UntappedModel
 
 
-def open_board(
-    models: Models,
-    uri: str,
-    deadline_s: float,
-    options: Mapping[str, str] | None = None,
-    spot_seed: int | None = None,
-) -> Board:
+def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: int | None = None) -> Board:
     """Connects the board and returns the side that runs the model there: model.bin on qvrt, the .tflite on LiteRT, the
     quantized ONNX on onnxruntime. Raises LinkError if no agent answers, UsageError if -m has no model for the
     runtime."""
-    runtime = find_runtime(uri, options or {})
-    if models.alone is not None and runtime not in ("", "litert"):
+    runtime, uri, options = side.engine, side.where, side.reach
+    if models.alone is not None and runtime not in (QVRT, LITERT):
         raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")
-    if (runtime == "litert") != (models.tflite is not None) and models.alone is None:
+    if (runtime == LITERT) != (models.tflite is not None) and models.alone is None:
         raise UsageError(
-            f"a board whose runtime is {runtime or 'qvrt'} runs no .tflite; add --runtime litert"
+            f"a board whose runtime is {runtime} runs no .tflite; add --runtime litert"
             if models.tflite is not None
             else "a board whose runtime is litert runs a .tflite; give it in -m, beside the quantized ONNX"
         )
-    if models.tflite is not None and runtime == "litert":
+    if models.tflite is not None and runtime == LITERT:
         from qverify.sides.litert_board import LiteRtBoard
 
         return LiteRtBoard(uri, *models.tflite, models.graph, deadline_s, options, spot_seed)
-    if not runtime:
+    if runtime == QVRT:
         sha256 = models.binary_sha256
         return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands, sha256)
-    if find_option(uri, options or {}, "form") == "original":
+    if side.file == "network":
         from qverify.sides.original_board import OriginalBoard
 
         if models.original is None or models.islands is not None:

@@ -1,5 +1,5 @@
-"""Boards that run something other than qvrt: chooses the runner, opens the board's model file, and establishes whether
-that file was built from the ONNX."""
+"""Boards that run something other than qvrt: opens the board's model file, and establishes whether that file was built from
+the ONNX."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qverify_agents.inventory import find_runner
-
 from qverify.compare.options import Options
-from qverify.engines import RunnerChoice, choose
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
@@ -21,13 +18,11 @@ from qverify.onnx_model.load import read_model
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
+from qverify.session.chosen_sides import ChosenSide, ChosenSides
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models, read_tensor_map
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
-from qverify.session.runner_options import check_options
-from qverify.session.stated_arithmetics import arithmetic_for
-from qverify.session.vendor_quantized import with_toolkit_files
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
@@ -57,47 +52,23 @@ class BoardModel:
         return os.path.basename(self.path)
 
 
-def runner_for(board: str | None, options: tuple[tuple[str, str], ...]) -> RunnerChoice | None:
-    """Returns the runner of a board: that of the inventory, with the options given separately; None if the board runs
-    qvrt. Raises UsageError for options that no runner has, and for options without a board."""
-    if board is None:
-        if options:
-            raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
-        return None
-    where, listed = find_runner(board)
-    keys = {key for key, _ in options}
-    if keys & {"runtime", "command"}:  # this may be another runner than the one listed for the board
-        listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))
-    choice = choose((*listed, *options), "--runner-option" if options else where)
-    if choice is not None:
-        check_options(choice)
-    return choice
-
-
-def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tuple[Models, BoardModel | None]:
+def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models, BoardModel | None]:
     """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
     for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
     the latter."""
-    arithmetic = None if request.arithmetic is None else arithmetic_for(request.board, request.arithmetic)
-    how = request.shapes, request.allow_other_model, request.host, arithmetic, request.quantization
-    if request.quantization and (request.capture is not None or request.reference_engine):
-        other = "--capture" if request.capture is not None else "--reference-engine"
-        raise UsageError(
-            f"--quantization with {other}: first write the ONNX with `qverify quantize --from`, and give that"
-        )
-    if request.reference_engine and arithmetic is not None:
-        raise UsageError("--arithmetic needs the integer graph, which --reference-engine does not give")
-    if runner is None:
-        if request.reference_engine:
-            _refuse_board_without_runner(request)
-            return open_engine_models(request, request.models[0]), None
-        return open_models(request.models, *how), None
     *others, last = request.models
-    if request.reference_engine:
-        _require_single(others or [last])
-        models = open_engine_models(request, (others or [last])[0])
+    paths = others or [last] if sides.runner is not None else request.models
+    if sides.reference_engine is not None:
+        if len(paths) > 1:
+            raise UsageError(
+                f"-m {paths[1]}: with --reference-engine, -m is one ONNX, and with a runner the board's model"
+            )
+        models = open_engine_models(sides.reference_engine, paths[0], request.shapes)
     else:
-        models = open_models(others or [last], *how)
+        how = request.shapes, request.allow_other_model, request.host, sides.arithmetic, request.quantization
+        models = open_models(paths, *how)
+    if sides.runner is None:
+        return models, None
     if models.engine is None and models.alone is None and (models.compiled is None or models.original is None):
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
@@ -129,21 +100,6 @@ def _find_tensors(path: str, data: bytes, others: list[str], models: Models) -> 
         )
     tensors = read_tensor_map(path, others[0]) if alone is None else alone.converted.tensors
     return tensors_by_name(data, tensors, models.graph)
-
-
-def _require_single(paths: list[str]) -> None:
-    if len(paths) > 1:
-        raise UsageError(f"-m {paths[1]}: with --reference-engine, -m is one ONNX, and with a runner the board's model")
-
-
-def _refuse_board_without_runner(request: Request) -> None:
-    """Raises UsageError for a board without a runner, which would need a model.bin, and for several models."""
-    _require_single(request.models)
-    if request.board is not None:
-        raise UsageError(
-            "--reference-engine: the model has operators that qvrt and qverify's onnxruntime do not know; say what runs it "
-            "on the board: --runner 'COMMAND' with -m quant.onnx,board.model (a dump of it: qverify infer and compare)"
-        )
 
 
 def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_other: bool) -> str:
@@ -204,36 +160,31 @@ def describe_other_versions(built_for: Mapping[str, str], ledger: Mapping[str, s
     ]
 
 
-def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardModel, models: Models) -> RunnerBoard:
+def runner_board(request: Request, side: ChosenSide, vendor: BoardModel, models: Models) -> RunnerBoard:
     """Connects a board that has a runner. Raises LinkError if it cannot be reached."""
     from qverify.sides.runner_board import RunnerBoard
 
-    assert runner is not None and request.board is not None
-    if request.board == "local":
-        runner = with_toolkit_files(runner, request.quantization)
+    assert side.page is not None
     return RunnerBoard(
-        request.board,
-        runner,
+        side.where,
+        side.page,
         (vendor.name, vendor.data),
         models.graph,
         request.deadline_s,
-        request.reach,
+        side.reach,
         hashlib.sha256(models.binary).hexdigest(),
         models.onnx_names,
         tensors=vendor.tensors,
     )
 
 
-def connect_board(
-    request: Request, runner: RunnerChoice | None, vendor: BoardModel | None, models: Models
-) -> Board | RunnerBoard:
+def connect_board(request: Request, side: ChosenSide, vendor: BoardModel | None, models: Models) -> Board | RunnerBoard:
     """Connects the board, with or without a runner. Raises LinkError if it cannot be reached."""
     from qverify.session.open_board import open_board
 
-    assert request.board is not None
-    if runner is not None and vendor is not None:
-        return runner_board(request, runner, vendor, models)
-    return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
+    if vendor is not None:
+        return runner_board(request, side, vendor, models)
+    return open_board(models, side, request.deadline_s, request.spot_seed)
 
 
 def describe_runner(

@@ -11,17 +11,17 @@ from qverify.capture.reader import MAP, MAP_ENDING
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
-from qverify.session.engine_sides import engine_sides
+from qverify.session.chosen_sides import ChosenSides
 from qverify.session.models import Models
-from qverify.session.runner import BOARD_MODEL_KIND, runner_for
+from qverify.session.runner import BOARD_MODEL_KIND
 
 if TYPE_CHECKING:
     from qverify.session.request import Request
 
 
-def start_capture(folder: str, request: Request, models: Models) -> CaptureWriter:
+def start_capture(folder: str, request: Request, models: Models, sides: ChosenSides) -> CaptureWriter:
     """Creates the folder and stores the run's models in it. Raises UsageError if the folder exists and is not empty."""
-    writer = CaptureWriter(folder, _describe_command(request))
+    writer = CaptureWriter(folder, _describe_command(request, sides))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
         if row["kind"] == BOARD_MODEL_KIND:
             continue  # the board's own file may be of any kind and size; the report has its hash
@@ -36,7 +36,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     return writer
 
 
-def _describe_command(request: Request) -> dict[str, Any]:
+def _describe_command(request: Request, sides: ChosenSides) -> dict[str, Any]:
     """Returns the options of the run on which its verdict depends (`command` of capture.json)."""
     options = request.options
     gates = {gate.option: getattr(options, gate.option) for gate in GATES}
@@ -53,7 +53,7 @@ def _describe_command(request: Request) -> dict[str, Any]:
         "run_sim": request.run_sim,
         **({} if request.run_reference else {"run_reference": False}),
         "board": request.board,
-        **({"runtime": runner.name} if (runner := runner_for(request.board, request.runner)) is not None else {}),
-        **({"engines": engine_sides(request.simulators)} if request.simulators else {}),
+        **({"runtime": runner.name} if (runner := sides.runner) is not None else {}),
+        **({"engines": [*sides.engines]} if sides.engines else {}),
         "seed": request.inputs.seed,
     }

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,35 +73,6 @@ class EngineResult:
     engine: str
     version: str
     python: str
-
-
-def choose_engine(engines: Sequence[str], python: Sequence[str], timeout_s: float) -> EngineChoice:
-    """Returns the engine that --reference-engine and --reference-python describe. Raises UsageError."""
-    libraries = tuple(engine.removeprefix(LIBRARY) for engine in engines if engine.startswith(LIBRARY))
-    callables = [engine for engine in engines if not engine.startswith(LIBRARY)]
-    if len(callables) > 1 or (callables and libraries):
-        raise UsageError(
-            f"--reference-engine {callables[0]}: wanted one or more lib:PATH, or one module:callable, or {ONNXRUNTIME} alone"
-        )
-    entry = "" if not callables or callables[0] == ONNXRUNTIME else callables[0]
-    module, colon, name = entry.rpartition(":")
-    if entry and not (colon and module and name.isidentifier()):
-        raise UsageError(
-            f"--reference-engine {entry}: wanted lib:PATH, module:callable, FILE.py:callable or {ONNXRUNTIME}"
-        )
-    if missing := next((path for path in libraries if not os.path.isfile(path)), None):
-        raise UsageError(f"--reference-engine lib:{missing}: no such file")
-    if module.endswith(".py"):
-        if not os.path.isfile(module):
-            raise UsageError(f"--reference-engine {entry}: no such file: {module}")
-        entry = f"{os.path.abspath(module)}:{name}"
-    if len(python) > 1:
-        raise UsageError(f"--reference-python {python[1]}: a reference engine runs in one interpreter; give one")
-    if callables == [ONNXRUNTIME] and not python:
-        raise UsageError(
-            f"--reference-engine {ONNXRUNTIME}: give --reference-python, the interpreter whose onnxruntime runs the model"
-        )
-    return EngineChoice(tuple(map(os.path.abspath, libraries)), entry, python[0] if python else "", timeout_s)
 
 
 def run_engine(choice: EngineChoice, model: bytes, feed: Mapping[str, Array]) -> EngineResult:

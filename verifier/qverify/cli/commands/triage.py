@@ -230,9 +230,9 @@ def _check_runner(
     app_output: str | None,
 ) -> None:
     """Raises UsageError for options that do not apply to what runs on the board."""
-    from qverify.session.runner import runner_for
+    from qverify.session.chosen_sides import choose_board
 
-    if runner_for(board, runner) is None:
+    if board is None or choose_board(board, runner).page is None:
         if build is not None and reduce is None:
             raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
     elif app_output is not None:

@@ -18,6 +18,7 @@ from qverify.inputs.sources import InputRequest
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.session.captured_runtime import OURS
+from qverify.session.chosen_sides import choose_board
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import JobOutcome, unreachable_board
 from qverify.session.make_report import make_report
@@ -223,7 +224,7 @@ def _connect(request: RejudgeRequest, models: Models) -> Any:
         return None
     from qverify.session.open_board import open_board
 
-    return open_board(models, request.board, request.deadline_s, request.reach)
+    return open_board(models, choose_board(request.board, reach=request.reach), request.deadline_s)
 
 
 def _try_to_connect(request: RejudgeRequest, models: Models) -> Any:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
-from qverify.session.engine_models import open_engine_models
+from qverify.session.chosen_sides import choose_sides
 from qverify.session.host_sides import HostSides
 from qverify.session.request import Request
-from qverify.session.runner import connect_board, open_with_board_model, runner_for
+from qverify.session.runner import connect_board, open_with_board_model
 from qverify.sides.dumps.write_arrays import check_writable_dump, write_arrays
 from qverify.tensors.recording import Recording
 
@@ -40,25 +40,22 @@ def infer(
     --reference-engine and --reference-python. Returns the side's recording and the number of tensors written. Raises
     UsageError if the side cannot run with these models."""
     check_writable_dump(output)
-    runner = runner_for(board.uri, board.runner) if side == "board" else None
+    on_board = side == "board"
+    if engine[0] and (side != "reference" or len(paths) > 1):
+        raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
     request = Request(
         paths,
-        board.uri,
+        board.uri if on_board else None,
         deadline_s=board.deadline_s,
         shapes=shapes or {},
         reach=board.options,
-        runner=board.runner,
-        allow_other_model=runner is not None,
-        arithmetic="" if side == "board" else None,
+        runner=board.runner if on_board else (),
+        arithmetic="" if on_board else None,
         reference_engine=engine[0],
         reference_python=engine[1],
     )
-    if engine[0]:
-        if side != "reference" or len(paths) > 1:
-            raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
-        models, vendor = open_engine_models(request, paths[0]), None
-    else:
-        models, vendor = open_with_board_model(request, runner)
+    sides = choose_sides(request)
+    models, vendor = open_with_board_model(replace(request, allow_other_model=sides.runner is not None), sides)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator
@@ -69,7 +66,8 @@ def infer(
             raise UsageError("--side reference needs the quantized ONNX in -m")
         recording = HostSides(models).reference().run(prepared)
     else:
-        connected = connect_board(request, runner, vendor, models)
+        assert sides.board is not None
+        connected = connect_board(request, sides.board, vendor, models)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":

@@ -13,9 +13,9 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.plural import count
 from qverify.report.perf import NodeTimes, Perf
+from qverify.session.chosen_sides import choose_board
 from qverify.session.models import open_models
 from qverify.session.open_board import open_board
-from qverify.session.runner import runner_for
 
 MAX_EVENTS_PER_REQUEST = 65536  # keeps the replies small
 MAX_NODES = 4096  # that a board accepts in one list (agents/PROTOCOL.md)
@@ -42,14 +42,15 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
     """Returns the times of each node of the model on the board. progress: receives how many runs are done, and of how
     many. Raises LinkError if the board fails or reports no times of nodes, UsageError for a board with a runner or a
     model with too many nodes."""
-    if (runner := runner_for(request.board, request.runner)) is not None:
+    side = choose_board(request.board, request.runner, request.reach)
+    if side.page is not None:
         raise UsageError(
-            f"perf times nodes, and runner {runner.name} tells no times of them; the main job reports the time of its whole "
+            f"perf times nodes, and runner {side.engine} tells no times of them; the main job reports the time of its whole "
             "run, and by --runner-option timing= that of its own output"
         )
     models = open_models(request.models)
     graph, prepared = models.graph, prepared_inputs(models.graph, request.inputs)
-    board = open_board(models, request.board, request.deadline_s, request.reach)
+    board = open_board(models, side, request.deadline_s)
     with closing(board):
         if "per_node" not in board.capabilities:
             raise LinkError(f"{request.board}: this board reports no times of nodes, only final outputs")

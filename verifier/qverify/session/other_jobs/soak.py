@@ -16,20 +16,19 @@ from io import FileIO
 from typing import Any
 
 from qverify_agents.errors import LinkError
-from qverify_agents.resolve_address import find_runtime
 
 from qverify.compare.options import Options
-from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.report.weakenings import list_caveats
+from qverify.session.chosen_sides import ChosenSide, choose_sides
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
 from qverify.session.request import Request, RequestedEngine
-from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
+from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model
 from qverify.sides.board import Board
 from qverify.sides.runner_board import RunnerBoard
 from qverify.sides.simulator import Simulator
@@ -226,7 +225,7 @@ class _Runs:
     runtime than qvrt may round differently. engine: the recording of the reference engine; None without one."""
 
     request: Request
-    runner: RunnerChoice | None
+    board: ChosenSide
     vendor: BoardModel | None
     models: Models
     prepared: PreparedInputs
@@ -238,7 +237,6 @@ class _Runs:
 def _open(request: SoakRequest) -> _Runs:
     """Opens the models, prepares the inputs, and runs the simulator or the reference engine on them. Raises UsageError
     if there would be nothing to compare."""
-    runner = runner_for(request.board, request.runner)
     job_request = Request(
         request.models,
         request.board,
@@ -248,23 +246,25 @@ def _open(request: SoakRequest) -> _Runs:
         runner=request.runner,
         options=request.options,
     ).with_engine(request.engine)
-    models, vendor = open_with_board_model(job_request, runner)
+    sides = choose_sides(job_request)
+    models, vendor = open_with_board_model(job_request, sides)
+    assert sides.board is not None
     prepared = prepared_inputs(models.graph, request.inputs)
-    if runner is not None or find_runtime(request.board, request.reach):
+    if not sides.board.gives_our_bytes:
         engine = None if models.engine is None else models.engine.run(prepared)
-        return _Runs(job_request, runner, vendor, models, prepared, {}, True, engine)
+        return _Runs(job_request, sides.board, vendor, models, prepared, {}, True, engine)
     simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())
     if simulated.state != "complete":
         raise UsageError(f"{simulated.why}; take other inputs")
     if not simulated.digests:
         raise UsageError("the model has no tensor by which to check a board")
-    return _Runs(job_request, runner, vendor, models, prepared, simulated.digests, False)
+    return _Runs(job_request, sides.board, vendor, models, prepared, simulated.digests, False)
 
 
 def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str], Recording]:
     """Connects the board and makes a first run, which pushes model and inputs. Returns the board, the digests of that
     run, and its recording. Raises LinkError if the run did not end or lacks a final output."""
-    board = connect_board(runs.request, runs.runner, runs.vendor, runs.models)
+    board = connect_board(runs.request, runs.board, runs.vendor, runs.models)
     try:
         first = board.run(runs.prepared)
     except BaseException:

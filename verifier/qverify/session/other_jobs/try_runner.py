@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qverify_agents.command_board import CommandBoard, CommandLine
-from qverify_agents.resolve_address import find_runtime
 
 from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
 from qverify.plural import count
 from qverify.printable import printable
+from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.request import Request
-from qverify.session.runner import open_with_board_model, runner_board, runner_for
+from qverify.session.runner import open_with_board_model, runner_board
 from qverify.tensors.recording import NO_VALUES
 
 TOOLS = ("tar", "setsid", "grep", "sed")  # programs on the board that help to run a runner; tar is required
@@ -35,21 +35,24 @@ class RunnerTrial:
 def try_runner(request: Request, on_step: OnStep) -> RunnerTrial:
     """Tries the runner of request.board, and runs request.models with it if there are any. on_step: called after each
     step. Raises UsageError for a board without a runner, LinkError if the board cannot be reached."""
-    runner = runner_for(request.board, request.runner)
-    if runner is None or request.board is None:
-        raise UsageError(_describe_missing_runner(request))
+    sides = choose_sides(request)
+    runner = sides.runner
+    if runner is None:
+        raise UsageError(_describe_missing_runner(sides))
     on_step(True, f"runner {runner.name}: {', '.join(f'{k} = {v!r}' for k, v in _list_options(runner))}")
     if why := _try_board(request, on_step):
         return RunnerTrial(why)
-    return RunnerTrial(_try_run(request, runner, on_step)) if request.models else RunnerTrial()
+    return RunnerTrial(_try_run(request, sides, on_step)) if request.models else RunnerTrial()
 
 
-def _describe_missing_runner(request: Request) -> str:
+def _describe_missing_runner(sides: ChosenSides) -> str:
     """Returns the error for a board without a runner, which names the runtime in the board's address, if any."""
-    board = request.board or ""
-    runtime = find_runtime(board, request.reach or {}) if board else ""
-    what_it_runs = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
-    return f"{board}: {what_it_runs}; wanted a board with a runner in boards.toml, or --runner COMMAND"
+    board = sides.board
+    other = board is not None and not board.gives_our_bytes
+    what_it_runs = (
+        f"runs {board.engine}, which qverify drives itself" if board and other else "has no runner (it would run qvrt)"
+    )
+    return f"{board.where if board else ''}: {what_it_runs}; wanted a board with a runner in boards.toml, or --runner COMMAND"
 
 
 def _list_options(runner: RunnerChoice) -> list[tuple[str, str]]:
@@ -80,13 +83,13 @@ def _try_board(request: Request, on_step: OnStep) -> str:
     return "" if started.number("status") == 0 else "a command fails there"
 
 
-def _try_run(request: Request, runner: RunnerChoice, on_step: OnStep) -> str:
+def _try_run(request: Request, sides: ChosenSides, on_step: OnStep) -> str:
     """Runs the runner once on the model. Returns why that failed, "" if it succeeded."""
     request = replace(request, allow_other_model=True)
-    models, vendor = open_with_board_model(request, runner)
-    assert vendor is not None
+    models, vendor = open_with_board_model(request, sides)
+    assert vendor is not None and sides.board is not None
     prepared = prepared_inputs(models.graph, request.inputs)
-    board = runner_board(request, runner, vendor, models)
+    board = runner_board(request, sides.board, vendor, models)
     try:
         recording = board.run(prepared)
         result = board.last

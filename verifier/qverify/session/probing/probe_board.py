@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-from qverify_agents.resolve_address import find_runtime
 
 from qverify.errors import BoardError, NotDeterministicError
 from qverify.model_bin.graph import Graph
+from qverify.session.chosen_sides import LITERT, ChosenSide, choose_board, choose_sides
 from qverify.session.probing.probe_models import ProbeModel, write_files
 from qverify.session.probing.probe_store import ProbeStore
 from qverify.session.request import Request
-from qverify.session.runner import connect_board, open_with_board_model, runner_for
+from qverify.session.runner import connect_board, open_with_board_model
 from qverify.tensors.codes import restore_codes
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.one_op import OneOp
@@ -24,7 +25,7 @@ ALONE = 1  # probes in a model for a board with a runner, whose tool may take on
 TOGETHER = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbedBoard:
     """The board that is asked. uri: its address. engine: what the user says of it (firmware, toolchain). build: the
     command that builds its model, or None. packed: probes in one model; 0 for what suits the board."""
@@ -37,25 +38,25 @@ class ProbedBoard:
     engine: str = ""
     packed: int = 0
 
+    @cached_property
+    def side(self) -> ChosenSide:
+        """What runs on it."""
+        return choose_board(self.uri, self.runner, self.reach)
+
     @property
     def is_litert(self) -> bool:
         """Whether it runs a .tflite."""
-        return find_runtime(self.uri, self.reach) == "litert"
-
-    @property
-    def has_runner(self) -> bool:
-        """Whether it runs a command of the user or a vendor's tool."""
-        return runner_for(self.uri, self.runner) is not None
+        return self.side.engine == LITERT
 
     @property
     def most(self) -> int:
         """The number of probes in one model."""
-        return self.packed or (ALONE if self.has_runner else TOGETHER)
+        return self.packed or (TOGETHER if self.side.page is None else ALONE)
 
     def states(self) -> dict[str, str]:
         """Returns what the user states of the board."""
-        runner = runner_for(self.uri, self.runner)
-        words = "" if runner is None else repr(sorted(runner.options.items()))
+        page = self.side.page
+        words = "" if page is None else repr(sorted(page.options.items()))
         stated = {"address": self.uri, "runner": words, "build command": self.build or "", "engine": self.engine}
         reach = {k: v for k, v in self.reach.items() if k in ("runtime", "providers", "python")}
         return {k: v for k, v in {**stated, **reach}.items() if v}
@@ -84,11 +85,10 @@ def ask(model: ProbeModel, store: ProbeStore, board: ProbedBoard) -> Answer:
         arithmetic=None,
         pull="all",
     )
-    runner = runner_for(board.uri, board.runner)
-    models, vendor = open_with_board_model(request, runner)
+    models, vendor = open_with_board_model(request, choose_sides(request))
     graph = models.graph
     prepared = prepare(model, graph)
-    connected = connect_board(request, runner, vendor, models)
+    connected = connect_board(request, board.side, vendor, models)
     try:
         recording = connected.run(prepared)
         if recording.state != "complete" or recording.missing:

@@ -10,7 +10,6 @@ from qverify.errors import UsageError
 from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
-from qverify.session.runner import runner_for
 
 STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths
 
@@ -82,12 +81,10 @@ def _check_for_engine(kinds: dict[str, str], simulator: bool) -> None:
         )
 
 
-def split_board_model(
-    models: list[str], board: str | None, runner: tuple[tuple[str, str], ...]
-) -> tuple[list[str], list[str]]:
+def split_board_model(models: list[str], has_runner: bool) -> tuple[list[str], list[str]]:
     """Returns the files of -m without the board's own model, and that model in a list. It is the last file, of any
     kind, if the board has a runner; otherwise the list is empty."""
-    has_board_model = len(models) > 1 and runner_for(board, runner) is not None
+    has_board_model = len(models) > 1 and has_runner
     return (models[:-1], models[-1:]) if has_board_model else (models, [])
 
 

@@ -19,6 +19,7 @@ from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.report.facts import Finding
 from qverify.report.triage_document import Rung, Stage, TriageDocument
+from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
@@ -71,7 +72,8 @@ class Ladder:
         self.options = request.options if capture is None else merge_options(request.options, capture)
         captured = [] if capture is None else capture.model_paths()
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
-        models, board_model = split_board_model(request.models, None if capture else self.board, request.runner)
+        self.sides = ChosenSides() if capture is not None else choose_sides(self._job_request(request.models))
+        models, board_model = split_board_model(request.models, self.sides.runner is not None)
         self.files = stage_files([*captured, *models], request.stages, run_sim, self.board, bool(request.engine.names))
         self.files.models += board_model
         self.job = self._open_job() if self.files.models else None
@@ -114,10 +116,15 @@ class Ladder:
             restore_names(models, request.capture)
             return CapturedJob(request.capture, models, self.files.run_sim)
         has_other_stages = bool(self.files.originals or self.files.dumps or request.app_output)
-        job_request = Request(
-            self.files.models,
+        return Job(self._job_request(self.files.models), 1 if has_other_stages else 2, sides=self.sides)
+
+    def _job_request(self, models: list[str]) -> Request:
+        """Returns the request of the main job with these models."""
+        request = self.request
+        return Request(
+            models,
             request.board,
-            self.files.run_sim,
+            "simulator" in request.stages if request.stages else request.run_sim,
             inputs=request.inputs,
             options=self.options,
             deadline_s=request.deadline_s,
@@ -128,7 +135,11 @@ class Ladder:
             runner=request.runner,
             capture=request.keep,
         ).with_engine(request.engine)
-        return Job(job_request, 1 if has_other_stages else 2)
+
+    @property
+    def build(self) -> str | None:
+        """The command line by which the failing board's engine builds its model; None if no board fails or it states none."""
+        return None if self.failing is None or self.sides.board is None else self.sides.board.build
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the network's inputs, for float files with dynamic inputs."""

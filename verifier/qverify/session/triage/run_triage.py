@@ -16,7 +16,6 @@ from qverify.report.triage_document import TriageDocument
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.request import Request
-from qverify.session.runner import runner_for
 from qverify.session.triage.bisect_builds import OnLine
 from qverify.session.triage.locate_by_builds import locate
 from qverify.session.triage.run_ladder import Ladder
@@ -66,7 +65,7 @@ def run_triage(
         ladder.close()
     if len(problems) == len(frames):
         raise error_with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {problems[0]}", first_error)
-    if (build := request.build or _stated_build(ladder.failing)) is not None:
+    if (build := request.build or ladder.build) is not None:
         _locate(ladder, request, build, on_line or (lambda line: None))
     report = ladder.conclude()
     lost = sum(frame.board_lost for frame in frames)
@@ -84,12 +83,6 @@ def run_triage(
     return report, ladder.failing
 
 
-def _stated_build(failing: Request | None) -> str | None:
-    """Returns the command line by which the failing board's engine builds its model, None if its page states none."""
-    runner = runner_for(failing.board, failing.runner) if failing is not None else None
-    return runner.build if runner is not None else None
-
-
 def _locate(ladder: Ladder, request: TriageRequest, build: str, on_line: OnLine) -> None:
     """Bisects with the build command if the board fails and no node is blamed yet."""
     rung = ladder.devices.rungs().get(("reference", "board"))
@@ -103,7 +96,7 @@ def _locate(ladder: Ladder, request: TriageRequest, build: str, on_line: OnLine)
         return
     gate = request.gates.get("reference~board")
     try:
-        locate(ladder.job.models, ladder.failing, rung, gate, build, on_line)
+        locate(ladder.job.models, ladder.failing, ladder.sides, rung, gate, build, on_line)
     except (QVerifyError, LinkError) as error:
         rung.evidence.append(f"bisection by --build-cmd ended: {error}")
 

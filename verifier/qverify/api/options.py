@@ -97,7 +97,9 @@ class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     """The options of triage(). A gate may be of one rung (`A~B=GATE`), or of the main job."""
 
     stages: Some | None
-    run_sim: bool
+    run_sim: bool | str
+    reference: str
+    simulator: Some
     app_input: Path | None
     app_output: Path | None
     loss: Literal["auto", "always", "never"]

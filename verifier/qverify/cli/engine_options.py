@@ -1,4 +1,4 @@
-"""The options of a reference engine, for commands other than the main job."""
+"""The options that choose what runs as reference, simulator and further sides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ import click
 
 from qverify.cli.numbers import Finite
 
+ONNXRUNTIME = "onnxruntime"
+
+
+class SimulatorChoice(click.ParamType[Any]):
+    """True or False, or the text of an engine that runs in the simulator's place."""
+
+    name = "boolean or engine"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
+        """Returns a bool for the words of a bool, else the text."""
+        if isinstance(value, bool):
+            return value
+        try:
+            return bool(click.BOOL.convert(value, param, ctx))
+        except click.BadParameter:
+            if not value.strip():
+                raise
+            return str(value)
+
+
 QUANTIZATION = click.option(
     "--quantization",
     multiple=True,
@@ -17,6 +37,33 @@ QUANTIZATION = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="what a vendor's toolkit wrote of how it quantized the float ONNX of -m (rknn: NAME.quantization.cfg; sophgo: "
     "NAME_tpu.mlir); may be repeated",
+)
+SIDES = (
+    click.option(
+        "--run-sim",
+        "-s",
+        default=True,
+        type=SimulatorChoice(),
+        metavar="BOOLEAN|ENGINE",
+        show_default=True,
+        help="run the simulator (-s True|False), or an engine in its place (-s rknn)",
+    ),
+    click.option(
+        "--reference",
+        default=ONNXRUNTIME,
+        metavar="ENGINE",
+        show_default=True,
+        help="what runs the quantized ONNX as the reference: onnxruntime, or an engine on this host in its place: NAME or "
+        "NAME,KEY=VALUE,...",
+    ),
+    click.option(
+        "--simulator",
+        "simulators",
+        multiple=True,
+        metavar="ENGINE",
+        help="an engine on this host as a further side, such as a vendor's simulator: NAME or NAME,KEY=VALUE,..., where NAME is "
+        "an engine (qverify boards runner list) or a table [engines.NAME] of boards.toml; may be repeated",
+    ),
 )
 OPTIONS = (
     click.option(
@@ -53,5 +100,23 @@ def engine_options(command: Callable[..., int]) -> Callable[..., int]:
         return command(engine=RequestedEngine(names, pythons, timeout_s), **others)
 
     for option in reversed(OPTIONS):
+        wrapper = option(wrapper)
+    return wrapper
+
+
+def side_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options of the sides on this host. The command receives `run_sim` and `run_reference`, whether qverify's own
+    run, and `simulators`, the engines that run in their place or beside them."""
+
+    @wraps(command)
+    def wrapper(run_sim: bool | str, reference: str, simulators: tuple[str, ...], **others: Any) -> int:
+        if isinstance(run_sim, str):
+            simulators, run_sim = (run_sim, *simulators), False
+        if reference != ONNXRUNTIME:
+            simulators = (reference, *simulators)
+        is_ours = reference == ONNXRUNTIME
+        return command(run_sim=run_sim, run_reference=is_ours, simulators=simulators, **others)
+
+    for option in reversed(SIDES):
         wrapper = option(wrapper)
     return wrapper

@@ -13,8 +13,8 @@ from typing import Any
 import click
 from qverify_agents.printable import one_line
 
+from qverify.cli.engine_options import SimulatorChoice
 from qverify.cli.reporting import repeating_command
-from qverify.cli.runner_options import SimulatorChoice
 from qverify.errors import UsageError
 
 NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a caller in Python writes with Report.save

@@ -31,23 +31,6 @@ OPTIONS = (
 )
 
 
-class SimulatorChoice(click.ParamType[Any]):
-    """True or False, or the text of an engine that runs in the simulator's place."""
-
-    name = "boolean or engine"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
-        """Returns a bool for the words of a bool, else the text."""
-        if isinstance(value, bool):
-            return value
-        try:
-            return bool(click.BOOL.convert(value, param, ctx))
-        except click.BadParameter:
-            if not value.strip():
-                raise
-            return str(value)
-
-
 def _split(text: str, reach: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of `NAME,KEY=VALUE,...`. Those of a runtime of qverify's own worker become options of the board's
     address (`reach`), and nothing is returned."""

@@ -34,7 +34,7 @@ def lasting_facts(side: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Stage:
-    """One stage of the ladder. kind: float, fake-quantized, reference, dump, simulator, board, application."""
+    """One stage of the ladder. kind: float, fake-quantized, reference, dump, simulator, engine, board, application."""
 
     name: str
     kind: str

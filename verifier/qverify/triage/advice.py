@@ -71,6 +71,7 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "--build-cmd where it failed, or repeat the run",
     },
     "dump": {
+        "does_not_run": "get that runtime to run first: {why}",
         "coverage": "let that runtime also dump what is missing: {why}",
         "not_finite": _NOT_FINITE,
         "container": _CONTAINER,

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.ci_annotations import annotate
-from qverify.cli.engine_options import engine_options
+from qverify.cli.engine_options import engine_options, side_options
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import ladder_judging_options
 from qverify.cli.numbers import Finite
@@ -55,9 +55,7 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
     help="the stages in order, if not float, quantized, simulator, board: A.onnx,B.onnx,Q.onnx,simulator,board",
 )
 @board_option()
-@click.option(
-    "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
-)
+@side_options
 @click.option("--app-input", metavar="FILE", help="bytes the application fed, compared with those prepared from -i")
 @click.option("--app-output", metavar="FILE", help="the application's outputs (.npz or folder of .npy), by output name")
 @click.option(
@@ -120,6 +118,8 @@ def command(
     stages: str | None,
     board: str | None,
     run_sim: bool,
+    run_reference: bool,
+    simulators: tuple[str, ...],
     app_input: str | None,
     app_output: str | None,
     loss: Literal["auto", "always", "never"],
@@ -157,6 +157,10 @@ def command(
     _check_sources(paths, order, opened_capture)
     _check_reduction(reduce, build, opened_capture is None and board is not None)
     _check_runner(board, runner, build, reduce, app_output)
+    if opened_capture is not None and simulators:
+        raise click.UsageError(
+            f"{capture} has the engines of its run; leave --simulator, --reference and -s ENGINE out"
+        )
     if engine.names:
         _check_engine(opened_capture, build, reduce, keep)
     request = TriageRequest(
@@ -164,6 +168,8 @@ def command(
         stages=order,
         board=board,
         run_sim=run_sim,
+        run_reference=run_reference,
+        simulators=simulators,
         inputs=inputs,
         gates=dict(parse_gate(g) for g in gates),
         options=replace(options, drawings=reports.drawings),

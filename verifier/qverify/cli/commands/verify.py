@@ -11,13 +11,13 @@ import click
 
 from qverify.cli.board_options import link_options
 from qverify.cli.ci_annotations import annotate
-from qverify.cli.engine_options import QUANTIZATION
+from qverify.cli.engine_options import QUANTIZATION, side_options
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
-from qverify.cli.runner_options import SimulatorChoice, runner_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
@@ -50,32 +50,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name in boards.toml; may be repeated",
 )
-@click.option(
-    "--run-sim",
-    "-s",
-    default=True,
-    type=SimulatorChoice(),
-    metavar="BOOLEAN|ENGINE",
-    show_default=True,
-    help="run the simulator (-s True|False), or an engine in its place (-s rknn)",
-)
-@click.option(
-    "--reference",
-    "reference",
-    default="onnxruntime",
-    metavar="ENGINE",
-    show_default=True,
-    help="what runs the quantized ONNX as the reference: onnxruntime, or an engine on this host in its place: NAME or "
-    "NAME,KEY=VALUE,...",
-)
-@click.option(
-    "--simulator",
-    "simulators",
-    multiple=True,
-    metavar="ENGINE",
-    help="an engine on this host as a further side, such as a vendor's simulator: NAME or NAME,KEY=VALUE,... (qverify boards "
-    "runner list); may be repeated",
-)
+@side_options
 @QUANTIZATION
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
@@ -160,8 +135,8 @@ if TYPE_CHECKING:
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
-    run_sim: bool | str,
-    reference: str,
+    run_sim: bool,
+    run_reference: bool,
     simulators: tuple[str, ...],
     quantization: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -194,10 +169,6 @@ def command(
     from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
 
-    if isinstance(run_sim, str):
-        simulators, run_sim = (run_sim, *simulators), False
-    if reference != "onnxruntime":
-        simulators = (reference, *simulators)
     if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (python,)
     paths = [p for model in models for p in model.split(",")]
@@ -216,7 +187,7 @@ def command(
         run_sim=run_sim,
         simulators=simulators,
         quantization=quantization,
-        run_reference=reference == "onnxruntime",
+        run_reference=run_reference,
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,

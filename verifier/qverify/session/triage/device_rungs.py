@@ -230,7 +230,10 @@ def _find_blame(
         return Blame("dump", unit.name, why, region=forced.region)
     if not failing:
         return None
-    return next((b for side in BLAMED.get(pair.b, ()) for b in report.blamed if b.side == side), None)
+    return next(
+        (b for side in BLAMED.get(pair.b, (pair.b, "compiler", "reference")) for b in report.blamed if b.side == side),
+        None,
+    )
 
 
 def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:

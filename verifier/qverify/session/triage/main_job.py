@@ -7,7 +7,7 @@ from dataclasses import replace
 from qverify.report.document import Coverage, NotRun, Pair, ReportDocument, worst
 from qverify.report.triage_document import MainJob
 
-SIDES = ("reference", "simulator", "board")  # of the main job; a dump is a stage of triage only
+NOT_OF_MAIN_JOB = ("dump",)  # a stage of triage only
 
 
 class MainVerdicts:
@@ -19,7 +19,7 @@ class MainVerdicts:
 
     def add(self, report: ReportDocument) -> None:
         """Adds the report of one frame, after everything that can change its verdicts."""
-        self._pairs += [_without_tensors(p) for p in report.pairs if p.a in SIDES and p.b in SIDES]
+        self._pairs += [_without_tensors(p) for p in report.pairs if p.b not in NOT_OF_MAIN_JOB]
         self._not_run = list(report.not_run)
 
     def result(self) -> MainJob | None:

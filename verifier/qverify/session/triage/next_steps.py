@@ -26,7 +26,9 @@ def advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:
     kind = stages[rung.b].kind
     if kind == "simulator" and stages[rung.a].kind == "float":
         return "quantized"
-    return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer"}.get(kind, kind)
+    return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer", "engine": "dump"}.get(
+        kind, kind
+    )
 
 
 def reason(rung: Rung) -> str:

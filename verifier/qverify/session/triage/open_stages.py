@@ -4,6 +4,7 @@ model.bin and dumps."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qverify.errors import UsageError
@@ -104,15 +105,24 @@ def _open_original(path: str, kind: str, before: list[SourceStage]) -> SourceSta
     return SourceStage(Stage(name, stage_kind, os.path.basename(os.path.normpath(path))), path, data)
 
 
-def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
+def list_stages(
+    files: StageFiles,
+    names: dict[str, str],
+    board: str | None,
+    application: str | None,
+    engines: Sequence[str] = (),
+    reference: bool = True,
+) -> list[Stage]:
     """Returns the stages of the ladder in order. names: file names of the opened models, by kind. board: its address.
-    application: path of the application's outputs."""
+    application: path of the application's outputs. engines: further sides on this host. reference: whether it runs."""
     stages = [o.stage for o in files.originals]
-    if file := names.get("quant.onnx", names.get("tflite")):
+    file = names.get("quant.onnx", names.get("tflite"))
+    if file and reference:
         stages.append(Stage("reference", "reference", file))
     stages += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
     if names and files.run_sim:
         stages.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))
+    stages += [Stage(engine, "engine", file or "") for engine in engines]
     if board is not None:
         stages.append(Stage("board", "board", board))
     if application is not None:

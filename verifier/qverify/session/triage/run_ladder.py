@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from qverify_agents.errors import LinkError
 
+from qverify.capture.rows import SIDES
 from qverify.compare.forced import Located
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.errors import QVerifyError, UndescribedError, UsageError
@@ -94,7 +95,8 @@ class Ladder:
         if self.job is None and request.keep is not None:
             raise UsageError("--capture keeps the run of a compiled model: give -m a quantized ONNX or a model.bin")
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
-        self.report.stages = list_stages(self.files, names, self.board, request.app_output)
+        engines, has_reference = self._engines_and_reference()
+        self.report.stages = list_stages(self.files, names, self.board, request.app_output, engines, has_reference)
         if self.files.dumps and "quant.onnx" not in names:
             raise UsageError(f"{self.files.dumps[0]} is a dump, compared with the quantized ONNX: give that with -m")
         self._check_gates()
@@ -107,6 +109,13 @@ class Ladder:
         self.failing: Request | None = None
         self.drawn_inputs = DrawnInputs()
         self.main_verdicts = MainVerdicts()
+
+    def _engines_and_reference(self) -> tuple[list[str], bool]:
+        """Returns the engines on this host that are further sides, and whether the reference runs."""
+        if self.request.capture is None:
+            return [*self.sides.engines], self.sides.reference
+        sides = captured_sides(self.request.capture)
+        return [side for side in sides if side not in SIDES], self.request.capture.command.get("run_reference", True)
 
     def _open_job(self) -> Job | CapturedJob:
         """Opens the compiled model, or the capture of the request."""
@@ -133,6 +142,8 @@ class Ladder:
             arithmetic=request.arithmetic,
             reach=request.reach,
             runner=request.runner,
+            simulators=request.simulators,
+            run_reference=request.run_reference,
             capture=request.keep,
         ).with_engine(request.engine)
 
@@ -172,14 +183,15 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. Results of another runtime are compared with the reference, those of a
-        board whose arithmetic is stated with the simulator alone."""
+        """Returns the pairs of stages to compare. Results of another runtime are compared with the reference, or with the
+        simulator without one; those of a board whose arithmetic is stated with the simulator alone."""
         stated = self.job is not None and read_stated(self.job.models.graph) is not None
         has_runner = isinstance(self.job, Job) and self.job.has_runner
-        other_runtimes = ("dump", "board") if has_runner and not stated else ("dump",)
+        other_runtimes = ("dump", "engine", *(("board",) if has_runner and not stated else ()))
         chain = [s.name for s in self.report.stages if s.kind not in other_runtimes]
+        first = next((s.name for s in self.report.stages if s.kind in ("reference", "simulator")), "reference")
         pairs = [p for p in pairwise(chain) if not stated or p != ("reference", "simulator")]
-        return [*pairs, *(("reference", s.name) for s in self.report.stages if s.kind in other_runtimes)]
+        return [*pairs, *((first, s.name) for s in self.report.stages if s.kind in other_runtimes)]
 
     def close(self) -> None:
         """Closes the connection to the board, and marks a capture that finish_capture did not finish as cut off."""

@@ -21,6 +21,7 @@ class TriageRequest:
         stages: the stages in order, paths and STAGE_WORDS; [] for the default order of -m.
         board: address of the board, None without one.
         run_sim: run the simulator.
+        run_reference, simulators: as in Request.
         inputs: the inputs.
         gates: the gates that the user gave, by `A~B`.
         app_input, app_output: paths of what the application fed and read, for one frame.
@@ -45,6 +46,8 @@ class TriageRequest:
     stages: list[str] = field(default_factory=list)
     board: str | None = None
     run_sim: bool = True
+    run_reference: bool = True
+    simulators: tuple[str, ...] = ()
     inputs: InputRequest = field(default_factory=InputRequest)
     gates: dict[str, RungGate] = field(default_factory=dict)
     app_input: str | None = None

@@ -51,6 +51,20 @@ def test_a_report_is_read_back_as_it_was(report, tmp_path):
     assert json.dumps(to_json(back)) == json.dumps(to_json(report))
 
 
+def test_a_node_that_falls_back_now_is_worse():
+    def placed(*fallen: str) -> ReportDocument:
+        report = three()
+        rows = [{"node": n, "op": "Conv", "on": "HTP", "kernel": "", "fallback": n in fallen} for n in ("n1", "n2")]
+        next(s for s in report.sides if s["name"] == "board")["placement"] = rows
+        return report
+
+    assert diff_of(placed("n1"), placed("n1")).change == "same"
+    found = diff_of(placed("n1"), placed("n1", "n2"))
+    assert (found.change, found.why) == ("worse", "n2 of board fell back, and did not before")
+    assert ("side board fell back", "n1", "n1, n2") in {(f.what, f.before, f.now) for f in found.facts}
+    assert diff_of(placed("n2"), placed()).change == "same" and diff_of(three(), placed("n1")).change == "same"
+
+
 def test_a_worse_run_names_verdicts_blame_and_numbers():
     found = diff_of(three(), three(board=wrong_at("n2")))
     assert (found.change, found.exit_status) == ("worse", 1)

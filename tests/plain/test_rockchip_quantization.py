@@ -20,6 +20,8 @@ from qverify.vendor_files.rockchip_names import onnx_names, stems
 from qverify.vendor_quantization import Quantized, write_quantized
 from qverify.vendor_quantization.rknn_parts.weights import divide, weight_steps
 
+from tests.onnx_engine import engine_command
+
 Array = npt.NDArray[Any]
 REAL = Path(__file__).resolve().parents[3] / "shared" / "vendor-real" / "rknn-2.5.0" / "resnet8_cifar10"
 FLOAT = REAL.parents[2] / "models" / "resnet8_cifar10" / "resnet8_cifar10.onnx"
@@ -162,10 +164,27 @@ def test_the_main_job_computes_the_same_on_both_sides(tmp_path: Path, capsys: py
     assert main(["quantize", files[0], "--from", files[2], "-o", str(written)]) == 0
     assert "Softmax reads and gives float16" in capsys.readouterr().out
     assert written.read_bytes() == write_quantized(data, {"net.quantization.cfg": cfg(stated)}).onnx
-    assert main(["-m", *files, "--capture", str(tmp_path / "seen")]) == 2
-    assert "qverify quantize --from" in capsys.readouterr().err
     assert main(["-m", str(written), *files[1:]]) == 2
     assert "wanted the float ONNX that was quantized" in capsys.readouterr().err
+
+
+def test_a_capture_keeps_the_written_onnx(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, stated = small(np.random.default_rng(5))
+    (tmp_path / "net.onnx").write_bytes(data)
+    (tmp_path / "net.quantization.cfg").write_bytes(cfg(stated))
+    engine = f"command,command={engine_command(tmp_path / 'log')}"
+    words = ["-m", str(tmp_path / "net.onnx"), "--quantization", str(tmp_path / "net.quantization.cfg"), "-b", "local"]
+    words += ["--simulator", engine, "-r", "True", "--capture", str(tmp_path / "capture")]
+    status = main(words)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "Strict check" in line]
+    assert main(["replay", str(tmp_path / "capture"), "-r", "True"]) == status
+    assert len(lines) == 6 and [n for n in capsys.readouterr().out.splitlines() if "Strict check" in n] == lines
+    stored = sorted(path.name for path in (tmp_path / "capture" / "models").iterdir())
+    assert stored == ["1.onnx", "compiled.bin"]
+    made = write_quantized(data, {"net.quantization.cfg": cfg(stated)}).onnx
+    assert (tmp_path / "capture" / "models" / "1.onnx").read_bytes() == made
+    assert main(["replay", str(tmp_path / "capture"), "-r", "True", "--rerun", "reference,simulator"]) == status
+    assert main(["triage", str(tmp_path / "capture"), "--explain", "0"]) in (0, 1)
 
 
 def test_weights_of_a_small_channel_have_the_coarser_step() -> None:

@@ -132,6 +132,8 @@ def _judge(a: ReportDocument, b: ReportDocument, difference: ReportDifference) -
     if worse or step(a.verdict, b.verdict) == "worse":
         transitions = ", ".join(_transition(p) for p in worse[:3])
         return "worse", transitions or f"the run was {a.verdict}, now {b.verdict}"
+    if fallen := _new_fallbacks(a, b):
+        return "worse", f"{', '.join(fallen[:3])}{' ...' if len(fallen) > 3 else ''} fell back, and did not before"
     gone = [p for p in difference.pairs if p.now is None]
     if gone:
         return "not known", f"{gone[0].pair} is not in b"
@@ -142,6 +144,20 @@ def _judge(a: ReportDocument, b: ReportDocument, difference: ReportDifference) -
         return "not known", _transition(unknown[0]) if unknown else f"the run was {a.verdict}, now {b.verdict}"
     better = any(p.change == "better" for p in difference.pairs) or a.verdict != b.verdict
     return "better" if better else "same", ""
+
+
+def _new_fallbacks(a: ReportDocument, b: ReportDocument) -> list[str]:
+    """Returns the nodes that fell back in b, of sides that say in both runs where their nodes ran, and not in a."""
+    before, now = _fallbacks(a), _fallbacks(b)
+    return [
+        f"{node} of {side}" for side in before.keys() & now.keys() for node in now[side] if node not in before[side]
+    ]
+
+
+def _fallbacks(report: ReportDocument) -> dict[str, list[str]]:
+    """Returns the nodes that fell back, by side; [] for a side that says where its nodes ran, if none did."""
+    rows = {str(side.get("name")): side["placement"] for side in report.sides if side.get("placement")}
+    return {name: [str(p["node"]) for p in placed if p["fallback"]] for name, placed in rows.items()}
 
 
 def _transition(pair: PairChange) -> str:
@@ -252,6 +268,7 @@ def _fact_changes(a: ReportDocument, b: ReportDocument) -> Iterator[FactChange]:
 
 def _facts(report: ReportDocument) -> dict[str, str]:
     facts = {"qverify": report.qverify, "every node judged": str(report.dump_all), "criteria": report.criteria}
+    fallbacks = _fallbacks(report)
     facts |= {f"decimals {name}": str(value) for name, value in report.decimals.items()}
     facts |= {f"board {at}": board for at, board in enumerate(report.boards)}
     facts |= {f"model {row.get('kind')} sha256": str(row.get("sha256")) for row in report.models}
@@ -259,6 +276,7 @@ def _facts(report: ReportDocument) -> dict[str, str]:
     for side in report.sides:
         name = f"side {side.get('name')}"
         facts |= {f"{name} {what}": str(side.get(what)) for what in ("engine", "version", "host", "state")}
+        facts |= {f"{name} fell back": ", ".join(nodes) for n, nodes in fallbacks.items() if n == side.get("name")}
         settings = side.get("settings")
         facts |= (
             {f"{name} {k}": str(v) for k, v in settings.items() if k not in IGNORED_SETTINGS}

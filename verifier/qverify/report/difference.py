@@ -113,7 +113,7 @@ class TimeChange:
 @dataclass(slots=True, kw_only=True)
 class ReportDifference:
     """The differences of two runs, a before b. change: change of the verdict: worse if that of the run or of any pair
-    is worse; not known if b lacks a pair that a has, if no tensor is in both, or if FAILED became INCONCLUSIVE; better
+    is worse, or a node fell back that did not in a; not known if b lacks a pair that a has, if no tensor is in both, or if FAILED became INCONCLUSIVE; better
     if one is better and none is worse; else same. why: reason of a change that is worse or not known. caveats: facts
     that make the two hard to compare, stated in the last line. compared: number of tensors in both runs. equal: number
     of those without any change."""

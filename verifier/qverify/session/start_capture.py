@@ -18,15 +18,21 @@ from qverify.session.runner import BOARD_MODEL_KIND
 if TYPE_CHECKING:
     from qverify.session.request import Request
 
+FLOAT_KIND = "float.onnx"
+
 
 def start_capture(folder: str, request: Request, models: Models, sides: ChosenSides) -> CaptureWriter:
     """Creates the folder and stores the run's models in it. Raises UsageError if the folder exists and is not empty."""
     writer = CaptureWriter(folder, _describe_command(request, sides))
-    for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
-        if row["kind"] == BOARD_MODEL_KIND:
-            continue  # the board's own file may be of any kind and size; the report has its hash
+    paths = iter(request.models)
+    for at, row in enumerate(models.rows):
+        was_written = models.float_onnx is not None and row["kind"] == "quant.onnx"  # by qverify, from --quantization
+        path = row["path"] if was_written else next(paths)
+        if row["kind"] in (BOARD_MODEL_KIND, FLOAT_KIND):
+            continue  # the board's own file may be of any kind and size; the report has its hash. No side runs a float ONNX
+        data = (models.original or b"") if was_written else read_model(path)
         ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
-        writer.add_model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
+        writer.add_model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], data)
         if row["kind"] == "quant.onnx" and models.tflite is not None:
             data = json.dumps(models.tflite[1]).encode()
             writer.add_model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
@@ -55,5 +61,6 @@ def _describe_command(request: Request, sides: ChosenSides) -> dict[str, Any]:
         "board": request.board,
         **({"runtime": runner.name} if (runner := sides.runner) is not None else {}),
         **({"engines": [*sides.engines]} if sides.engines else {}),
+        **({"quantization": [os.path.basename(f) for f in request.quantization]} if request.quantization else {}),
         "seed": request.inputs.seed,
     }

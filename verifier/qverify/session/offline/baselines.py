@@ -19,6 +19,7 @@ from qverify.report.compare_reports import BETTER_SIGN
 SCHEMA = "qverify.baseline/1"
 MAX_BYTES = 1 << 28  # of a file of baselines
 METRICS = {name: BETTER_SIGN[name] for name in ("max_abs", "max_lsb", "mismatched", "rmse", "cosine", "sqnr_db")}
+_NOWHERE = ["nowhere", False, 0]
 KEYS = ("model", "board", "firmware", "toolchain")
 
 
@@ -107,9 +108,22 @@ def _make_entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         "inputs": [str(i["sha256"]) for row in capture.frames for i in row["inputs"]],
         "digests": digests,
         "rows": _rows(report, folder),
+        "placement": _placement(capture),
         "verdict": str(report.get("verdict")),
         "unsteady": _list_unsteady(capture),
     }
+
+
+def _placement(capture: Capture) -> dict[str, dict[str, list[Any]]]:
+    """Returns where each node of a side ran (device, whether it fell back, how many nodes it stands for), by `frame/side`, for
+    the sides whose engine says so."""
+    places = {}
+    for number, row in enumerate(capture.frames):
+        for label, side in capture.recordings(number).items():
+            if side.placement:
+                nodes = {p.node or f"({p.op} on {p.on})": [p.on, p.fallback, p.nodes] for p in side.placement}
+                places[f"{row['frame']}/{label}"] = nodes
+    return places
 
 
 def _system(capture: Capture) -> str:
@@ -176,6 +190,7 @@ def _list_changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Bas
         changes += [
             BaselineChange(int(frame), label, n, "tensor", "missing", "there", "new") for n in new.keys() - old.keys()
         ]
+    changes += _list_moved_nodes(before.get("placement", {}), now["placement"])
     for key in before["rows"].keys() & now["rows"].keys():
         compared += 1
         changes += _row_changes(key, before["rows"][key], now["rows"][key])
@@ -187,6 +202,27 @@ def _list_changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Bas
             frame, label = side.split("/", 1)
             changes.append(BaselineChange(int(frame), label, "", "side", *states))
     return sorted(changes, key=lambda c: (c.frame, c.pair, c.tensor, c.what)), compared
+
+
+def _list_moved_nodes(before: dict[str, Any], now: dict[str, Any]) -> list[BaselineChange]:
+    """Returns the nodes that ran elsewhere than in the baseline. One that fell back now, and not before, is worse. A side that no
+    longer says where its nodes ran has one change; a baseline without such a side has none."""
+    changes = []
+    for side, old in before.items():
+        frame, label = side.split("/", 1)
+        if (new := now.get(side)) is None:
+            changes.append(BaselineChange(int(frame), label, "", "placement", "known", "not said", "not known"))
+            continue
+        for node in dict.fromkeys([*old, *new]):
+            (was_on, had_fallen, nodes), (is_on, falls, more) = old.get(node, _NOWHERE), new.get(node, _NOWHERE)
+            if (was_on, had_fallen) == (is_on, falls) and (more <= nodes or not falls):
+                continue
+            is_new, is_gone = falls and (not had_fallen or more > nodes), had_fallen and not falls
+            was, now_on = (f"{on}{f' ({n} nodes)' if n > 1 else ''}" for on, n in ((was_on, nodes), (is_on, more)))
+            what = "fallback" if is_new or is_gone else "placement"
+            way = "worse" if is_new else "better" if is_gone else "other"
+            changes.append(BaselineChange(int(frame), label, str(node), what, was, now_on, way))
+    return changes
 
 
 def _row_changes(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[BaselineChange]:

@@ -112,6 +112,14 @@ def test_a_request_names_engines_and_writes_none_out(
     assert not [line for line in check_options(options, (), own_engines=True) if "wanted the name" in line]
 
 
+def test_a_mistake_in_a_suites_own_engine_is_found_before_it_runs() -> None:
+    options = {"simulator": ["openvin,python=p", "openvino,pyton=p"], "reference": "tflm,python=p", "run_sim": "mine"}
+    assert [line.partition(";")[0] for line in check_options(options, (), own_engines=True)] == [
+        "simulator: --simulator 'openvin': no such runner",
+        "simulator: --simulator pyton: runner openvino has no such option",
+    ]
+
+
 @pytest.mark.parametrize("options", [{"simulator": ["openvino"]}, {"run_sim": "openvino"}, {"reference": "openvino"}])
 def test_an_engine_that_the_host_does_not_name_is_refused(
     options: dict[str, Any], jobs: ExampleJobs, worker: JobWorker, runs: Path

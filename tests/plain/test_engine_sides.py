@@ -129,7 +129,7 @@ def test_what_runs_is_one_value(tmp_path: Path) -> None:
     assert rknn.page is not None and rknn.page.options["quantization"] == (str(tmp_path / "n.quantization.cfg"),)
     assert choose_board("local").gives_our_bytes and choose_board("local").file == "model.bin"
     runner = choose_board("local", (("runtime", "openvino"),))
-    assert runner.file == "last" and runner.build == "cp {onnx} {model}"
+    assert runner.page is not None and (runner.file, runner.page.build) == ("last", "cp {onnx} {model}")
 
 
 @pytest.mark.parametrize(

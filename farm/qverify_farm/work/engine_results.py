@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import astuple
 
-from qverify.engines import option
-from qverify.session.chosen_sides import ChosenSide, ChosenSides
+from qverify.engines import ChosenSide, option
+from qverify.session.chosen_sides import ChosenSides
 from qverify.session.engine_sides import EngineSides
 from qverify.session.host_sides import SideResults
 from qverify.session.models import Models

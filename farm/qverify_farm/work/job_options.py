@@ -8,6 +8,8 @@ from typing import Any
 
 from qverify.closest_names import closest_names
 from qverify.errors import UsageError
+from qverify.session.chosen_sides import choose_engine
+from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import find_engine, read_engines
 from qverify_agents.inventory_tables import ENGINE_NAME
 
@@ -88,15 +90,27 @@ def _engines_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(key, text) for key, text in texts if not (key == "run_sim" and isinstance(options[key], bool))]
 
 
+def _describe_written_out(text: str, own_engines: bool) -> str:
+    """Returns why a job must not have this engine, NAME,KEY=VALUE,..., which runs a command that the text chooses; "" if it
+    may."""
+    if not own_engines:
+        return f"got {text[:80]!r}, wanted the name of an engine of the host's boards.toml"
+    try:
+        choose_engine(text)
+    except (UsageError, BadAddress) as error:
+        return str(error)
+    return ""
+
+
 def _check_keywords(
     options: Mapping[str, Any], files: Collection[str], inputs: bool, own_engines: bool
 ) -> tuple[list[str], dict[str, Any]]:
     """Returns the mistakes in option names and file paths, and the allowed options that have no path."""
     mistakes = [line for keyword in sorted(options) if (line := _refusal(keyword))]
     allowed = {k: v for k, v in options.items() if k in VALUES | FILES}
-    for keyword, text in () if own_engines else _engines_of(allowed):
-        if not ENGINE_NAME.fullmatch(text):  # NAME,KEY=VALUE would run a command that the job chooses
-            mistakes.append(f"{keyword}: got {text[:80]!r}, wanted the name of an engine of the host's boards.toml")
+    for keyword, text in _engines_of(allowed):
+        if not ENGINE_NAME.fullmatch(text) and (why := _describe_written_out(text, own_engines)):
+            mistakes.append(f"{keyword}: {why}")
             allowed.pop(keyword, None)
     for keyword in sorted(FILES & allowed.keys()):
         is_list = isinstance(value := allowed.pop(keyword), (list, tuple))

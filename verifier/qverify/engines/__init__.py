@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
@@ -35,7 +35,7 @@ from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ReadingOptions
 
 Options = Mapping[str, tuple[str, ...]]
-COMMAND = "command"
+QVRT, COMMAND = "qvrt", "command"
 _NEXT_KEY = re.compile(r",(?=[A-Za-z_]+=)")
 COMMON = {
     "environment": "NAME=VALUE for the command's environment; may be repeated",
@@ -209,6 +209,34 @@ class RunnerChoice:
         return endings
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenSide:
+    """What runs as a board, or as an engine on this host (session/chosen_sides.py decides it).
+
+    Attributes:
+        side: its name in the report.
+        engine: what computes: qvrt, a runtime of qverify's worker, or the name of an engine's page.
+        where: the board's address, or "local".
+        reach: options of that address that were given separately.
+        page: the engine's page with its options; None for what qverify drives itself.
+        file: the file that it runs: the compiled model.bin; the integer form of the ONNX; the network itself (the quantized
+            ONNX, or the .tflite); the float ONNX, which the engine quantizes; or the last file of -m.
+    """
+
+    side: str
+    engine: str
+    where: str
+    reach: Mapping[str, str] = field(default_factory=dict)
+    page: RunnerChoice | None = None
+    file: Literal["model.bin", "integer", "network", "float", "last"] = "model.bin"
+
+    @property
+    def gives_our_bytes(self) -> bool:
+        """The rule of its pairs: whether its bytes must be the simulator's. If not, a node of it is judged by itself,
+        recomputed from its own tensors (VERDICTS.md, "A board that is not qvrt")."""
+        return self.engine == QVRT
+
+
 BUILT_BY_DRIVER = "cp {onnx} {model}"  # BUILD of an engine whose driver takes the ONNX itself
 ANSWER = "answer.json"  # what a driver writes beside its tensors.npz (agents/qverify_drivers/drive.py)
 PYTHON = "the interpreter that has the engine's packages, on the machine where it runs  [default: python3]"
@@ -294,12 +322,13 @@ def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -
         return None
     default = (COMMAND,) if COMMAND in options else ()
     name = (options.pop("runtime", None) or default or ("",))[-1]
-    if name in ("", "qvrt"):
+    if name in ("", QVRT):
         key = next(iter(options), "")
         if not key:
             return None
         raise UsageError(f"{where} {key}: no runner is given; wanted --runner 'COMMAND LINE' or --runtime NAME, too")
-    known_keys = {**COMMON, **page(name, "--runtime" if where.startswith("--") else f"{where} runtime =").OPTIONS}
+    named_by = "--runtime" if where == "--runner-option" else where if where.startswith("--") else f"{where} runtime ="
+    known_keys = {**COMMON, **page(name, named_by).OPTIONS}
     if unknown := [key for key in options if key not in known_keys]:
         raise UsageError(
             f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known_keys))}"

@@ -16,7 +16,7 @@ from qverify_agents.resolve_address import find_option, find_runtime
 
 from qverify import profiles
 from qverify.capture.rows import MAX_ENGINES
-from qverify.engines import RunnerChoice, RunnerPlan, choose, name_page, option, split_engine
+from qverify.engines import QVRT, ChosenSide, RunnerChoice, RunnerPlan, choose, name_page, option, split_engine
 from qverify.errors import UsageError
 from qverify.printable import printable
 from qverify.report.learned import Arithmetic
@@ -25,45 +25,12 @@ from qverify.session.stated_arithmetics import arithmetic_for
 from qverify.sides.engine_process import LIBRARY, ONNXRUNTIME, EngineChoice
 from qverify.sides.runner_plan import common_options
 
-QVRT, LITERT, LOCAL, BOARD = "qvrt", "litert", "local", "board"
+LITERT, LOCAL, BOARD = "litert", "local", "board"
 SIMULATOR = "--simulator"
 QUANTIZATION = "quantization"  # option of an engine that runs the toolkit's own files
 COMMAND_LINES = ("command", "setup", "teardown")  # options that are command lines of the board's shell
 SHELL_TIMEOUT_S = 10.0
 Words = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenSide:
-    """What runs as a board, or as an engine on this host.
-
-    Attributes:
-        side: its name in the report.
-        engine: what computes: qvrt, a runtime of qverify's worker, or the name of an engine's page.
-        where: the board's address, or "local".
-        reach: options of that address that were given separately.
-        page: the engine's page with its options; None for what qverify drives itself.
-        file: the file that it runs: the compiled model.bin; the integer form of the ONNX; the network itself (the quantized
-            ONNX, or the .tflite); the float ONNX, which the engine quantizes; or the last file of -m.
-    """
-
-    side: str
-    engine: str
-    where: str
-    reach: Mapping[str, str] = field(default_factory=dict)
-    page: RunnerChoice | None = None
-    file: Literal["model.bin", "integer", "network", "float", "last"] = "model.bin"
-
-    @property
-    def build(self) -> str | None:
-        """The command line that makes its model of an ONNX; None if its engine states none."""
-        return None if self.page is None else self.page.build
-
-    @property
-    def gives_our_bytes(self) -> bool:
-        """The rule of its pairs: whether its bytes must be the simulator's. If not, a node of it is judged by itself,
-        recomputed from its own tensors (VERDICTS.md, "A board that is not qvrt")."""
-        return self.engine == QVRT
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +127,16 @@ def engine_words(text: str) -> Words:
     return name_page((*listed, *options) if listed else ((key, name), *options))
 
 
+def choose_engine(text: str) -> RunnerChoice:
+    """Returns the engine of a further side that a text stands for. Raises UsageError if there is none, and for options that
+    it does not have, BadAddress for an entry of the inventory that cannot be used."""
+    page = choose(engine_words(text), SIMULATOR)
+    if page is None:
+        raise UsageError(f"{SIMULATOR} {text}: qvrt and the simulator are sides of their own; wanted another engine")
+    _check_options(page)
+    return page
+
+
 def _choose_engines(texts: Sequence[str], quantization: Sequence[str]) -> dict[str, ChosenSide]:
     """Returns the engines by the name of their side: the engine's name, with a number if it is there before."""
     if len(texts) > MAX_ENGINES:
@@ -168,12 +145,7 @@ def _choose_engines(texts: Sequence[str], quantization: Sequence[str]) -> dict[s
         )
     engines: dict[str, ChosenSide] = {}
     for text in texts:
-        page = choose(engine_words(text), SIMULATOR)
-        if page is None:
-            raise UsageError(
-                f"{SIMULATOR} {text}: qvrt and the simulator are sides of their own; wanted another engine"
-            )
-        _check_options(page)
+        page = choose_engine(text)
         same = sum(chosen.engine == page.name for chosen in engines.values())
         side = f"{page.name}-{same + 1}" if same else page.name
         file: Literal["float", "network"] = "float" if quantization and page.takes_float else "network"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from qverify.engines import ChosenSide
 from qverify.errors import UsageError
-from qverify.session.chosen_sides import SIMULATOR, ChosenSide, ChosenSides
+from qverify.session.chosen_sides import SIMULATOR, ChosenSides
 from qverify.session.models import Models
 from qverify.sides.runner_board import RunnerBoard
 from qverify.sides.tflite_tensors import tensors_by_name
@@ -47,23 +48,12 @@ class EngineSides:
 
     def _open(self, side: ChosenSide) -> RunnerBoard:
         models, alone = self._models, self._models.alone
-        data = self.file_of(side)
-        assert side.page is not None
+        data, ids = self.file_of(side), (models.binary_sha256, models.onnx_names)
         ending = ".onnx" if alone is None else ".tflite"
         file = next((str(row["path"]) for row in models.rows if str(row["path"]).endswith(ending)), f"model{ending}")
-        self._boards[side.side] = RunnerBoard(
-            side.where,
-            side.page,
-            (file, data),
-            models.graph,
-            self._deadline_s,
-            side.reach,
-            models.binary_sha256,
-            models.onnx_names,
-            side.side,
-            tensors_by_name(data, alone.converted.tensors, models.graph) if alone is not None else None,
-        )
-        return self._boards[side.side]
+        tensors = tensors_by_name(data, alone.converted.tensors, models.graph) if alone is not None else None
+        board = RunnerBoard(side, (file, data), models.graph, self._deadline_s, *ids, tensors)
+        return self._boards.setdefault(side.side, board)
 
     def close(self) -> None:
         """Ends the connections."""

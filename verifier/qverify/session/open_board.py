@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from qverify.engines import QVRT, ChosenSide
 from qverify.errors import UsageError
-from qverify.session.chosen_sides import LITERT, QVRT, ChosenSide
+from qverify.session.chosen_sides import LITERT
 from qverify.session.models import Models
 from qverify.sides.board import Board
 

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qverify.compare.options import Options
+from qverify.engines import ChosenSide
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
+from qverify.onnx_model.opaque_model import read_opaque
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
-from qverify.session.chosen_sides import ChosenSide, ChosenSides
-from qverify.session.engine_models import open_engine_models
+from qverify.session.chosen_sides import ChosenSides
 from qverify.session.models import Models, open_models, read_tensor_map
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
+from qverify.sides.engine_process import EngineChoice
+from qverify.sides.engine_reference import EngineReference
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 MANIFEST_SUFFIX = ".built.json"  # added to the name of a vendor's model: the file that states what it was built from
 MAX_MANIFEST_BYTES = 1 << 20
+NO_INTEGER_GRAPH = "gives no integer graph: no simulator, and no node is recomputed"
 BOARD_MODEL_KIND = "board model"  # of the board's own model file, in the report
 
 
@@ -63,7 +67,7 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
             raise UsageError(
                 f"-m {paths[1]}: with --reference-engine, -m is one ONNX, and with a runner the board's model"
             )
-        models = open_engine_models(sides.reference_engine, paths[0], request.shapes)
+        models = _open_engine_models(sides.reference_engine, paths[0], request.shapes)
     else:
         how = request.shapes, request.allow_other_model, request.host, sides.arithmetic, request.quantization
         models = open_models(paths, *how)
@@ -84,6 +88,19 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
         if not board.tie:
             models.caveats.append(f"nothing ties {board.name} to {source}")
     return models, board
+
+
+def _open_engine_models(choice: EngineChoice, path: str, shapes: dict[str, tuple[int, ...]]) -> Models:
+    """Returns the models of an ONNX that a reference engine runs: a graph that only names the tensors, and the engine as the
+    reference. shapes: of dynamic inputs. Raises BadFileError if the file cannot be read."""
+    model = read_opaque(path, shapes)
+    reference = EngineReference(choice, model)
+    row = {"path": os.path.basename(path), "sha256": hashlib.sha256(model.data).hexdigest(), "kind": "quant.onnx"}
+    caveats = [f"the reference is {choice.shown}, which {NO_INTEGER_GRAPH}"]
+    observable = len(reference.graph.observable())
+    total = sum(len(node.outputs) for node in model.nodes)
+    notes = [f"the reference engine gives {observable} of {total} tensors of nodes, by value only"]
+    return Models(reference.graph, b"", None, model.data, [row], notes, caveats, engine=reference)
 
 
 def _find_tensors(path: str, data: bytes, others: list[str], models: Models) -> dict[str, dict[str, Any]]:
@@ -164,18 +181,8 @@ def runner_board(request: Request, side: ChosenSide, vendor: BoardModel, models:
     """Connects a board that has a runner. Raises LinkError if it cannot be reached."""
     from qverify.sides.runner_board import RunnerBoard
 
-    assert side.page is not None
-    return RunnerBoard(
-        side.where,
-        side.page,
-        (vendor.name, vendor.data),
-        models.graph,
-        request.deadline_s,
-        side.reach,
-        hashlib.sha256(models.binary).hexdigest(),
-        models.onnx_names,
-        tensors=vendor.tensors,
-    )
+    model, sha256 = (vendor.name, vendor.data), hashlib.sha256(models.binary).hexdigest()
+    return RunnerBoard(side, model, models.graph, request.deadline_s, sha256, models.onnx_names, vendor.tensors)
 
 
 def connect_board(request: Request, side: ChosenSide, vendor: BoardModel | None, models: Models) -> Board | RunnerBoard:

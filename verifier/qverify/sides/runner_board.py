@@ -19,8 +19,8 @@ from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
 
 from qverify.engines import (
+    ChosenSide,
     CommandReply,
-    RunnerChoice,
     RunnerInput,
     RunnerPlan,
     RunnerRequest,
@@ -53,34 +53,31 @@ class RunnerBoard:
     """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
     Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
     of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
-    reached. names: the ONNX's names of tensors that the graph does not have. side: the side's name in the report; a
-    further side beside the board is named by its engine. tensors: for a .tflite, where the graph's tensors lie in it."""
+    reached. side: what runs, which has a page. names: the ONNX's names of tensors that the graph does not have. tensors: for a .tflite, where the graph's tensors lie in it."""
 
     slow_link = False
     received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
 
     def __init__(
         self,
-        uri: str,
-        choice: RunnerChoice,
+        side: ChosenSide,
         model: tuple[str, bytes],
         graph: Graph,
         deadline_s: float = 120.0,
-        options: Mapping[str, str] | None = None,
         model_sha256: str = "",
         names: OnnxNames | None = None,
-        side: str = "board",
         tensors: Mapping[str, Mapping[str, Any]] | None = None,
     ):
-        self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
-        self._side, self._tensors = side, tensors or {}
+        assert side.page is not None
+        self.uri, self.graph, self._choice, self._deadline_s = side.where, graph, side.page, deadline_s
+        self._side, self._tensors = side.side, tensors or {}
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
         self._names = names or OnnxNames()
         self._replies: dict[str, CommandReply] = {}
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
-        self._connection = BoardConnection(uri, deadline_s, options)
+        self._connection = BoardConnection(side.where, deadline_s, side.reach)
         self._values: Mapping[str, Array] = {}
         self.last: RunnerResult | None = None
 

@@ -18,12 +18,13 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.options import Options
+from qverify.engines import ChosenSide
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.report.weakenings import list_caveats
-from qverify.session.chosen_sides import ChosenSide, choose_sides
+from qverify.session.chosen_sides import choose_sides
 from qverify.session.host_sides import SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from qverify.engines import ChosenSide
 from qverify.errors import BoardError, NotDeterministicError
 from qverify.model_bin.graph import Graph
-from qverify.session.chosen_sides import LITERT, ChosenSide, choose_board, choose_sides
+from qverify.session.chosen_sides import LITERT, choose_board, choose_sides
 from qverify.session.probing.probe_models import ProbeModel, write_files
 from qverify.session.probing.probe_store import ProbeStore
 from qverify.session.request import Request

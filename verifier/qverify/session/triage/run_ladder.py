@@ -150,7 +150,7 @@ class Ladder:
     @property
     def build(self) -> str | None:
         """The command line by which the failing board's engine builds its model; None if no board fails or it states none."""
-        return None if self.failing is None or self.sides.board is None else self.sides.board.build
+        return None if self.failing is None or self.sides.runner is None else self.sides.runner.build
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the network's inputs, for float files with dynamic inputs."""

@@ -89,6 +89,7 @@ def _locate(ladder: Ladder, request: TriageRequest, build: str, on_line: OnLine)
     if (
         ladder.failing is None
         or ladder.job is None
+        or ladder.sides.board is None
         or rung is None
         or rung.verdict != "FAILED"
         or rung.blame is not None
@@ -96,7 +97,7 @@ def _locate(ladder: Ladder, request: TriageRequest, build: str, on_line: OnLine)
         return
     gate = request.gates.get("reference~board")
     try:
-        locate(ladder.job.models, ladder.failing, ladder.sides, rung, gate, build, on_line)
+        locate(ladder.job.models, ladder.failing, ladder.sides.board, rung, gate, build, on_line)
     except (QVerifyError, LinkError) as error:
         rung.evidence.append(f"bisection by --build-cmd ended: {error}")
 

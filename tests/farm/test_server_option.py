@@ -29,6 +29,7 @@ from qverify_farm.store.tables import SuiteRunRecord
 from sqlalchemy import func, select
 
 from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
+from tests.onnx_engine import engine_command
 
 pytestmark = pytest.mark.slow
 VARIES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|spot check: .*|\(\d+ of them by digest\)")
@@ -276,3 +277,30 @@ def test_a_refusal_of_the_farm_is_one_line(
         assert main([*words, *more]) == 2, more
         error = capsys.readouterr().err
         assert told in error and error.count("\n") == 1 and url in error
+
+
+def test_a_job_names_an_engine_of_the_host(
+    service: tuple[str, Farm, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By its name, here and on the farm with the same lines; one that is written out is refused by the service."""
+    url, _, token = service
+    log = tmp_path / "log"
+    (tmp_path / "boards.toml").write_text(
+        f"[engines.mine]\nruntime = 'command'\ncommand = '''{engine_command(log)}'''\n"
+    )
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
+    words = ["-m", MODEL, "-r", "True"]
+    assert main([*words, "-b", "local", "-s", "mine", "--simulator", "mine"]) == 0
+    here = said(capsys)
+    farm = ["-b", "desk", "--server", url, "--token", token]
+    assert main([*words, *farm, "-s", "mine", "--simulator", "mine"]) == 0
+    assert said(capsys) == here and log.read_text() == "x" * (2 + 2)
+    assert main([*words, *farm, "--reference", "mine"]) == 0
+    assert "reference: not run: command ran in its place" in capsys.readouterr().out
+    assert main([*words, *farm, "--simulator", "command,command=touch /tmp/x"]) == 2
+    assert "simulator: got 'command,command=touch /tmp/x', wanted the name of an engine" in capsys.readouterr().err
+    assert main([*words, *farm, "--simulator", "other"]) == 2
+    assert "simulator: other: no such engine on the host of the board" in capsys.readouterr().err

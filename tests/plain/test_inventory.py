@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from qverify.cli.main import main
+from qverify.cli.normalize_options import normalize_options
 from qverify.session.chosen_sides import engine_words
 from qverify_agents import power
 from qverify_agents.address import Address
@@ -408,3 +409,21 @@ def test_an_engine_of_the_folder_runs_nothing(tmp_path, monkeypatch, digits, cap
     Path("boards.toml").write_text("[engines.openvino]\npython = 'touch /tmp/run; python3'\n")
     assert main(["-m", str(digits / "digits_quant.onnx"), "-s", "openvino"]) == 2
     assert "[engines.openvino]: the engine would run commands that this folder chooses" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "normalized"),
+    [
+        (["-s", "rockchip", "-m", "x"], ["-s", "rockchip", "-m", "x"]),
+        (["-s", "rockchip,cache=/c"], ["-s", "rockchip,cache=/c"]),
+        (["-s", "-m", "x"], ["-s", "True", "-m", "x"]),
+        (["-s", "capture"], ["-s", "True", "capture"]),
+        (["-s", "capture", "--server=http://x"], ["-s", "capture", "--server=http://x"]),
+        (["-s", "0"], ["-s", "False"]),
+    ],
+)
+def test_a_named_engine_follows_the_switch(inventory, words, normalized):
+    inventory.write_text(ENGINES)
+    assert normalize_options(words) == normalized
+    inventory.write_text("[engines.rockchip\n")
+    assert normalize_options(["-s", "rockchip"]) == ["-s", "True", "rockchip"]

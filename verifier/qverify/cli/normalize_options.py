@@ -10,15 +10,30 @@ ENGINE_SWITCHES = {"-s", "--run-sim"}
 BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "True", "no": "False"}
 
 
-def _is_value(switch: str, word: str) -> bool:
-    """Returns whether the word behind a switch is its value: a bool, or for -s an engine."""
-    return word.lower() in BOOLEAN or (switch in ENGINE_SWITCHES and word.partition(",")[0] in _engine_names())
+def _is_value(switch: str, word: str, on_farm: bool) -> bool:
+    """Returns whether the word behind a switch is its value: a bool, or for -s an engine. on_farm: whether the command goes to a
+    farm, whose names of engines are not known here."""
+    if word.lower() in BOOLEAN:
+        return True
+    return switch in ENGINE_SWITCHES and (word.partition(",")[0] in _engine_names() or (on_farm and _is_name(word)))
 
 
 def _engine_names() -> list[str]:
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.inventory import read_engines
+
     from qverify import engines
 
-    return engines.names()
+    try:
+        return [*engines.names(), *read_engines()]
+    except BadAddress:  # the command says it, if it uses the inventory
+        return engines.names()
+
+
+def _is_name(word: str) -> bool:
+    from qverify_agents.inventory_tables import ENGINE_NAME
+
+    return ENGINE_NAME.fullmatch(word) is not None
 
 
 def normalize_options(argv: list[str]) -> list[str]:
@@ -26,6 +41,7 @@ def normalize_options(argv: list[str]) -> list[str]:
     without a value. Words after `--` are unchanged."""
     normalized: list[str] = []
     words = list(argv)
+    on_farm = any(word.partition("=")[0] == "--server" for word in words)
     while words:
         word = words.pop(0)
         if word == "--":
@@ -36,7 +52,7 @@ def normalize_options(argv: list[str]) -> list[str]:
         name, equals, value = word.partition("=")
         if name in SWITCHES:
             if not equals:
-                value = words.pop(0) if words and _is_value(name, words[0]) else "True"
+                value = words.pop(0) if words and _is_value(name, words[0], on_farm) else "True"
             normalized += [name, BOOLEAN.get(value.lower(), value)]
             continue
         normalized.append(word)

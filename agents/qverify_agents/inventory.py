@@ -16,6 +16,8 @@ from qverify_agents.address import WRAPPERS, Address, add_options, parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory_tables import (
     RESET_WAIT_S,
+    BrokenEntry,
+    InventoryEntry,
     OptionPairs,
     parse_engine,
     parse_options,
@@ -36,52 +38,6 @@ KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_
 }
 QVRT, ANY_RUNTIME = "qvrt", "any"
 PROJECT_FILE = Path("boards.toml")  # in the current folder, which may be a clone of somebody else's repository
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryEntry:
-    """A board of the inventory, one table [boards.NAME].
-
-    Attributes:
-        name: the board's name.
-        uri: its address as for -b, without the options of the table.
-        file: path of the inventory file.
-        tags: its tags, such as soc and firmware.
-        power: command line of this host that power-cycles it (key power_cycle or power), or "".
-        reset: command line of this host that resets it, or "".
-        options: options of the address that the table contains as keys.
-        foreign: key and value, as in the file, that name a runtime that qverify does not drive itself, or "".
-        runner: how such a runtime is run, as (key, value) pairs. A key whose value is a table has one pair with the
-            value NAME=VALUE for each of the table's entries.
-        reset_wait_s: seconds that the board may take to answer after a reset.
-        arithmetic: how it rounds: the path of a file, from the inventory's folder, or a name; or "".
-    """
-
-    name: str
-    uri: str
-    file: str
-    tags: dict[str, str] = field(default_factory=dict)
-    power: str = ""
-    reset: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    foreign: str = ""
-    runner: OptionPairs = ()
-    reset_wait_s: float = RESET_WAIT_S
-    arithmetic: str = ""
-
-    @property
-    def address(self) -> str:
-        """The URI with the table's options."""
-        query = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in self.options.items())
-        return self.uri + (("&" if "?" in self.uri else "?") + query if query else "")
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenEntry:
-    """A table that describes no usable board. error: the reason. tags: its tags, {} if they cannot be read."""
-
-    error: BadAddress
-    tags: dict[str, object]
 
 
 def inventory_files() -> list[Path]:

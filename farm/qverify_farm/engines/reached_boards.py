@@ -9,8 +9,9 @@ from qverify.closest_names import closest_names
 from qverify.errors import UsageError
 from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import QVRT, InventoryEntry
+from qverify_agents.inventory import QVRT
 from qverify_agents.inventory import read_boards as inventory_entries
+from qverify_agents.inventory_tables import InventoryEntry
 from qverify_agents.resolve_address import check_address
 
 from qverify_farm.engines.engine import ReachedBoard

@@ -285,7 +285,7 @@ def test_a_job_names_an_engine_of_the_host(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By its name, here and on the farm with the same lines; one that is written out is refused by the service."""
+    """The same lines here and on the farm, by its name; one that is written out is refused by the service."""
     url, _, token = service
     log = tmp_path / "log"
     (tmp_path / "boards.toml").write_text(

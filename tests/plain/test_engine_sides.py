@@ -86,7 +86,7 @@ def test_an_engine_that_does_not_run_is_the_next_step(digits: Path) -> None:
 def test_a_suite_of_the_user_writes_engines_out(
     engine: str, log: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    """And one run of the engine serves both boards, also where the second suite names it."""
+    """One run of the engine serves both boards, also where the second suite names it."""
     monkeypatch.chdir(tmp_path)
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "home"))

@@ -211,7 +211,7 @@ class RunnerChoice:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSide:
-    """What runs as a board, or as an engine on this host (session/chosen_sides.py decides it).
+    """The program that is a board, or an engine on this host (session/chosen_sides.py decides it).
 
     Attributes:
         side: its name in the report.

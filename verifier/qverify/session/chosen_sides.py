@@ -35,7 +35,7 @@ Words = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class ChosenSides:
-    """What runs in a job.
+    """The sides of a job.
 
     Attributes:
         board: the board; None without one.

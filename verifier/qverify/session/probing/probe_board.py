@@ -41,7 +41,7 @@ class ProbedBoard:
 
     @cached_property
     def side(self) -> ChosenSide:
-        """What runs on it."""
+        """The runtime or runner on it."""
         return choose_board(self.uri, self.runner, self.reach)
 
     @property

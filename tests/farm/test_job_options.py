@@ -128,3 +128,19 @@ def test_no_option_takes_a_value_of_another_type(keyword: str) -> None:
 def test_every_wrong_text_of_a_list_is_reported() -> None:
     mistakes = check_options({"gate": ["cosin:0.9", "cosine:0.9", "rmze:1"]}, ())
     assert len(mistakes) == 2 and "cosin" in mistakes[0] and "rmze" in mistakes[1]
+
+
+def test_quantization_names_files_of_the_job(tmp_path: Path) -> None:
+    files = {"n.quantization.cfg", "w.npz"}
+    assert check_options({"quantization": ["n.quantization.cfg", "w.npz"]}, files) == []
+    assert check_options({"quantization": "n.quantization.cfg"}, files) == []
+    assert check_options({"quantization": ["/etc/passwd"]}, files) == [
+        "quantization: '/etc/passwd' is none of the job's files"
+    ]
+    for wrong in ([["w.npz"]], 3, {"a": "b"}, None):
+        assert len(check_options({"quantization": wrong}, files)) == 1
+    assert len(check_options({"description": ["w.npz"]}, files)) == 1
+    request = asked(tmp_path, "", ("n.quantization.cfg", "w.npz"), quantization=["n.quantization.cfg", "w.npz"]).request
+    assert request.quantization == (str(tmp_path / "n.quantization.cfg"), str(tmp_path / "w.npz"))
+    one, other = (asked(tmp_path, "", (name,), quantization=[name]).models_key for name in ("a.cfg", "b.cfg"))
+    assert one != other

@@ -19,24 +19,11 @@ VALUES = frozenset(
     {
         *("compare_digits", "dump_all_nodes_results", "rule", "gate", "criteria", "nan_equal", "relax_board", "strict"),
         *("atol", "rtol", "min_cosine", "max_rmse", "min_sqnr", "min_euclid", "max_lsb"),
-        *(
-            "seed",
-            "roi",
-            "run_sim",
-            "shape",
-            "pull",
-            "allow_other_model",
-            "reference",
-            "simulator",
-            "no_host",
-            "repeat",
-            "paranoid",
-            "spot_seed",
-        ),
-        *("reference_spread", "timeout"),
+        *("seed", "roi", "run_sim", "shape", "pull", "allow_other_model", "no_host", "repeat", "paranoid", "spot_seed"),
+        *("reference", "simulator", "reference_spread", "timeout"),
     }
 )
-DEFAULT_REFERENCE = "onnxruntime"
+DEFAULT_REFERENCE = ("reference", "onnxruntime")
 _RUNS = "it runs a command or loads code on the host of the board"
 _REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
 REFUSED = {
@@ -72,7 +59,7 @@ def check_names(
 def check_engines_are_listed(options: Mapping[str, Any]) -> None:
     """Raises UsageError for an engine that the boards.toml of this host does not name."""
     for keyword, name in _engines_of(options):
-        if name != DEFAULT_REFERENCE and not find_engine(name):
+        if (keyword, name) != DEFAULT_REFERENCE and not find_engine(name):
             raise UsageError(
                 f"{keyword}: {name}: no such engine on the host of the board, whose boards.toml has "
                 f"{', '.join(sorted(read_engines())) or 'none'}; wanted a table [engines.{name}] there"
@@ -113,9 +100,10 @@ def _check_keywords(
             mistakes.append(f"{keyword}: {why}")
             allowed.pop(keyword, None)
     for keyword in sorted(FILES & allowed.keys()):
-        is_list = isinstance(value := allowed.pop(keyword), (list, tuple))
-        for path in paths_of(value) if isinstance(value, str) or (is_list and keyword == "quantization") else [value]:
-            if path not in files:
+        value = allowed.pop(keyword)
+        several = isinstance(value, (list, tuple)) and keyword == "quantization"
+        for path in value if several else [value]:
+            if not isinstance(path, str) or path not in files:
                 mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
     if "labels" in options and not inputs:
         mistakes.append("labels: wanted inputs, too, to which the labels belong")

@@ -122,7 +122,8 @@ def make_job_request(task: JobTask, folder: Path) -> JobRequest:
         raise UsageError(f"model {missing[0]}: it is none of the job's files")
     options: dict[str, Any] = dict(task.options)
     for keyword in FILES & options.keys():
-        options[keyword] = [str(folder / path) for path in paths_of(options[keyword])]
+        inside = [str(folder / path) for path in paths_of(options[keyword])]
+        options[keyword] = inside[0] if isinstance(options[keyword], str) else inside
     other_paths = {str(task.options[keyword]) for keyword in FILES & options.keys() - {"quantization"}}
     inputs = None
     if task.inputs:

@@ -121,6 +121,7 @@ def test_settings_of_a_job(folder: Path) -> None:
         "files": ["nets/a_quant.onnx", "a.bin", "frames/", "d.toml"],
         "timeout_s": 60.0,
         "keep_capture": True,
+        "own_engines": True,
     }
     assert job.retries == 2 and len(content) == 64
 

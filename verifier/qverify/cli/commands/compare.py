@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.engine_options import QUANTIZATION
+from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.judging import judging_options
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
@@ -24,7 +25,13 @@ EPILOG = (
 )
 
 
-class WithProfiles(click.Command):
+EXAMPLES = (
+    ("qverify compare host/ board.npz -m quant.onnx", "two dumps; the node that is wrong, recomputed from its own inputs"),
+    ("qverify compare snapshot/golden snapshot/runtime --criteria rknn", "a vendor's dump, by its own thresholds"),
+)
+
+
+class WithProfiles(GroupedCommand):
     """A command whose help lists, below the options, what each profile reads."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,7 +42,9 @@ class WithProfiles(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG)
+@click.command(
+    cls=WithProfiles, help=__doc__, epilog=EPILOG, examples=EXAMPLES, page="docs/how-to/vendor-dumps.md"
+)
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
 @click.option(

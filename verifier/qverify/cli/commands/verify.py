@@ -12,6 +12,7 @@ import click
 from qverify.cli.board_options import link_options
 from qverify.cli.ci_annotations import annotate
 from qverify.cli.engine_options import QUANTIZATION
+from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
@@ -34,7 +35,17 @@ if TYPE_CHECKING:
     from qverify.session.verify_boards import VerifyJob
 
 
-@click.command(help=__doc__)
+EXAMPLES = (
+    ("qverify -m quant.onnx,model.bin -b root@10.0.0.5", "the final outputs: reference, simulator, the board's processor"),
+    ("qverify -m quant.onnx -b root@10.0.0.5 -i photos/ -r True --html report.html", "every node, with pictures; a page"),
+    (
+        "qverify -m quant.onnx,net.rknn -b BOARD --runner 'tool {model} {input} {out}'",
+        "the vendor's own tool, on the board's accelerator",
+    ),
+)
+
+
+@click.command(cls=GroupedCommand, help=__doc__, examples=EXAMPLES, page="docs/index.md")
 @click.option(
     "-m",
     "--model",

@@ -12,7 +12,18 @@ GROUPS = {  # title of the group: its options, by their long names, in the order
     ),
     "Inputs": ("input-img", "seed", "description", "roi", "labels", "task-metric", "app-input", "app-output"),
     "Board": (
-        *("board", "timeout", "wait", "user", "ssh-config", "ssh-backend", "accept-new-host-key", "repeat", "paranoid"),
+        *(
+            "board",
+            "no-board",
+            "timeout",
+            "wait",
+            "user",
+            "ssh-config",
+            "ssh-backend",
+            "accept-new-host-key",
+            "repeat",
+            "paranoid",
+        ),
         *("pull", "spot-seed", "server", "token"),
     ),
     "Engines": (

@@ -26,7 +26,10 @@ EPILOG = (
 
 
 EXAMPLES = (
-    ("qverify compare host/ board.npz -m quant.onnx", "two dumps; the node that is wrong, recomputed from its own inputs"),
+    (
+        "qverify compare host/ board.npz -m quant.onnx",
+        "two dumps; the node that is wrong, recomputed from its own inputs",
+    ),
     ("qverify compare snapshot/golden snapshot/runtime --criteria rknn", "a vendor's dump, by its own thresholds"),
 )
 
@@ -42,9 +45,7 @@ class WithProfiles(GroupedCommand):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(
-    cls=WithProfiles, help=__doc__, epilog=EPILOG, examples=EXAMPLES, page="docs/how-to/vendor-dumps.md"
-)
+@click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG, examples=EXAMPLES, page="docs/how-to/vendor-dumps.md")
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
 @click.option(

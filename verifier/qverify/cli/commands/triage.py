@@ -43,7 +43,10 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
 
 
 EXAMPLES = (
-    ("qverify triage -m float.onnx,quant.onnx,model.bin -b BOARD -i photo.jpg", "every gate, from the float model to the board"),
+    (
+        "qverify triage -m float.onnx,quant.onnx,model.bin -b BOARD -i photo.jpg",
+        "every gate, from the float model to the board",
+    ),
     ("qverify triage capture/", "why the run that --capture stored failed, without the board"),
     ("qverify triage -m quant.onnx -b BOARD -i photo.jpg --reduce small/", "the smallest model that still fails"),
 )

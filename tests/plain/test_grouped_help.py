@@ -5,7 +5,6 @@ import sys
 
 import click
 import pytest
-
 from qverify.cli.command_modules import load_command
 from qverify.cli.grouped_help import GROUPS, GroupedCommand
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
     "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
     "identify": "learn the arithmetic of a chip or runtime: from a dump with its nodes, or by probes on a board",
+    "chips": "how the accelerator of your chip is tested, and not only its processor",
     "report": "draw a capture again, as a page or in any other format; what changed between two runs",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from qverify.closest_names import did_you_mean
 from qverify.compare.gate_text import parse_gates
 from qverify.errors import UsageError
 from qverify.vendor_names import known_spelling
@@ -55,7 +56,7 @@ def find_gates(name: str) -> dict[str, Any]:
     vendor, colon, limits = name.partition(":")
     vendor = known_spelling(vendor, CRITERIA)
     if vendor not in CRITERIA:
-        raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}")
+        raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}{did_you_mean(vendor, CRITERIA)}")
     kinds = TOLERANCES.get(vendor, ())
     if not colon:
         return parse_gates(CRITERIA[vendor].gates)

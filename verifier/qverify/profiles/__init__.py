@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
+from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
 from qverify.vendor_files.untrusted_files import UntrustedFolder
@@ -40,7 +41,7 @@ def page(name: str) -> ProfilePage:
     """Returns a profile's module. Raises UsageError for an unknown name."""
     name = known_spelling(name, names())
     if name not in names():
-        raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
+        raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}{did_you_mean(name, names())}")
     return cast(ProfilePage, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 

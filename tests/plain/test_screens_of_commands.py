@@ -121,7 +121,7 @@ def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) 
     printed = capsys.readouterr().out
     assert (
         "ok     1 of 2 kernels" in printed
-        and "ok     the others: this processor's products of uint8 by int8 saturate" in printed
+        and "onnxruntime's own products of uint8 by int8 saturate here" in printed
     )
     found = {"checked": ["a", "b", "c"], "failing": ["b"], "engine": "onnxruntime"}
     monkeypatch.setattr("qverify.onnx_model.canary.run_canaries", lambda use_cache: found)  # no kernel here errs

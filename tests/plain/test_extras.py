@@ -158,8 +158,8 @@ def test_every_library_is_a_dependency_or_of_an_extra():
 def test_doctor_lists_extras_and_what_the_processor_does(capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor"])
     lines = capsys.readouterr().out.splitlines()
-    processor = next(line for line in lines if line.startswith("ok     processor: "))
-    assert "products of uint8 by int8" in processor
+    assert any(line.startswith("ok     processor: ") for line in lines)
+    assert any("products of uint8 by int8" in line for line in lines)
     assert {extra for _, extra in EXTRAS.values()} == {
         line.split("extra ")[1].partition(":")[0] for line in lines if line[7:].startswith("extra ")
     }

@@ -7,7 +7,7 @@ import click
 GROUPS = {  # title of the group: its options, by their long names, in the order of the help
     "Models": ("model", "stages", "shape", "quantization", "arithmetic", "allow-other-model", "no-host"),
     "Dumps": (
-        *("profile", "profile-a", "profile-b", "side", "side-a", "side-b", "dtype", "layer-info", "frame"),
+        *("profile", "profile-a", "profile-b", "side", "side-a", "side-b", "dtype", "layer-info", "frame", "map"),
         "outputs-only",
     ),
     "Inputs": ("input-img", "seed", "description", "roi", "labels", "task-metric", "app-input", "app-output"),

@@ -81,6 +81,13 @@ class WithProfiles(GroupedCommand):
     help="frame of a capture; qualcomm: N of Result_N; axera: N of output/N",
 )
 @click.option(
+    "--map",
+    "names",
+    default="",
+    metavar="FILE",
+    help="TOML that pairs names of B with names of A; a file that does not exist is written as a draft",
+)
+@click.option(
     "--arithmetic",
     default="",
     metavar="FILE|NAME",
@@ -106,6 +113,7 @@ def command(
     layer_info: str,
     outputs_only: bool,
     arithmetic: str,
+    names: str,
     side: str,
     side_a: str,
     side_b: str,
@@ -126,7 +134,7 @@ def command(
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
-    dumps = DumpPair(a, b or a, model, *profiles, reading, narrow, *sides, arithmetic, quantization)
+    dumps = DumpPair(a, b or a, model, *profiles, reading, narrow, *sides, arithmetic, quantization, names)
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0

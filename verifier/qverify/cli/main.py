@@ -53,6 +53,7 @@ Commands:
 
 Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, labgrid:PLACE, a name in boards.toml.
 qverify verify --help shows every option of the main job.
+In verdict lines Quanti.onnx is the reference, Sim the simulator, Arm the board; Strict check means that every element is judged.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 

@@ -51,7 +51,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(own))
         patched.setenv("XDG_CONFIG_HOME", str(own / "config"))
-        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # of the CI that runs the tests
+        for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # of the CI that runs the tests
             patched.delenv(name, raising=False)
         yield
 

@@ -21,8 +21,8 @@ SOURCES = [
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
-        ("errors", "printable", "plural", "closest_names", "pages"),
-        ("files", "extras", "arithmetic", "tensors"),
+        ("errors", "printable", "plural", "closest_names", "pages", "vendor_names"),
+        ("chips", "files", "extras", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "tflite_model", "vendor_files", "report"),
         ("ops", "vendor_quantization"),
         ("compare", "capture", "profiles", "engines"),

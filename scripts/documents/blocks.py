@@ -44,6 +44,7 @@ def pages() -> list[Path]:
         ROOT / "CONTRIBUTING.md",
         ROOT / "ARCHITECTURE.md",
         *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "verifier" / "qverify" / "chips").glob("*.md")),
     ]
 
 

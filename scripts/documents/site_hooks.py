@@ -28,6 +28,7 @@ BESIDE_THE_CODE = (
     "farm/*.md",
     "vectors/*.md",
     "verifier/*.md",
+    "verifier/qverify/chips/*.md",
 )
 GENERATED = {  # marker in a page to the function that generates the text for it
     "<!-- generated: command line -->": cli_reference.page,
@@ -55,9 +56,10 @@ def _with_pages(entry: Any) -> Any:
         return {title: _with_pages(part) for title, part in entry.items()}
     if "*" not in entry:
         return entry
-    found = sorted((ROOT / "docs").glob(entry), key=lambda path: (path.name != "index.md", path.name))
+    top = ROOT if entry in BESIDE_THE_CODE else ROOT / "docs"
+    found = sorted(top.glob(entry), key=lambda path: (path.name != "index.md", path.name))
     titles = ["Overview" if path.name == "index.md" else path.stem for path in found]
-    return [{t: p.relative_to(ROOT / "docs").as_posix()} for t, p in zip(titles, found, strict=True)]
+    return [{t: p.relative_to(top).as_posix()} for t, p in zip(titles, found, strict=True)]
 
 
 def on_files(files: Files, config: Any) -> Files:

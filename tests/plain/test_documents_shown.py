@@ -49,7 +49,7 @@ def test_every_command_shown_is_one_that_the_program_takes(path: Path) -> None:
     "line",
     [
         "qverify -m a.onnx --no-such-option",
-        "qverify compare a",
+        "qverify compare",
         "qverify boards fly",
         "qverify -m a.onnx -c many",
         "scripts/nothing",

@@ -153,3 +153,13 @@ def test_every_library_is_a_dependency_or_of_an_extra():
     for top, (_, extra) in EXTRAS.items():
         wanted = [re.split(r"[^\w-]", d)[0] for d in PROJECT["optional-dependencies"][extra]]
         assert DISTRIBUTIONS.get(top, top) in wanted
+
+
+def test_doctor_lists_extras_and_what_the_processor_does(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("ok     processor: ") for line in lines)
+    assert any("products of uint8 by int8" in line for line in lines)
+    assert {extra for _, extra in EXTRAS.values()} == {
+        line.split("extra ")[1].partition(":")[0] for line in lines if line[7:].startswith("extra ")
+    }

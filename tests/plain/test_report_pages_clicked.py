@@ -134,7 +134,7 @@ def test_at_400_pixels_every_verdict_is_seen_without_scrolling(tmp_path):
             writer = {"triage": "write_triage", "difference": "write_difference"}.get(name, "write")
             getattr(formats.page("html"), writer)(found, str(tmp_path / f"{name}.html"))
             page.open((tmp_path / f"{name}.html").as_uri())
-            page.run("document.querySelectorAll('details.folded').forEach((d) => { d.open = true; })")
+            page.run("document.querySelectorAll('details.pair').forEach((d) => { d.open = true; })")
             page.settle()
             first = "[...document.querySelectorAll('table tbody tr')].map((row) => row.querySelector('.verdict'))"
             ends = page.run(f"{first}.filter((one) => one).map((one) => one.getBoundingClientRect().right)")
@@ -145,4 +145,4 @@ def test_at_400_pixels_every_verdict_is_seen_without_scrolling(tmp_path):
             assert name != "triage" or holds == len(NASTY)
             assert page.run("document.documentElement.scrollWidth") <= 400, name
             assert (page.requests, page.logged) == ([], []), name
-            assert name != "run" or page.run("document.querySelectorAll('section.pair:not(:has(table))').length") == 2
+            assert name != "run" or page.run("document.querySelectorAll('.pair:not(:has(table))').length") == 2

@@ -350,3 +350,63 @@ def test_a_text_that_contradicts_itself_is_refused_in_one_line(old: str, new: st
     with pytest.raises(BadFileError) as refused:
         write_quantized(network, {"a.quantization.cfg": text.replace(old, new).encode()})
     assert why in str(refused.value) and "\n" not in str(refused.value)
+
+
+def branches(
+    rng: np.random.Generator, kernels: list[int], skip: bool, group: int = 1
+) -> tuple[bytes, dict[str, Array]]:
+    """Returns a network that adds convolutions of x with these kernels, and x itself if `skip`, and its constants."""
+    constants: dict[str, Array] = {}
+    nodes, total = list[onnx.NodeProto](), "x" if skip else ""
+    for at, k in enumerate(kernels):
+        weights = rng.normal(0, 0.2, (6, 6 // group, k, k))
+        nodes.append(conv("x", f"c{at}", constants, weights, rng.normal(0, 0.2, 6), pads=[k // 2] * 4, group=group))
+        if total:
+            nodes.append(helper.make_node("Add", [f"c{at}", total], [f"a{at}"]))
+        total = f"a{at}" if total else f"c{at}"
+    nodes[-1].output[0] = "s"
+    nodes.append(helper.make_node("Relu", ["s"], ["y"]))
+    return model(nodes, constants, [1, 6, 9, 9], "y"), constants
+
+
+BRANCHES = {"x": ("int8", 0.02, 3), "s": ("int8", 0.03, -128), "y": ("int8", 0.03, -128)}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "skip", "group"), [([3], True, 1), ([3, 1], True, 1), ([3, 1], False, 1), ([5, 3], True, 6)]
+)
+def test_branches_that_are_added_are_one_convolution(kernels: list[int], skip: bool, group: int) -> None:
+    """As the toolkit's simulator was seen to compute RepVGG blocks: the sum of the kernels is quantized."""
+    rng = np.random.default_rng(3)
+    float_onnx, constants = branches(rng, kernels, skip, group)
+    written = write_quantized(float_onnx, {"n.quantization.cfg": cfg(BRANCHES)})
+    graph = onnx.load_model_from_string(written.onnx).graph
+    assert [n.op_type for n in graph.node].count("Conv") == 1 and "Add" not in [n.op_type for n in graph.node]
+    widest = max(kernels)
+    weights = np.zeros((6, 6 // group, widest, widest), np.float32)
+    for at, k in enumerate(kernels):
+        edge = (widest - k) // 2
+        weights += np.pad(constants[f"c{at}_w"], ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+    for channel in range(6 if skip else 0):
+        weights[channel, channel % weights.shape[1], widest // 2, widest // 2] += 1
+    bias = sum(constants[f"c{at}_b"] for at in range(len(kernels)))
+    x = (rng.integers(-128, 128, (1, 6, 9, 9)) - 3).astype(np.float32) * np.float32(0.02)
+    one = model(
+        [conv("x", "s", {}, weights, bias, pads=[widest // 2] * 4, group=group)],
+        {"s_w": weights, "s_b": bias},
+        [1, 6, 9, 9],
+        "s",
+    )
+    wanted = onnxruntime.InferenceSession(one).run(None, {"x": x})[0]
+    got = onnxruntime.InferenceSession(written.onnx).run(None, {"x": x})[0]
+    step = np.ptp(weights) / 255
+    assert np.abs(got - np.maximum(wanted, 0)).max() < 0.03 + step * np.abs(x).max() * 2
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_branch_that_the_text_states_is_a_convolution_of_its_own(stated: bool) -> None:
+    float_onnx, _ = branches(np.random.default_rng(3), [3, 1], False)
+    texts = {**BRANCHES, **({"c0": ("int8", 0.02, 0), "c1": ("int8", 0.02, 0)} if stated else {})}
+    written = write_quantized(float_onnx, {"n.quantization.cfg": cfg(texts)})
+    kinds = [n.op_type for n in onnx.load_model_from_string(written.onnx).graph.node]
+    assert kinds.count("Conv") == (2 if stated else 1)

@@ -6,6 +6,12 @@ import difflib
 from collections.abc import Iterable
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns the end of an error message with the known name that was probably meant; "" if none is near."""
+    near = closest_names(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def closest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Returns at most `most` of the known names: those that contain `name`; if there are none, those with a similar
     spelling; if there are none either, those with a similar beginning."""

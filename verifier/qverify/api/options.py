@@ -131,6 +131,7 @@ class CompareOptions(JudgingOptions, total=False):
     frame: int
     arithmetic: Path | str
     quantization: Some
+    map: Path
     outputs_only: bool
 
 

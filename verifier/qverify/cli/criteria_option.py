@@ -7,15 +7,17 @@ from typing import Any
 import click
 
 from qverify.compare.vendor_criteria import CRITERIA, find_gates
+from qverify.vendor_names import known_spelling
 
 
 class _Criteria(click.Choice[str]):
     """A vendor, of some with tolerances behind it (sophgo:0.90,0.80)."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        vendor = super().convert(str(value).partition(":")[0], param, ctx)
-        find_gates(str(value))
-        return str(value) if ":" in str(value) else str(vendor)
+        word, colon, limits = str(value).partition(":")
+        vendor = super().convert(known_spelling(word, CRITERIA), param, ctx)
+        find_gates(f"{vendor}{colon}{limits}")
+        return f"{vendor}{colon}{limits}"
 
 
 CRITERIA_OPTION = click.option(

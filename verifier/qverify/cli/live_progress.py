@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from qverify.renderers.shortened_names import shorten
-from qverify.session.host_sides import Watch
+
+if TYPE_CHECKING:
+    from qverify.session.host_sides import Watch
 
 DELAY_S = 1.0  # before the line is shown for the first time
 PAUSE_S = 0.1  # between two updates

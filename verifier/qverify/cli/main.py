@@ -31,6 +31,7 @@ COMMANDS = {
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
     "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
     "identify": "learn the arithmetic of a chip or runtime: from a dump with its nodes, or by probes on a board",
+    "chips": "how the accelerator of your chip is tested, and not only its processor",
     "report": "draw a capture again, as a page or in any other format; what changed between two runs",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",
@@ -52,6 +53,7 @@ Commands:
 
 Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, labgrid:PLACE, a name in boards.toml.
 qverify verify --help shows every option of the main job.
+In verdict lines Quanti.onnx is the reference, Sim the simulator, Arm the board; Strict check means that every element is judged.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 

@@ -15,12 +15,13 @@ from qverify_agents.printable import one_line
 
 from qverify.cli.engine_options import SimulatorChoice
 from qverify.cli.reporting import repeating_command
+from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 
 NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a caller in Python writes with Report.save
     {"report", "json", "html", "junit", "csv", "markdown", "npz", "plots", "quiet", "verbose", "all", "top", "help"}
 )
-NOT_IN_PYTHON = {"compile": frozenset({"list"})}
+NOT_IN_PYTHON = {"compile": frozenset({"list"}), "verify": frozenset({"no_board"})}
 MAPPINGS = ("inputs", "shape", "roi", "dtype", "input")  # options that may be mappings of names to values
 LISTS = ("inputs", "stages", "model", "rerun")  # options that cannot be repeated, but may be lists
 RENAMED = {"model": "models", "input_img": "inputs"}  # options that are named arguments of the functions
@@ -65,7 +66,8 @@ def parse_command(
     by_keyword, words = python_options(name), ["--html=-"] if drawings else []
     for keyword, value in options.items():
         if keyword not in by_keyword:
-            raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
+            known = [*by_keyword, *RENAMED.values()]
+            raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}{did_you_mean(keyword, known)}")
         words += _to_words(by_keyword[keyword], keyword, value)
     command, parsed = _command(name), ParsedCommand(command=repeating_command([name, *words, *arguments]))
     try:

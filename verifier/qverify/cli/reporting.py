@@ -228,6 +228,7 @@ def _check_writer(files: tuple[tuple[str, str], ...], writer: str) -> None:
 def _parse_file(text: str) -> tuple[str, str]:
     """Returns format and path of FORMAT=PATH, or of a path with the suffix of a format. UsageError for any other
     text."""
+    from qverify.closest_names import did_you_mean
     from qverify.renderers import formats
 
     name, equals, path = text.partition("=")
@@ -236,7 +237,9 @@ def _parse_file(text: str) -> tuple[str, str]:
     by_suffix = [n for n in formats.names() if text.endswith(formats.page(n).SUFFIX)]
     if len(by_suffix) == 1 and not (equals and name.isidentifier()):
         return _check_path(by_suffix[0], text, f"--report {text}")
-    raise click.UsageError(f"--report {text}: wanted FORMAT=PATH; formats: {', '.join(formats.names())}")
+    raise click.UsageError(
+        f"--report {text}: wanted FORMAT=PATH; formats: {', '.join(formats.names())}{did_you_mean(name, formats.names())}"
+    )
 
 
 def _check_path(name: str, path: str, option: str) -> tuple[str, str]:

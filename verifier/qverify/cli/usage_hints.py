@@ -19,7 +19,11 @@ INPUT_SUFFIXES = (".npy", ".npz", ".png", ".jpg", ".jpeg", ".bmp", ".raw", ".nv1
 def hint(words: list[str], error: click.ClickException, command: str) -> str:
     """Returns a hint to append to the error's text, or "". command: as typed, without its options."""
     return (
-        _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
+        _after_empty_value(words)
+        or _for_one_dash(words, error)
+        or _for_extra_words(error)
+        or _for_choice(error)
+        or _help_for(error, command)
     )
 
 
@@ -38,6 +42,17 @@ def hint_for_missing_file(words: list[str], error: Exception) -> str:
         return ""
     near = closest_names(path.name, neighbours, 1)
     return f"; did you mean {path.parent / near[0]}?" if near else ""
+
+
+def _for_choice(error: click.ClickException) -> str:
+    """Returns a hint with the choice of an option that was probably meant, or ""."""
+    kind = getattr(getattr(error, "param", None), "type", None)
+    wrong = re.search(r": '([^']*)' is not one of ", error.format_message())
+    if wrong is None or not isinstance(kind, click.Choice):
+        return ""
+    from qverify.closest_names import did_you_mean
+
+    return did_you_mean(wrong[1], [str(choice) for choice in kind.choices])
 
 
 def _help_for(error: click.ClickException, command: str) -> str:

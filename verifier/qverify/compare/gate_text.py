@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from qverify.closest_names import did_you_mean
 from qverify.compare.criteria import MAX_DIGITS
 from qverify.errors import UsageError
 
@@ -46,7 +47,9 @@ def _parse(text: str) -> dict[str, Any]:
             return {_LIMITS[kind]: _parse_finite(limit)}
     except ValueError:
         pass
-    raise UsageError(f"--gate {text}: wanted {WANTED}")
+    known = ("decimals", "exact", "close", "no-fallback", *_LIMITS)
+    meant = did_you_mean(kind, known) if kind not in known else ""
+    raise UsageError(f"--gate {text}: wanted {WANTED}{meant}")
 
 
 def _parse_tolerances(text: str) -> dict[str, float]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from qverify.closest_names import did_you_mean
 from qverify.compare.gate_text import parse_gates
 from qverify.errors import UsageError
+from qverify.vendor_names import known_spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +17,7 @@ class Criteria:
     """The criteria of one vendor.
 
     Attributes:
-        gates: the thresholds in the form that --gate takes. Empty if the vendor publishes none; then the default gate
-            applies.
+        gates: the thresholds in the form that --gate takes; qverify's own if the vendor publishes none.
         source: where the thresholds are published, and how they were expressed as gates.
     """
 
@@ -35,7 +36,10 @@ CRITERIA = {
         "the guide of DumpDebug: COS < 0.99 or RMSE > 0.1 is bad; RMSE is the error's norm by the signal's, and 0.1 is 20 dB",
     ),
     "tidl": Criteria(("close:atol=0.01,rtol=0.005",), "TI's comparison of ONNX and TIDL: numpy's assert_allclose"),
-    "rknn": Criteria((), "accuracy_analysis prints cosine and distance of each layer, and no threshold is published"),
+    "rockchip": Criteria(
+        ("cosine:0.98",),
+        "accuracy_analysis prints cosine and distance of each layer; no threshold is published, and this one is qverify's",
+    ),
     "sophgo": Criteria(
         ("cosine:0.99", "euclid:0.99"),
         "npz_tool --tolerance 0.99,0.99: cosine and 1 - ||a-b|| / ||(a+b)/2||; model_deploy uses sophgo:0.90,0.80 for INT8 "
@@ -50,8 +54,9 @@ def find_gates(name: str) -> dict[str, Any]:
     """Returns the fields of Options that the criteria set. name: of a vendor; of one with TOLERANCES, these may follow
     (sophgo:0.90,0.80). Raises UsageError for an unknown name, and for tolerances that are none."""
     vendor, colon, limits = name.partition(":")
+    vendor = known_spelling(vendor, CRITERIA)
     if vendor not in CRITERIA:
-        raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}")
+        raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}{did_you_mean(vendor, CRITERIA)}")
     kinds = TOLERANCES.get(vendor, ())
     if not colon:
         return parse_gates(CRITERIA[vendor].gates)

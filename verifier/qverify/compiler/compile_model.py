@@ -12,6 +12,7 @@ import onnx
 from qverify.arithmetic.forms import FormsOfOps
 from qverify.arithmetic.stated_multipliers import MULTIPLIERS, read_multipliers
 from qverify.arithmetic.workers import submit
+from qverify.closest_names import did_you_mean
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
@@ -263,7 +264,9 @@ def _notes_on_order(decomposed: DecomposedModel) -> list[str]:
 def _check_options(options: CompilerOptions) -> None:
     """Raises UnsupportedError for an unknown rounding mode or alignment."""
     if options.rounding not in ROUNDINGS:
-        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+        raise UnsupportedError(
+            f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}{did_you_mean(options.rounding, ROUNDINGS)}"
+        )
     if options.arithmetic is not None and options.rounding != "ref-exact":
         raise UnsupportedError(
             f"--rounding {options.rounding} and --arithmetic exclude each other; leave out --rounding"

@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
 from qverify.tensors.spec import TensorSpec
@@ -307,7 +308,8 @@ def page(name: str, where: str = "--runtime") -> RunnerPage:
     """Returns a runner's module. where: the option that named it, for the message. Raises UsageError for an unknown
     name."""
     if name not in names():
-        raise UsageError(f"{where} {name!r}: no such runner; there are: qvrt, {', '.join(names())}")
+        known = ("qvrt", "onnxruntime", "litert", *names())
+        raise UsageError(f"{where} {name}: no such engine; there are: {', '.join(known)}{did_you_mean(name, known)}")
     return cast(RunnerPage, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
 
 
@@ -332,6 +334,7 @@ def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -
     if unknown := [key for key in options if key not in known_keys]:
         raise UsageError(
             f"{where} {unknown[0]}: runner {name} has no such option; known: {', '.join(sorted(known_keys))}"
+            + did_you_mean(unknown[0], known_keys)
         )
     return RunnerChoice(name, options)
 

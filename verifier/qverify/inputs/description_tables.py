@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from qverify.closest_names import did_you_mean
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 from qverify.inputs.colour import PRESETS, Colour
@@ -88,7 +89,9 @@ def parse_description(table: Mapping[str, Any], where: str) -> Description:
     """Returns the description in a TOML or JSON table, or in options. Raises UsageError naming the wrong key."""
     keys = _replace_dashes(table, where)
     if unknown := keys.keys() - KEYS:
-        raise UsageError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
+        raise UsageError(
+            f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}{did_you_mean(min(unknown), KEYS)}"
+        )
     if missing := {"format", "size"} - keys.keys():
         raise UsageError(f"{where}: {min(missing)} is missing; give --format and --size, or a description")
     try:

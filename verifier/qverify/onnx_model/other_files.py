@@ -9,13 +9,14 @@ _TPU_MLIR = (
 )
 _PICTURE = "pictures are inputs: -i, with --description"
 _ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
+_CHIPS = "; `qverify chips {}` tells how that chip is tested"
 # offset of the signature, the signature, description of such a file, next step
 _SIGNATURES = (
-    (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL),
-    (0, b"RKNN", "Rockchip RKNN", _MODEL),
-    (0, b"\xee\xaa\x55\xff", "Sophgo's bmodel", _TPU_MLIR),
-    (0, b"CviModel", "Sophgo's cvimodel", _TPU_MLIR),
-    (0, b"\x01HEF", "Hailo HEF", _MODEL),
+    (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL + _CHIPS.format("rockchip")),
+    (0, b"RKNN", "Rockchip RKNN", _MODEL + _CHIPS.format("rockchip")),
+    (0, b"\xee\xaa\x55\xff", "Sophgo's bmodel", _TPU_MLIR + _CHIPS.format("sophgo")),
+    (0, b"CviModel", "Sophgo's cvimodel", _TPU_MLIR + _CHIPS.format("sophgo")),
+    (0, b"\x01HEF", "Hailo HEF", _MODEL + _CHIPS.format("hailo")),
     (4, b"TFL3", "TensorFlow Lite", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x89HDF\r\n", "HDF5, as Keras writes it", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x7fELF", "a program or library (ELF), as compilers of networks make them", _MODEL),

@@ -4,6 +4,7 @@ WANTED        description of its dumps, for error messages
 CHECKED       how its reader was tested, for every report; "" if it has no vendor
 recognised(folder) -> bool   True only if this is certainly its dump, and no other format could look the same
 read(folder, options) -> VendorDump
+rungs(folder) -> list[Rung]  optional: the sides of one run that lie in the folder, in the order of the ladder
 ARRAYS        optional: True if its dumps are .npy or .npz files, which are otherwise read without a profile
 
 The file names are the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
+from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
 from qverify.vendor_files.untrusted_files import UntrustedFolder
-from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
+from qverify.vendor_files.vendor_dump import ReadingOptions, Rung, VendorDump
+from qverify.vendor_names import known_spelling
 
 
 class ProfilePage(Protocol):
@@ -36,8 +39,9 @@ def names() -> list[str]:
 
 def page(name: str) -> ProfilePage:
     """Returns a profile's module. Raises UsageError for an unknown name."""
+    name = known_spelling(name, names())
     if name not in names():
-        raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
+        raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}{did_you_mean(name, names())}")
     return cast(ProfilePage, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 
@@ -48,3 +52,17 @@ def recognised(path: str) -> str:
     if len(matches) > 1:
         raise UsageError(f"{path}: looks like dumps of {' and '.join(matches)}; say which with --profile NAME")
     return matches[0] if matches else ""
+
+
+def rungs(path: str, profile: str) -> tuple[str, list[Rung]]:
+    """Returns the profile and the sides of one run that the folder holds, the float network first and the board last.
+    profile: name of the profile, "" for the first that finds sides. Raises UsageError if there are not two."""
+    folder, wanted = UntrustedFolder(path), [known_spelling(profile, names())] if profile else names()
+    for name in wanted:
+        find = getattr(page(name), "rungs", None)
+        if find is not None and len(found := find(folder)) > 1:
+            return name, found
+    holders = [name for name in names() if hasattr(page(name), "rungs")]
+    raise UsageError(
+        f"{path}: no two sides of one run in it; wanted compare A B, or a folder that {', '.join(holders)} recognise"
+    )

@@ -16,7 +16,7 @@ from qverify.errors import BadFileError
 from qverify.vendor_files.array_files import StoredArray, npy
 from qverify.vendor_files.axera_scales import Scale, scales_above
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
-from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.vendor_dump import ReadingOptions, Rung, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "gt/joint or gt/onnx, a folder of NAME.bin files, one of folders 0, 1, ... of them, or quant/debug of a build"
 CHECKED = "reads the documented format; not checked with a folder of the vendor's own tools"
@@ -63,6 +63,16 @@ def _check_twin(raw: UntrustedFile, array: StoredArray) -> None:
         raise BadFileError(f"{raw.path}: other values than {array.where}; remove the one that is wrong")
 
 
+def rungs(folder: UntrustedFolder) -> list[Rung]:
+    """Returns the sides of gt (onnx, joint), or of the dumps of a build (float, quant, xrun), as far as they are there."""
+    if folder.is_file:
+        return []
+    if (debug := _debug(folder)) is not None:
+        held = _sides_of_build(debug)
+        return [Rung(side, folder.path, side, side == "float") for side in ("float", "quant", "xrun") if side in held]
+    return [Rung(side, folder.path, side, side == "onnx") for side in ("onnx", "joint") if side in folder.folders()]
+
+
 def _place(folder: UntrustedFolder, options: ReadingOptions) -> UntrustedFolder:
     """Returns the folder that contains the files."""
     if folder.is_file:
@@ -103,14 +113,19 @@ def _inner(folder: UntrustedFolder, name: str) -> UntrustedFolder:
     return UntrustedFolder(os.path.join(folder.path, name))
 
 
-def _side_of_build(debug: UntrustedFolder, side: str) -> UntrustedFolder:
-    """Returns the folder of a side of quant/debug: every layer if the build has them, else the outputs."""
-    held = {
+def _sides_of_build(debug: UntrustedFolder) -> dict[str, UntrustedFolder]:
+    """Returns the folders of the sides of quant/debug by name."""
+    return {
         name: _inner(_inner(debug, kind), name)
         for name, kinds in BUILD_SIDES.items()
         for kind in reversed(kinds)
         if kind in debug.folders() and name in _inner(debug, kind).folders()
     }
+
+
+def _side_of_build(debug: UntrustedFolder, side: str) -> UntrustedFolder:
+    """Returns the folder of a side of quant/debug: every layer if the build has them, else the outputs."""
+    held = _sides_of_build(debug)
     if side not in held:
         path = debug.path.rstrip("/")
         raise BadFileError(f"{path}: contains {', '.join(held)}; name one of them: --side {next(iter(held))}")

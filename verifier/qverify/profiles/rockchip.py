@@ -33,7 +33,7 @@ from qverify.vendor_files.rockchip_table import (
     read_rows,
 )
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
-from qverify.vendor_files.vendor_dump import LayerFacts, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.vendor_dump import LayerFacts, ReadingOptions, Rung, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/, or .txt files"
 CHECKED = "checked with snapshots of rknn-toolkit2 2.5.0 and the table of a real board; not with a board's tensors"
@@ -57,6 +57,12 @@ def recognised(folder: UntrustedFolder) -> bool:
         return True
     is_side = os.path.basename(os.path.normpath(folder.path)) in SIDES
     return is_side and ((inner == ["npy"] and bool(_arrays(folder))) or (not inner and _beside_a_map(folder)))
+
+
+def rungs(folder: UntrustedFolder) -> list[Rung]:
+    """Returns golden (float), simulator and runtime, as far as snapshot has them."""
+    inner = [] if folder.is_file else folder.folders()
+    return [Rung(side, folder.path, side, side == "golden") for side in SIDES if side in inner]
 
 
 def _beside_a_map(folder: UntrustedFolder) -> bool:

@@ -17,7 +17,7 @@ from qverify.vendor_files.array_files import StoredArray, npz
 from qverify.vendor_files.tpu_mlir import INPUT, MAX_BYTES, Quantization, TpuModule, read_module
 from qverify.vendor_files.tpu_mlir_names import QUANTIZED, cast_of, dumped_name, main_names, stems, without_operator
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
-from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor
+from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, Rung, VendorDump, VendorTensor
 
 WANTED = "the .npz of tpu-mlir or model_runner; NAME_tpu.mlir beside it states scales"
 CHECKED = "checked with real files of tpu-mlir 1.30.2 (bm1684x, cv181x), not with output of a board"
@@ -32,6 +32,17 @@ MAX_SUMMARY_BYTES = 1 << 28
 def recognised(folder: UntrustedFolder) -> bool:
     """Returns False, since its dumps look like any other .npz."""
     return False
+
+
+def rungs(folder: UntrustedFolder) -> list[Rung]:
+    """Returns the stages of tpu-mlir in the folder: the float network, the quantized one, what the cmodel or board gave."""
+    if folder.is_file:
+        return []
+    stages = {"top": "_top_outputs.npz", "tpu": "_tpu_outputs.npz", "model": "_model_outputs.npz"}
+    found = {stage: [n for n in folder.names() if n.endswith(ending)] for stage, ending in stages.items()}
+    if any(len(files) > 1 for files in found.values()):
+        return []  # of several chips or modes
+    return [Rung(s, os.path.join(folder.path, n), "", s == "top") for s, files in found.items() for n in files]
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:

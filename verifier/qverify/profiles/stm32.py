@@ -15,7 +15,7 @@ from qverify.plural import count
 from qverify.vendor_files.array_files import StoredArray, npy, npz
 from qverify.vendor_files.st_report import ValidateReport, check_array, check_metrics, read_report
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
-from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.vendor_dump import ReadingOptions, Rung, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "NAME_val_io.npz, or NAME_val_{m,c}_{inputs,outputs}_N.npy, with NAME_validate_report.txt"
 CHECKED = "checked with the texts of three real reports and the values of one real array; not with a real .npz"
@@ -32,6 +32,16 @@ def recognised(folder: UntrustedFolder) -> bool:
     if folder.is_file:
         return _NPZ.fullmatch(folder.path.rsplit("/", 1)[-1]) is not None
     return any(_NPZ.fullmatch(name) or _NPY.fullmatch(name) for name in folder.names())
+
+
+def rungs(folder: UntrustedFolder) -> list[Rung]:
+    """Returns the original model (m) and the C-model (c), as far as the folder has their arrays."""
+    try:
+        _, arrays = _arrays(folder)
+    except BadFileError:
+        return []
+    held = {key[0] for key in arrays}
+    return [Rung(side, folder.path, side) for side in ("m", "c") if side in held]
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:

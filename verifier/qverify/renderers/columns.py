@@ -54,6 +54,12 @@ def draw(columns: Sequence[Column], view: TextView, between: Mapping[int, str] |
     return fitting, equal_text
 
 
+def natural_width(columns: Sequence[Column]) -> int:
+    """Returns the characters of a row in which nothing is shortened and nothing left out but empty and equal columns."""
+    shown, _ = _leave_out(list(columns))
+    return sum(len(c) for c in shown) + len(GAP) * (len(shown) - 1)
+
+
 def render(columns: Sequence[Column], view: TextView) -> str:
     """Returns the table as text, with a line on the columns that are equal in all rows."""
     lines, equal_text = draw(columns, view)

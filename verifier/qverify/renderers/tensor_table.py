@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.renderers.columns import Column, draw
+from qverify.renderers.columns import Column, draw, natural_width
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
 from qverify.report.document import Pair, ReportDocument, TensorRow
@@ -44,7 +44,9 @@ def render(report: ReportDocument, finals: list[str], view: TextView) -> str:
     else:
         names = list(rows) if view.every else _choose(report, rows, outputs)
         between = _count_left_out(rows, names)
-    columns = _make_columns(report.pairs, rows, names)
+    columns = _make_columns(report.pairs, rows, names, _pair_columns(report.pairs, rows, names))
+    if natural_width(columns) > view.columns:  # pairs share a column before other facts are left out
+        columns = _make_columns(report.pairs, rows, names, _merged_pair_columns(report.pairs, rows, names))
     if view.detail == "verbose":
         columns.append(_make_times(report, names))
     lines, equal_text = draw(columns, view, between)
@@ -152,7 +154,29 @@ def _sum_up(rows: Sequence[TensorRow | None]) -> str:
     return "equal" if len(compared) == len(rows) else "equal where compared"
 
 
-def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
+def _pair_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
+    return [Column(name_pair(p), [_mark(rows[n][at]) for n in names]) for at, p in enumerate(pairs)]
+
+
+def _merged_pair_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
+    """Returns a column for each group of pairs whose marks are the same in every row, as `ref, sim ~ board`."""
+    groups = dict[tuple[str, ...], list[Pair]]()
+    for pair, column in zip(pairs, _pair_columns(pairs, rows, names), strict=True):
+        groups.setdefault(tuple(column.texts), []).append(pair)
+    return [Column(_name_group(group, len(pairs)), texts) for texts, group in groups.items()]
+
+
+def _name_group(group: list[Pair], pairs: int) -> str:
+    firsts = list(dict.fromkeys(SHORT.get(p.a, p.a) for p in group))
+    seconds = list(dict.fromkeys(SHORT.get(p.b, p.b) for p in group))
+    if len(group) == pairs and pairs > 1:
+        return "all pairs"
+    if len(firsts) == 1 or len(seconds) == 1:
+        return f"{', '.join(firsts)} ~ {', '.join(seconds)}"
+    return ", ".join(map(name_pair, group))
+
+
+def _make_columns(pairs: list[Pair], rows: Rows, names: list[str], of_pairs: list[Column]) -> list[Column]:
     chosen = [rows[n] for n in names]
     compared = [[r for r in row if r is not None] for row in chosen]
     forced = [_describe_forced(row, pairs) for row in chosen]
@@ -162,7 +186,7 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Colum
         Column("op", [row[0].op if row else "" for row in compared], rank=2),
         Column("dtype", [row[0].dtype if row else "" for row in compared], rank=6),
         Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in compared], rank=5),
-        *[Column(name_pair(p), [_mark(row[at]) for row in chosen]) for at, p in enumerate(pairs)],
+        *of_pairs,
         Column(
             "max LSB",
             lsbs := _unless(partly, [_largest(row, "max_lsb") for row in compared]),

@@ -37,11 +37,12 @@ def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) ->
     draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
     if view.detail == "quiet":
         return verdict_lines.render(report, view)
-    parts = [heading.render(report, view), tensor_table.render(report, finals, view)]
+    absent = {n.side: f"{n.side}: not run: {n.why}" for n in report.not_run}
+    parts = [view.paint(view.wrap(absent.pop("board", "")), "heading"), heading.render(report, view)]
+    parts.append(tensor_table.render(report, finals, view))
     if view.wrapped:  # a drawing; useless in a pipe
         parts.append(spark_line.draw(report, view))
-    lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
-    lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
+    lines = [*absent.values(), *pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
     lines += untapped_lines(report.pairs)
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))

@@ -86,7 +86,7 @@ def _tidl(pair: Pair) -> Lines:
     return lines
 
 
-def _rknn(pair: Pair) -> Lines:
+def _rockchip(pair: Pair) -> Lines:
     labels = [f"[{row.op or '-'}] {row.name}" for row in pair.tensors]
     width = max(map(len, labels)) + 2
     columns = list(dict.fromkeys(column for row in pair.tensors for column in row.stated))
@@ -125,7 +125,7 @@ VENDORS: dict[str, Callable[[Pair], Lines]] = {
     "axera": _axera,
     "sigmastar": _sigmastar,
     "tidl": _tidl,
-    "rknn": _rknn,
+    "rockchip": _rockchip,
     "sophgo": _sophgo,
     "renesas": _renesas,
 }

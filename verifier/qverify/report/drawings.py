@@ -4,9 +4,11 @@ and the JSON report does not contain them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MAX_DRAWN = 40  # tensors of one frame, over all its pairs
 RULE = (

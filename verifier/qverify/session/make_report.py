@@ -18,6 +18,7 @@ from qverify.printable import printable
 from qverify.report.document import NotRun, ReportDocument
 from qverify.session.host_sides import SideResults
 from qverify.session.models import Models
+from qverify.session.what_ran import describe_what_ran
 from qverify.tensors.prepared import PreparedInputs
 
 Pull = Callable[[list[str]], Any]
@@ -91,6 +92,7 @@ def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, 
                 f"input {item.name}: {doubt} follows published facts, but was never compared with a vendor's tool"
             )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
+    report.notes += describe_what_ran(report, ran.recordings.get("board"))
     mistakes = find_likely_mistakes(models.graph, prepared)
     report.caveats = [*models.caveats, *(m.text for m in mistakes)]
     report.drafts = {m.input: m.draft for m in mistakes if m.draft}

@@ -7,7 +7,7 @@ from importlib import resources
 
 from qverify_agents.inventory import find_arithmetic
 
-from qverify.closest_names import closest_names
+from qverify.closest_names import did_you_mean
 from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.errors import UsageError
 from qverify.report.learned import Arithmetic
@@ -48,6 +48,5 @@ def open_arithmetic(text: str) -> Arithmetic:
     if text in shipped:
         with resources.as_file(resources.files("qverify") / "arithmetics" / f"{text}{SUFFIX}") as path:
             return read_arithmetic(str(path))
-    near = closest_names(text, shipped, 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    meant = did_you_mean(text, shipped)
     raise UsageError(f"--arithmetic {text}: no such file, and no shipped arithmetic ({', '.join(shipped)}){meant}")

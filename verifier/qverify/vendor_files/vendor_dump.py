@@ -30,6 +30,17 @@ MAX_ELEMENTS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """A side of one run in a vendor's folder: its name, the path and `--side` that read it, and whether it is the network
+    before quantization."""
+
+    name: str
+    path: str
+    side: str = ""
+    is_float: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class VendorTensor:
     """One tensor of a dump.
 

@@ -3,7 +3,8 @@
 The file states scale and zero point of every tensor of the optimized graph. The rest is what the toolkit was seen to do
 (2.5.0, rk3588): weights are asymmetric int8 of each output channel, whose step is at least the tensor's largest step
 divided by 2^14; biases are int32 in steps of float32(scale of x * step of w); a convolution or product is one with the
-activation or the addition after it, so that what lies between them is not quantized; a mean over more than 7 elements of a
+activation or the addition after it, so that what lies between them is not quantized; parallel convolutions of one tensor that are added are
+one, whose weights are quantized; a mean over more than 7 elements of a
 dimension is computed in two convolutions with constant weights; Softmax reads and gives float16. Channels whose weights
 are all next to zero are constants, which the toolkit adds to the biases of the next convolution."""
 
@@ -27,6 +28,7 @@ from qverify.vendor_files.rockchip_cfg import CfgTensor, is_cfg, read_cfg
 from qverify.vendor_files.rockchip_names import onnx_names, stems
 from qverify.vendor_quantization import Quantized
 from qverify.vendor_quantization.rknn_parts.fusions import LINEAR, inside
+from qverify.vendor_quantization.rknn_parts.merged_branches import merge_branches
 from qverify.vendor_quantization.rknn_parts.still_channels import StillChannels
 from qverify.vendor_quantization.rknn_parts.weights import FINEST, divide, plain_steps, weight_steps
 
@@ -97,6 +99,10 @@ class _Writer:
             raise BadFileError(
                 f"{self.place}: no tensor of it is one of the float ONNX; wanted the text of this network"
             )
+        merged = merge_branches(self.model, self.floats, {*self.names.values()})
+        self.said |= {"merged": merged} if merged else {}
+        for name in merged:
+            del self.makers[name]
         self._find_steps()
         self.inside = inside(self.model, self.steps)
         for name in self.inside:
@@ -330,6 +336,7 @@ class _Writer:
 
 
 _SAID = {
+    "merged": "computed by one convolution, together with those that are added to it",
     "product": "Gemm or MatMul became a convolution of 1x1",
     "mean": "a mean is computed in two convolutions, with a tensor of int8 between",
     "float16": "Softmax reads and gives float16",

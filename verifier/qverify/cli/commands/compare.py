@@ -1,6 +1,7 @@
 """Compares every tensor of two dumps by name: folders of .npy files (as qverify infer writes), .npz files, captures,
 with -m dumps of run.sh and of qvrt infer, with --dtype or -m folders of raw NAME.bin files, and vendors' dumps,
-recognised by their content or by --profile. With -m, dumps that differ are located: the nodes of each are recomputed
+recognised by their content or by --profile. Without B, A is a vendor's folder with the sides of one run (golden,
+simulator, runtime), which are compared rung by rung. With -m, dumps that differ are located: the nodes of each are recomputed
 from its own tensors."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.engine_options import QUANTIZATION
+from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.judging import judging_options
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
@@ -24,7 +26,20 @@ EPILOG = (
 )
 
 
-class WithProfiles(click.Command):
+EXAMPLES = (
+    (
+        "qverify compare host/ board.npz -m quant.onnx",
+        "two dumps; the node that is wrong, recomputed from its own inputs",
+    ),
+    ("qverify compare snapshot/", "a vendor's ladder: float network, simulator, board"),
+    (
+        "qverify compare snapshot/golden snapshot/runtime --criteria rockchip",
+        "two rungs, by the vendor's own thresholds",
+    ),
+)
+
+
+class WithProfiles(GroupedCommand):
     """A command whose help lists, below the options, what each profile reads."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,9 +50,9 @@ class WithProfiles(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG)
+@click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG, examples=EXAMPLES, page="docs/how-to/vendor-dumps.md")
 @click.argument("a", type=click.Path(exists=True))
-@click.argument("b", type=click.Path(exists=True))
+@click.argument("b", type=click.Path(exists=True), required=False)
 @click.option(
     "-m", "--model", help="quant.onnx, model.bin or .tflite: layout of raw dumps, scales, names; recomputes nodes"
 )
@@ -66,6 +81,13 @@ class WithProfiles(click.Command):
     help="frame of a capture; qualcomm: N of Result_N; axera: N of output/N",
 )
 @click.option(
+    "--map",
+    "names",
+    default="",
+    metavar="FILE",
+    help="TOML that pairs names of B with names of A; a file that does not exist is written as a draft",
+)
+@click.option(
     "--arithmetic",
     default="",
     metavar="FILE|NAME",
@@ -81,7 +103,7 @@ class WithProfiles(click.Command):
 @judging_options
 def command(
     a: str,
-    b: str,
+    b: str | None,
     model: str | None,
     quantization: tuple[str, ...],
     profile: str,
@@ -91,6 +113,7 @@ def command(
     layer_info: str,
     outputs_only: bool,
     arithmetic: str,
+    names: str,
     side: str,
     side_a: str,
     side_b: str,
@@ -103,6 +126,7 @@ def command(
 
     from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import DumpPair, compare_dumps, dtypes
+    from qverify.session.offline.compare_ladder import compare_ladder
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
     reading = ReadingOptions(dtypes(dtype), side, frame, layer_info)
@@ -110,9 +134,9 @@ def command(
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
-    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides, arithmetic, quantization)
+    dumps = DumpPair(a, b or a, model, *profiles, reading, narrow, *sides, arithmetic, quantization, names)
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0
-    report = compare_dumps(dumps, options)
+    report = compare_dumps(dumps, options) if b is not None else compare_ladder(dumps, options)
     return emit(report, terminal.render(report, [], view), reports)

@@ -1,4 +1,4 @@
-"""Checks this host: onnxruntime's kernels, the shipped runtimes, emulators."""
+"""Checks this host: onnxruntime's kernels, the processor, the shipped runtimes, emulators, optional libraries."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ def command() -> int:
     click.echo(
         f"{'ok' if good else 'FAILED':7s}{right} of {count(len(result['checked']), 'kernel')} of {result['engine']} compute known values"
     )
+    click.echo(f"ok     processor: {_describe_processor()}")
     if replaced:
-        click.echo("ok     the others: this processor's products of uint8 by int8 saturate;")
-        click.echo("       the reference computes them as products of uint8, which are exact")
+        click.echo("       onnxruntime's own products of uint8 by int8 saturate here: a board")
+        click.echo("       that runs onnxruntime on such a processor is FAILED where they do;")
+        click.echo("       the reference computes exact products")
+    else:
+        click.echo("       onnxruntime's products of uint8 by int8 are exact here")
     for arch in sorted(set(MACHINES.values())):
         try:
             click.echo(f"ok     runtime {runtime_path(arch).name}; emulator {find_emulator(arch) or 'none'}")
@@ -45,4 +49,38 @@ def command() -> int:
     except LinkError as error:
         good = False
         click.echo(f"FAILED local board: {error}")
+    for line in _describe_extras():
+        click.echo(line)
     return 0 if good else 1
+
+
+def _describe_processor() -> str:
+    """Returns the processor with its features that change results or speed."""
+    import platform
+
+    flags = set[str]()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            flags = set(next((line for line in file if line.startswith(("flags", "Features"))), "").split())
+    except OSError:
+        pass  # another system: the machine's name is all that is known
+    named = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "dot products"}
+    has = ", ".join(dict.fromkeys(name for flag, name in named.items() if flag in flags))
+    return f"{platform.machine()} with {has}" if has else platform.machine()
+
+
+def _describe_extras() -> list[str]:
+    """Returns a line for each extra: installed, or the command that installs it."""
+    from importlib.util import find_spec
+
+    from qverify.extras import EXTRAS
+
+    lacking = dict[str, list[str]]()
+    for module, (library, extra) in EXTRAS.items():
+        lacking.setdefault(extra, []).extend([] if find_spec(module) else [library])
+    return [
+        f"none   extra {extra}: {', '.join(libraries)} not installed; pip install 'qverify[{extra}]'"
+        if libraries
+        else f"ok     extra {extra}"
+        for extra, libraries in lacking.items()
+    ]

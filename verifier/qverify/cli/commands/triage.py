@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.ci_annotations import annotate
 from qverify.cli.engine_options import engine_options, side_options
+from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import ladder_judging_options
 from qverify.cli.numbers import Finite
@@ -41,7 +42,17 @@ RUN_OPTIONS = {  # options that only a new run can have, by the names of their p
 }
 
 
-@click.command(help=__doc__)
+EXAMPLES = (
+    (
+        "qverify triage -m float.onnx,quant.onnx,model.bin -b BOARD -i photo.jpg",
+        "every gate, from the float model to the board",
+    ),
+    ("qverify triage capture/", "why the run that --capture stored failed, without the board"),
+    ("qverify triage -m quant.onnx -b BOARD -i photo.jpg --reduce small/", "the smallest model that still fails"),
+)
+
+
+@click.command(cls=GroupedCommand, help=__doc__, examples=EXAMPLES, page="docs/how-to/bad-case.md")
 @click.argument("capture", required=False)
 @click.option(
     "-m",

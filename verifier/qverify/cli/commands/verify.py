@@ -12,6 +12,7 @@ import click
 from qverify.cli.board_options import link_options
 from qverify.cli.ci_annotations import annotate
 from qverify.cli.engine_options import QUANTIZATION, side_options
+from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
@@ -34,7 +35,23 @@ if TYPE_CHECKING:
     from qverify.session.verify_boards import VerifyJob
 
 
-@click.command(help=__doc__)
+EXAMPLES = (
+    (
+        "qverify -m quant.onnx,model.bin -b root@10.0.0.5",
+        "the final outputs: reference, simulator, the board's processor",
+    ),
+    (
+        "qverify -m quant.onnx -b root@10.0.0.5 -i photos/ -r True --html report.html",
+        "every node, with pictures; a page",
+    ),
+    (
+        "qverify -m quant.onnx,net.rknn -b BOARD --runner 'tool {model} {input} {out}'",
+        "the vendor's own tool, on the board's accelerator",
+    ),
+)
+
+
+@click.command(cls=GroupedCommand, help=__doc__, examples=EXAMPLES, page="docs/index.md")
 @click.option(
     "-m",
     "--model",
@@ -49,6 +66,11 @@ if TYPE_CHECKING:
     "boards",
     multiple=True,
     help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name in boards.toml; may be repeated",
+)
+@click.option(
+    "--no-board",
+    is_flag=True,
+    help="verify the host's sides alone; where CI=true, a run without -b is refused without it",
 )
 @side_options
 @QUANTIZATION
@@ -135,6 +157,7 @@ if TYPE_CHECKING:
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
+    no_board: bool,
     run_sim: bool,
     run_reference: bool,
     simulators: tuple[str, ...],
@@ -215,6 +238,7 @@ def command(
         job = replace(job, on_farm=farm_request(all_paths, boards, inputs_text, server))
     if hand_over(job):
         return 0
+    _check_board(boards, no_board)
     if job.on_farm is not None:
         whole = verify_on_farm(job, view, reports.stdout_taken)
     else:
@@ -256,6 +280,14 @@ def _verify_boards(job: VerifyJob, output: Output) -> ReportDocument:
         return _verify_board(request, job.frames, output)
 
     return verify_boards(job, run, lambda report: output.reports.save(report, stdout=False))
+
+
+def _check_board(boards: tuple[str, ...], no_board: bool) -> None:
+    """Raises UsageError if no board was named where a pipeline would believe that one was tested."""
+    if boards and no_board:
+        raise click.UsageError("--no-board contradicts -b; give one of them")
+    if not boards and not no_board and os.environ.get("CI", "").lower() == "true":
+        raise click.UsageError("no -b given, so no board would be tested (CI=true); give -b BOARD, or --no-board")
 
 
 def _check_npz(path: str, boards: int, many_frames: bool) -> None:

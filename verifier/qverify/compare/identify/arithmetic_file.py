@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 from qverify.arithmetic.forms import Form, FormsOfOps
-from qverify.closest_names import closest_names
+from qverify.closest_names import did_you_mean
 from qverify.compare.identify.fit import FORMS
 from qverify.errors import BadFileError
 from qverify.files import read_regular
@@ -186,8 +186,7 @@ class _Reader:
         return value
 
     def _meant(self, name: str, known: Any) -> str:
-        near = closest_names(name, known, 1)
-        return f"; did you mean {near[0]!r}?" if near else ""
+        return did_you_mean(name, known)
 
     def _refuse(self, where: str, why: str) -> BadFileError:
         return BadFileError(f"{self._path}: {where}: {why}")

@@ -11,11 +11,13 @@ The file names are the registry."""
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
-from qverify.report.document import ReportDocument
+
+if TYPE_CHECKING:
+    from qverify.report.document import ReportDocument
 
 
 class FormatPage(Protocol):

@@ -30,13 +30,14 @@ def render(report: ReportDocument) -> str:
         Section("frames", "Frames", run_facts.frames(report)),
     ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
-    sections_above += [_pair(pair, at, network, several, ids[at], at in pairs_with_tensors) for at, pair in pairs]
+    of_pairs = [(pair, _pair(pair, at, network, several, ids[at], at in pairs_with_tensors)) for at, pair in pairs]
+    sections_above += _first_and_folded(of_pairs)
     sections_below = [
         _graph(network),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),
         *run_facts.sections(report),
-        Section("notes", "Everything the report says", listed(summary_lines(report))),
+        Section("notes", "Everything the report says", _folded("the report as lines", listed(summary_lines(report)))),
     ]
     room = MAX_PAGE_BYTES - sum(len(section.inside.encode()) for section in (*sections_above, *sections_below))
     drawn = tensor_drawings.sections(report, [at for at, _ in pairs], max(room, MIN_DRAWING_BYTES))
@@ -160,12 +161,29 @@ def _pair(
     if not whole:
         left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
         drawn = [element("p", text(left), class_="under")]
-    elif pair.bit_equal and pair.verdict == "PASSED":  # folded, since it contains nothing remarkable
-        summary = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
-        drawn = [element("details", element("summary", summary), *drawn, class_="folded")]
-    else:
+    elif not (pair.bit_equal and pair.verdict == "PASSED"):
         drawn.insert(0, curve.draw(pair, f"t{at}-"))
     return Section(f"p{at}", f"{title}: {pair.verdict}", "".join([*parts, *drawn]), heading, "pair")
+
+
+def _first_and_folded(of_pairs: list[tuple[Pair, Section]]) -> list[Section]:
+    """Returns the sections of pairs: of every two sides the first, the worst, if something in it is remarkable, and one
+    section in which all others are folded."""
+    own, folded, seen = list[Section](), list[str](), set[tuple[str, str]]()
+    for pair, section in of_pairs:
+        equal = pair.bit_equal and pair.verdict == "PASSED"
+        if (pair.a, pair.b) not in seen and not equal:
+            own.append(section)
+        elif section.inside:
+            words = f"{section.heading} {text(f'{pair.coverage.compared} of {pair.coverage.expected} tensors, {describe_equality(pair)}')}"
+            folded.append(element("details", element("summary", words), section.inside, id=section.id, class_="pair"))
+        seen.add((pair.a, pair.b))
+    title = "Other comparisons" if own else "Comparisons"
+    return [*own, Section("others", f"{title}: {len(folded)}", "".join(folded), title)]
+
+
+def _folded(summary: str, inside: str) -> str:
+    return element("details", element("summary", text(summary)), inside)
 
 
 def _tools() -> str:

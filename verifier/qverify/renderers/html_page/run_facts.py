@@ -11,6 +11,7 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import ReportDocument
 from qverify.report.triage_document import TriageDocument
 
+MAX_OPEN_ROWS = 12  # rows of the ledger that are not folded
 FELL_BACK = "fell back"
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
@@ -123,6 +124,8 @@ def ledger(report: ReportDocument) -> str:
         "bit-equal",
     )
     shown = table("tensors that were expected and compared", heads, rows) if rows else ""
+    if len(rows) > MAX_OPEN_ROWS:
+        shown = element("details", element("summary", f"{len(rows)} rows"), shown)
     missing = [
         f"{p.a} ~ {p.b}: {m.tensor} is missing in {m.side}: {m.why}" for p in report.pairs for m in p.coverage.missing
     ]
@@ -151,10 +154,17 @@ def frames(report: ReportDocument) -> str:
     """Returns the table of frames, or "" if there was only one."""
     rows = [
         [
-            verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""), number(f.get("failing")),
+            verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""),
+            number(_failing_tensors(report, f)), number(f.get("failing")),
             number(f.get("max_abs")), text(f.get("why", "")),
         ]
         for f in report.frames
     ]  # fmt: skip
-    heads = ("verdict", "frame", "board", "tensors that fail", "max |a-b|", "why")
+    heads = ("verdict", "frame", "board", "tensors that fail", "elements", "max |a-b|", "why")
     return table(f"{len(rows)} frames", heads, rows, heading=1) if rows else ""
+
+
+def _failing_tensors(report: ReportDocument, frame: dict[str, Any]) -> int | None:
+    """Returns the number of tensors of a frame that fail in any pair; None if the frame has no pair."""
+    pairs = [p for p in report.pairs if p.frame == frame.get("frame") and p.board in (None, frame.get("board"))]
+    return len({row.name for p in pairs for row in p.tensors if row.verdict == "FAILED"}) if pairs else None

@@ -1,5 +1,5 @@
 "use strict";
-for (const section of document.querySelectorAll("section.pair")) {
+for (const section of document.querySelectorAll(".pair")) {
   const table = section.querySelector("table.tensors");
   if (!table) continue; // its tensors are not on the page
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];

@@ -65,18 +65,23 @@ def inputs(drawn: list[InputDrawing], frames: int) -> Section:
 
 def _tensors(report: ReportDocument, order: list[int], room: int) -> str:
     drawn = [(pair, index) for pair in order for index in range(len(report.pairs[pair].drawings))]
-    shown, left_out, several_boards = list[str](), list[str](), len(report.boards) > 1
+    left_out, several_boards = 0, len(report.boards) > 1
+    by_differs: dict[bool, list[str]] = {True: [], False: []}
     for pair, index in drawn:
-        section = _of_pair(report.pairs[pair], pair, index, several_boards, first=not shown)
+        shown = by_differs[report.pairs[pair].drawings[index].differing > 0]
+        section = _of_pair(report.pairs[pair], pair, index, several_boards, first=not any(by_differs.values()))
         if len(section) > room:
-            left_out.append(section)
+            left_out += 1
             shown.append(_left_out(report.pairs[pair], pair, index, several_boards))
         else:
             shown.append(section)
             room -= len(section)
-    more = f" {len(left_out)} more would make the page too large." if left_out else ""
+    differing, equal = by_differs[True], by_differs[False]
+    if differing and len(equal) > 1:
+        equal = [element("details", element("summary", f"{len(equal)} equal tensors"), *equal)]
+    more = f" {left_out} more would make the page too large." if left_out else ""
     rule = element("p", text(RULE.format(most=MAX_DRAWN) + more), class_="under")
-    return rule + "".join(shown) if shown else ""
+    return rule + "".join([*differing, *equal]) if drawn else ""
 
 
 def _left_out(pair: Pair, pair_number: int, index: int, several_boards: bool) -> str:

@@ -15,6 +15,7 @@ from qverify.compare.options import Options
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
+from qverify.files import write_text
 from qverify.model_bin.layouts import infer_layouts
 from qverify.model_bin.units import units
 from qverify.plural import count
@@ -27,6 +28,7 @@ from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.rewritten_names import apply_map, draft_map, pair_rewritten, read_map, without_partner
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
@@ -48,6 +50,7 @@ class DumpPair:
         outputs_only: compare only the final outputs.
         side_a, side_b: the side to read from a dump of several sides; "" for that of `reading`.
         arithmetic: file or name of the arithmetic that both are stated to have; "" for none.
+        names: file of --map, which pairs names; "" for none.
         quantization: files in which a vendor's toolkit states how it quantized the float ONNX of `model`.
     """
 
@@ -62,6 +65,7 @@ class DumpPair:
     side_b: str = ""
     arithmetic: str = ""
     quantization: tuple[str, ...] = ()
+    names: str = ""
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
@@ -89,6 +93,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             use_names_of_model(side, models)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models)
+    paired = _pair_names(dumps, first, second)
     for path, side, recording in zip((dumps.a, dumps.b), sides, (first, second), strict=True):
         if isinstance(side, VendorDump) and side.profile == "raw" and os.path.isdir(path):
             refuse_twins(path, recording, ".bin")
@@ -132,6 +137,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         _state_scope(pair, dumps.outputs_only, _list_absent(first, models), inner)
+    report.notes += paired
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
     if by_model:
@@ -335,6 +341,23 @@ def _make_recordings(
         return first, record_dump(b, dumps.b, "dump", OtherSide(_usable(first), None, model), dtype_options)
     second = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), dtype_options)
     return record_dump(a, dumps.a, "reference", OtherSide(_usable(second), None, model), dtype_options), second
+
+
+def _pair_names(dumps: DumpPair, first: Recording, second: Recording) -> list[str]:
+    """Gives the second dump the first one's names by the map of the user and by known rewritings, and returns notes. If
+    the map's file does not exist, it is written as a draft, and UsageError says so."""
+    notes = list[str]()
+    if dumps.names and os.path.exists(dumps.names):
+        notes.append(apply_map(dumps.names, read_map(dumps.names), first, second))
+    notes += pair_rewritten(first, second)
+    if not without_partner(first, second):
+        return notes
+    if dumps.names and not os.path.exists(dumps.names):
+        write_text(draft_map(first, second), dumps.names)
+        raise UsageError(f"--map {dumps.names}: no such file; a draft is there now: correct it, and run again")
+    if not dumps.names:
+        notes.append("names of both dumps have no partner; --map names.toml writes a draft that pairs them")
+    return notes
 
 
 def _usable(recording: Recording) -> dict[str, TensorSpec]:

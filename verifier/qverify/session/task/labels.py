@@ -6,7 +6,7 @@ import csv
 import os
 from typing import Any
 
-from qverify.closest_names import closest_names
+from qverify.closest_names import did_you_mean
 from qverify.errors import BadFileError, TaskError
 from qverify.files import parse_json, read_regular
 from qverify.plural import count
@@ -85,8 +85,7 @@ def _assign_by_name(label_by_name: dict[str, Label], path: str, frames: list[str
     for name, label in label_by_name.items():
         matches = numbers.get(name) or numbers.get(os.path.normpath(name), [])
         if not matches:
-            near = closest_names(name, numbers, 1)
-            meant = f"; did you mean {printable(near[0])!r}?" if near else ""
+            meant = printable(did_you_mean(name, numbers))
             raise TaskError(
                 f"--labels {path}: {printable(name)!r} is none of the {count(len(frames), 'frame')} of -i{meant}"
             )

@@ -1,0 +1,41 @@
+"""What users call a maker of chips or its tools, so that every option takes every spelling of one maker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+OTHER_NAMES = {  # the maker's page of `qverify chips`, and further names
+    "axera": ("pulsar", "pulsar2"),
+    "espressif": ("esp", "esp-dl", "esp-ppq"),
+    "hailo": ("hailort",),
+    "horizon": ("d-robotics", "drobotics", "hobot", "bpu"),
+    "microcontrollers": ("arm", "ambiq", "nordic", "tflm", "cmsis-nn", "ethos-u", "vela"),
+    "nxp": ("eiq", "imx", "i.mx", "neutron"),
+    "qualcomm": ("qnn", "snpe", "htp", "qairt", "hexagon"),
+    "renesas": ("rcar", "r-car", "rzv", "drp-ai"),
+    "rockchip": ("rknn", "rknpu", "rknn-toolkit2"),
+    "sigmastar": ("sgs", "sigma"),
+    "sophgo": ("cvitek", "tpu-mlir", "bmodel", "milk-v"),
+    "st": ("stm", "stm32", "stmicroelectronics", "stedgeai", "x-cube-ai"),
+    "ti": ("tidl", "texas-instruments", "edgeai"),
+}
+
+
+def plain_name(word: str) -> str:
+    """Returns the word in small letters, without anything but letters and digits."""
+    return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+def known_spelling(word: str, known: Iterable[str]) -> str:
+    """Returns that of the known names which means the same maker as the word; the word itself if none does."""
+    plain = plain_name(word)
+    names = next(
+        (
+            {plain_name(n) for n in (name, *others)}
+            for name, others in OTHER_NAMES.items()
+            if plain in map(plain_name, (name, *others))
+        ),
+        {plain},
+    )
+    return next((name for name in known if plain_name(name) in names), word)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import qverify
 from qverify.cli.main import main
+from qverify.engines import RunnerChoice
 from qverify.errors import UsageError
 from qverify.session.chosen_sides import ChosenSides, choose_board, choose_sides
 from qverify.session.request import Request
+from qverify.session.runner import _check_own_files
 
 from tests.onnx_engine import engine_command
 
@@ -149,3 +152,27 @@ def test_what_runs_is_one_value(tmp_path: Path) -> None:
 def test_requests_that_contradict_themselves(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         chosen(**options)
+
+
+def test_two_sides_of_one_engine_say_that_they_share_its_faults(engine: str, digits: Path) -> None:
+    report = qverify.verify(digits / "digits_quant.onnx", simulator=[engine, engine], run_sim=False)
+    relaxed = {f"{p.a} ~ {p.b}": "; ".join(p.relaxed) for p in report.document.pairs}
+    shared = "what it computes wrongly is equal on both"
+    assert shared in relaxed["command ~ command-2"] and shared not in relaxed["reference ~ command"]
+
+
+def test_final_outputs_alone_lead_to_the_option_that_asks_for_more(engine: str, digits: Path) -> None:
+    report = qverify.verify(digits / "digits_quant.onnx", simulator=engine)
+    assert any("-r True asks" in pair.scope for pair in report.document.pairs if pair.b == "command")
+
+
+def test_a_model_that_the_engine_would_not_run_is_refused(tmp_path: Path) -> None:
+    """Beside --quantization lie the toolkit's own files, which an engine runs instead of the board's model."""
+    models = SimpleNamespace(float_onnx=b"float")
+    runner = RunnerChoice("rknn", {"quantization": ("/x/n.quantization.cfg",)})
+    _check_own_files(runner, "float.onnx", b"float", cast(Any, models))
+    _check_own_files(RunnerChoice("rknn", {}), "other.onnx", b"other", cast(Any, models))
+    with pytest.raises(
+        UsageError, match=r"-m other.onnx: rknn runs the files beside /x/n.quantization.cfg, not this one"
+    ):
+        _check_own_files(runner, "other.onnx", b"other", cast(Any, models))

@@ -85,7 +85,13 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
     [
         ("extract pics -o x", "No such option '-o'; see qverify extract --help"),
         ("perf -b local", "Missing option '-m' / '--model'; see qverify perf --help"),
-        ("compare pics", "Missing argument 'B'; see qverify compare --help"),
+        ("compare pics", "no two sides of one run in it; wanted compare A B"),
+        (
+            "-m q.onnx -b local -s Tru",
+            "; -s takes True, False or an engine (qverify boards runner list); did you mean True?",
+        ),
+        ("-m q.onnx -b local --simulator onxruntime_ep", "did you mean onnxruntime_ep?"),
+        ("-m q.onnx -b local --runtime OpenVINO", "did you mean openvino?"),
         ("doctor x", "Got unexpected extra argument (x); see qverify doctor --help"),
         ("boards up", "Missing argument 'NAME'; see qverify boards up --help"),
         ("-m q.onnx -b", "Option '-b' requires an argument; see qverify verify --help"),

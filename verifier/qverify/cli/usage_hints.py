@@ -20,6 +20,7 @@ def hint(words: list[str], error: click.ClickException, command: str) -> str:
     """Returns a hint to append to the error's text, or "". command: as typed, without its options."""
     return (
         _after_empty_value(words)
+        or _after_simulator(words, error)
         or _for_one_dash(words, error)
         or _for_extra_words(error)
         or _for_choice(error)
@@ -42,6 +43,18 @@ def hint_for_missing_file(words: list[str], error: Exception) -> str:
         return ""
     near = closest_names(path.name, neighbours, 1)
     return f"; did you mean {path.parent / near[0]}?" if near else ""
+
+
+def _after_simulator(words: list[str], error: click.ClickException) -> str:
+    """Returns a hint if the extra word follows -s, which takes a value only if it is one of its own; else ""."""
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((\S*).*\)\.?", error.format_message())
+    follows = zip(words, words[2:], strict=False)  # normalize_options() wrote True between them
+    if extra is None or not any(o in ("-s", "--run-sim") and w == extra[1] for o, w in follows):
+        return ""
+    from qverify.closest_names import did_you_mean
+    from qverify.engines import names
+
+    return f"; -s takes True, False or an engine (qverify boards runner list){did_you_mean(extra[1], ('True', 'False', *names()))}"
 
 
 def _for_choice(error: click.ClickException) -> str:

@@ -99,6 +99,9 @@ class Judge:
         lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
         if [s.recording.settings.get(FINALS_ONLY) for s in (self.a, self.b) if s.recording.side in lacking] == [ASKED]:
             return f"final outputs only: {ASKED} was given"
+        foreign = all(s.recording.runtime != "qvrt" for s in (self.a, self.b) if s.recording.side in lacking)
+        if lacking and foreign and not self.options.dump_all:
+            return f"final outputs only: -r True asks {' and '.join(map(named, lacking))} for every node"
         if lacking:
             offers = "offers" if len(lacking) == 1 else "offer"
             return f"final outputs only: {' and '.join(map(named, lacking))} {offers} no per-node dump"

@@ -308,8 +308,10 @@ def page(name: str, where: str = "--runtime") -> RunnerPage:
     """Returns a runner's module. where: the option that named it, for the message. Raises UsageError for an unknown
     name."""
     if name not in names():
-        known = ("qvrt", "onnxruntime", "litert", *names())
-        raise UsageError(f"{where} {name}: no such engine; there are: {', '.join(known)}{did_you_mean(name, known)}")
+        known = (*(("qvrt", "onnxruntime", "litert") if where == "--runtime" else ()), *names())
+        raise UsageError(
+            f"{where} {name}: no such engine; there are: {', '.join(known)}{did_you_mean(name.lower(), known)}"
+        )
     return cast(RunnerPage, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
 
 

@@ -53,10 +53,21 @@ def make_report(
         recomputes=models.engine is None,
         made=models.onnx_names.made if "board" in ran.recordings or "dump" in ran.recordings else (),
     )
+    _state_same_engines(report, ran)
     _complete(report, models, prepared, ran)
     if options.drawings:
         report.input_drawings = draw_inputs(prepared)
     return report
+
+
+def _state_same_engines(report: ReportDocument, ran: SideResults) -> None:
+    """States in the verdict of each pair of an engine and a side of the same engine that they share its faults."""
+    for pair in report.pairs:
+        sides = [ran.recordings[side] for side in (pair.a, pair.b) if side in ran.recordings]
+        engines = {(side.engine, side.version) for side in sides}
+        if len(sides) == 2 and len(engines) == 1 and any(side.is_engine for side in sides):
+            name = " ".join(next(iter(engines))).strip()
+            pair.relaxed.append(f"both sides are {name}: what it computes wrongly is equal on both")
 
 
 def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, ran: SideResults) -> None:

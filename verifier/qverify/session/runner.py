@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qverify.compare.options import Options
-from qverify.engines import ChosenSide
+from qverify.engines import ChosenSide, RunnerChoice, option
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
@@ -20,7 +20,7 @@ from qverify.onnx_model.opaque_model import read_opaque
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
-from qverify.session.chosen_sides import ChosenSides
+from qverify.session.chosen_sides import QUANTIZATION, ChosenSides
 from qverify.session.models import Models, open_models, read_tensor_map
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
@@ -78,6 +78,7 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
+    _check_own_files(sides.runner, last, data, models)
     tie = _find_tie(last, data, others, models, request.allow_other_model)
     board = BoardModel(last, data, tie, _read_built_for(last), _find_tensors(last, data, others, models))
     if others:
@@ -88,6 +89,16 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
         if not board.tie:
             models.caveats.append(f"nothing ties {board.name} to {source}")
     return models, board
+
+
+def _check_own_files(runner: RunnerChoice, path: str, data: bytes, models: Models) -> None:
+    """Raises UsageError if an engine would run the toolkit's files beside --quantization, and not the board's model."""
+    text = option(runner.options, QUANTIZATION)
+    if text and models.float_onnx is not None and data != models.float_onnx:
+        raise UsageError(
+            f"-m {path}: {runner.name} runs the files beside {text}, not this one; leave it out, or give what the toolkit "
+            f"made of it: -m {path} --quantization FILE"
+        )
 
 
 def _open_engine_models(choice: EngineChoice, path: str, shapes: dict[str, tuple[int, ...]]) -> Models:

@@ -11,8 +11,8 @@ Most engines have Python bindings. Their page starts a driver (agents/qverify_dr
 files and plan are those of driven().
 
 A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
-(--build-cmd of triage). It may define FROM_FLOAT: whether it takes the float ONNX of which --quantization states the
-quantization, and BESIDE: endings of the files of which the first is --quantization's, where these are the engine's own.
+(--build-cmd of triage), ARITHMETICS, the shipped arithmetics that describe how it rounds, FROM_FLOAT, whether it takes the
+float ONNX of which --quantization states the quantization, and BESIDE, endings of the files of which the first is --quantization's, where these are the engine's own.
 
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
@@ -197,6 +197,12 @@ class RunnerChoice:
         """The command line that makes the engine's model of an ONNX, as the page states it; None if it states none."""
         command: str | None = getattr(self.page, "BUILD", None)
         return command
+
+    @property
+    def arithmetics(self) -> tuple[str, ...]:
+        """The shipped arithmetics that describe how the engine rounds; () if there is none."""
+        names: tuple[str, ...] = getattr(self.page, "ARITHMETICS", ())
+        return names
 
     @property
     def takes_float(self) -> bool:

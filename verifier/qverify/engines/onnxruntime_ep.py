@@ -10,6 +10,7 @@ CHECKED = (
     "tried with onnxruntime 1.32.0 and onnxruntime-qnn 2.7.0 (HTP, emulated) on x86-64; other providers were not tried"
 )
 BUILD = BUILT_BY_DRIVER
+ARITHMETICS = ("htp",)  # of ep=qnn with backend_type=htp
 OPTIONS = {
     **DRIVER_OPTIONS,
     "ep": "the execution provider's short name, as qnn or openvino",

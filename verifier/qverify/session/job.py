@@ -138,7 +138,9 @@ class Job:
         report = make_report(self.models, prepared, ran, options, pull)
         if self.has_runner:
             built_for = self._vendor.built_for if self._vendor is not None else {}
-            describe_runner(report, ran.recordings.get("board"), options, built_for)
+            page, stated = self.sides.runner, self.sides.arithmetic is not None
+            shipped = page.arithmetics if page is not None and not stated else ()
+            describe_runner(report, ran.recordings.get("board"), options, built_for, shipped)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self.is_kept(report):
             self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)

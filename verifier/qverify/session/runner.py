@@ -206,17 +206,26 @@ def connect_board(request: Request, side: ChosenSide, vendor: BoardModel | None,
 
 
 def describe_runner(
-    report: ReportDocument, board: Recording | None, options: Options, built_for: Mapping[str, str] | None = None
+    report: ReportDocument,
+    board: Recording | None,
+    options: Options,
+    built_for: Mapping[str, str] | None = None,
+    arithmetics: tuple[str, ...] = (),
 ) -> None:
     """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
     that printed values are known to some decimals only, so that equal text does not prove equal bytes, and nothing
-    finer is judged. built_for: as in BoardModel."""
+    finer is judged. built_for: as in BoardModel. arithmetics: shipped ones of the board's engine, if none is stated; they
+    are named where the board rounds otherwise."""
     if board is not None and board.state not in NO_VALUES:
         report.caveats += describe_other_versions(built_for or {}, board.ledger)
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
     if board is None or board.state in NO_VALUES:
         return
+    if arithmetics and any(p.verdict == "FAILED" and "board" in (p.a, p.b) for p in report.pairs):
+        report.notes.append(
+            f"how this engine rounds is shipped: --arithmetic {' or '.join(arithmetics)} holds it to every bit of its own"
+        )
     decimals: Any = board.settings.get("precision")
     for pair in (p for p in report.pairs if "board" in (p.a, p.b)):
         offered = pair.coverage.not_offered

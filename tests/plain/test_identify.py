@@ -256,6 +256,21 @@ def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Pat
     assert narrow and all("multiplier of 4 bits" not in f for f in op.alike)
 
 
+def test_functions_do_not_decide_on_changes_of_the_quantization(tmp_path: Path) -> None:
+    """A function has its own table, so that it says nothing of the forms that a change may have."""
+    m = Qdq("int8", seed=4)
+    x = m.input((1, 4, 16, 16))
+    a = m.quantize(m.op("Sigmoid", [x], "a"))
+    m.outputs.append(m.pair(a, np.float32(0.0071), np.int8(5)))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    given, written = dump(path, tmp_path, "ref-exact"), tmp_path / "chip.toml"
+    main(["identify", str(given), "-m", str(path), "-o", str(written)])
+    op = read_arithmetic(str(written)).ops["lookup"]
+    assert op.form == "ref-exact" and op.nodes == 2 and op.elements == 2048
+    assert {"half up", "half even, the zero point added before", "tflite-single"} <= {*op.alike}
+
+
 def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_path: Path) -> None:
     """One small mean: several ways to round it give the same bytes, and the doubt is said."""
     from qverify.compare.identify.fit import SEVERAL_MEANS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,13 +13,18 @@ import pytest
 from qverify.arithmetic.forms import Form
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic
+from qverify.compare.identify.fit import RecordedUnit, collect
 from qverify.compare.identify.solve import Triples, solve
 from qverify.compare.identify.solve_additions import Additions, solve_additions
+from qverify.compare.probing.draws import near_scale
 from qverify.compare.probing.places import describe_places
 from qverify.compare.probing.plan import DTYPES, PROBED, first_probes, further_probes
 from qverify.compare.probing.split import choose
 from qverify.compiler.compile_model import CompilerOptions, compile_model
+from qverify.model_bin.units import units
 from qverify.onnx_model.write_probes import write_probes
+from qverify.sides.simulator import Simulator
+from qverify.tensors.one_op import OneOp
 
 CHIP = Path(__file__).with_name("probed_chip.py")
 
@@ -56,7 +62,7 @@ def test_the_mode_of_a_board_is_found(tmp_path: Path, rounding: str, capsys: pyt
     learned = read_arithmetic(str(written)).ops
     assert {op: o.form for op, o in learned.items()} == dict.fromkeys(ops.split(","), rounding)
     assert learned["conv"].decided and learned["conv"].nodes >= 14
-    assert "asks 29 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
+    assert "asks 33 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
 
 
 def test_parameters_are_solved_and_shown_on_probes_asked_after(tmp_path: Path) -> None:
@@ -244,6 +250,9 @@ def test_parameters_are_found_and_one_wrong_element_excludes_all(form: str) -> N
         "half up, multiplier of 12 bits, multiplier rounded down",
         "each operand scaled by itself, mul16",
         "half even, multiplier of 14 bits, 4 fraction bits kept first (floor)",
+        "each operand in whole steps of the output, half even",
+        "each operand to 4 fraction bits of the output first (their sum half up), floor, multiplier of 16 bits",
+        "each operand in steps of the larger scale first (half up), gemmlowp with halves up at its second rounding",
     ],
 )
 def test_parameters_of_additions_are_found(form: str) -> None:
@@ -257,6 +266,55 @@ def test_parameters_of_additions_are_found(form: str) -> None:
     assert Form.parse(form) in found and all(t.is_given_by(f) for f in found for t in shown)
     shown[1].out[np.flatnonzero(np.abs(shown[1].out) < 100)[7]] += 2
     assert solve_additions(shown) == []
+
+
+@pytest.mark.parametrize("op", [op for op in PROBED if op != "softmax"])
+def test_every_op_has_exact_ties_of_general_scales(op: str) -> None:
+    """They lie there for rational numbers and for float64 alike; a multiplier of 31 bits misses some."""
+    probes = [p for p in first_probes(op, "int8") if "exact ties" in p.name]
+    assert probes
+    split = 0
+    for unit in predicted(probes):
+        assert unit.ties is not None and unit.ties[0] >= 1
+        split += int(np.count_nonzero(unit.compute("half up") != unit.compute("tflite-single")))
+        triples = unit.triples
+        if op == "add":
+            a, b = (Fraction(float(np.asarray(o.scale))) for o in probes[0].inputs)
+            assert a == b
+        elif op != "concat":
+            assert triples is not None
+            assert ties_of(triples) == unit.ties[0]
+    assert split
+
+
+def test_near_ties_are_no_ties() -> None:
+    """An exact tie that float64 misses would contradict a board that computes the exact value."""
+    random = np.random.default_rng(5)
+    for ratio in (0.03125, float(np.float32(0.0421)), 0.75):
+        for scale in (near_scale(random, ratio, 9) for _ in range(60)):
+            assert Fraction(ratio / scale).limit_denominator(40) != Fraction(ratio) / Fraction(scale)
+
+
+def predicted(probes: list[OneOp]) -> list[RecordedUnit]:
+    """Returns the units of these probes with the reference's output."""
+    graph = compile_model(write_probes(probes), "probes.onnx", CompilerOptions()).graph
+    given = {n: o.codes for p in probes for n, o in zip((f"{n}_q" for n in p.feeds()), p.inputs, strict=True)}
+    wanted = [u for u in units(graph) if u.outputs[0] in {p.output for p in probes}]
+    run = Simulator(graph, None).run_unit
+    values = dict(given)
+    for unit in wanted:
+        values |= run(unit, {n: given[n] for n in unit.inputs})
+    return collect(wanted, graph, values.get, run)
+
+
+def ties_of(triples: Triples) -> int:
+    """Returns how many sums are exactly at a tie, by rational numbers."""
+    count = 0
+    for scale in np.unique(triples.scale[""]):
+        ratio = Fraction(float(scale)).limit_denominator(10**9)
+        twice = [2 * int(a) * ratio for a in triples.acc[triples.scale[""] == scale]]
+        count += sum(t.denominator == 1 and t.numerator % 2 == 1 for t in twice)
+    return count
 
 
 def test_probes_are_chosen_by_what_they_split() -> None:

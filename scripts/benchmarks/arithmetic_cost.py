@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def _measure(model: Path, arithmetic: str, repeat: int) -> dict[str, Any]:
     taken: dict[str, list[float]] = {key: [] for key in requests}
     for turn in range(repeat + 1):  # the first is not counted
         for key, request in requests.items():
-            seconds = _processor_s(lambda request=request: verify(request))
+            seconds = _processor_s(partial(verify, request))
             taken[key] += [seconds] if turn else []
     row = {f"{key}_s": round(statistics.median(times), 3) for key, times in taken.items()}
     print(f"{model.name:42s} {row['exact_s']:.2f} s, {row['learned_s']:.2f} s", file=sys.stderr, flush=True)

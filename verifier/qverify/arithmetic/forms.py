@@ -352,7 +352,8 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     if alone is not None:
         return _rq_of_operand_steps(form, alone, ratio_a, ratio_b)
     if form.operands == EACH_WHOLE:
-        return sum_of_whole(steps(replace(form, operands=""), [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
+        plain = replace(form, operands="", zero_inside=False)  # nothing is rounded after the operands
+        return sum_of_whole(steps(plain, [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
     if form.operands == EACH:
         twice = 2 * max(abs(ratio_a), abs(ratio_b))
         scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from qverify.arithmetic.forms import EACH, NAMES, SUM_UP, Form, make_addition_rq, make_rq
+from qverify.arithmetic.forms import EACH, EACH_WHOLE, NAMES, SUM_UP, Form, make_addition_rq, make_rq
+from qverify.arithmetic.operand_steps import OperandSteps
 from qverify.arithmetic.rounding_rules import RULES
 
 from tests.ops.case_files import RANDOM_NODES
@@ -63,7 +64,8 @@ def additions_of_every_byte(made: RandomNodes) -> None:
     a, b = made.input("uint8", (256, 1)), made.input("uint8", (1, 256))
     made.values[a.name], made.values[b.name] = every[:, None], every[None]
     for form in list_forms():
-        for operands in ("", EACH, SUM_UP):
+        alone = [str(OperandSteps(n, str(made.rng.choice(("half up", "floor", "half even"))))) for n in (None, 8)]
+        for operands in ("", EACH, SUM_UP, EACH_WHOLE, *alone):
             try:
                 rq = make_addition_rq(replace(form, operands=operands), 0.5, made.pick(-1, 1) * 0.75)
             except ValueError:

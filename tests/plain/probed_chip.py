@@ -1,6 +1,8 @@
 """A chip that computes probes of Mul and of changes of the quantization, for tests: `python probed_chip.py MODEL NPYS OUT
-[bits=12] [rule=up] [last=BITS] [flaky] [fail=RUN] [state=FILE]`. Its multiplier has `bits` fraction bits."""
+[bits=12] [rule=up] [last=BITS] [flaky] [fail=RUN] [kill=RUN] [state=FILE]`. Its multiplier has `bits` fraction bits."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +28,8 @@ def main() -> int:
     if options.get("fail") == str(run):
         print("the supply dropped")
         return 7
+    if options.get("kill") == str(run):
+        os.kill(os.getpid(), signal.SIGKILL)
     graph = onnx.load(model).graph
     value = {c.name: numpy_helper.to_array(c) for c in graph.initializer}
     maker = {n.output[0]: n for n in graph.node}

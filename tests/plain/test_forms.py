@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from qverify.arithmetic.forms import (
     CONVERT,
     EACH,
+    EACH_WHOLE,
     MEANS,
     MODES,
     NAMES,
@@ -25,6 +26,7 @@ from qverify.arithmetic.forms import (
     steps,
 )
 from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.operand_steps import OperandSteps
 from qverify.arithmetic.requantize import half_up, lift, scale_sums, shifted
 from qverify.arithmetic.rounding_rules import RULES, round_real, shift_right
 from qverify.compare.catalogue import LEGAL, MISTAKES
@@ -48,6 +50,9 @@ TEXTS = (
     "gemmlowp, scales in float32",
     "multiplier of 8 fraction bits",
     "each operand scaled by itself, gemmlowp",
+    "each operand in whole steps of the output, half even",
+    "each operand to 1 fraction bit of the output first (their sum half up), floor, multiplier of 12 bits",
+    "each operand in steps of the larger scale first (half up), gemmlowp",
     "pow2-floor, means divided",
     "half even, the zero point added before",
     "gemmlowp with halves up at its second rounding, scales multiplied in float32",
@@ -65,7 +70,8 @@ FORMS = st.builds(
     first=st.none() | st.tuples(st.integers(1, 62), RULE),
     scales=st.sampled_from(("", *SCALES)),
     zero_inside=st.booleans(),
-    operands=st.sampled_from(("", EACH, SUM_UP)),
+    operands=st.sampled_from(("", EACH, SUM_UP, EACH_WHOLE))
+    | st.builds(lambda n, rule: str(OperandSteps(n, rule)), st.none() | st.integers(1, 20), RULE),
     means_divided=st.booleans(),
 )
 
@@ -96,6 +102,10 @@ def test_names_and_texts_are_as_they_are_written(text: str) -> None:
         ("ref-exact, means divided, multiplier of 9 bits", "has no parameters"),
         ("half up, multiplier of 9 bits, multiplier of 8 fraction bits", "not both"),
         ("scales in float32", "names 0 rules"),
+        ("each operand to 0 fraction bits of the output first (their sum half up), mul8", "is not known there"),
+        ("each operand to 21 fraction bits of the output first (their sum half up), mul8", "is not known there"),
+        ("each operand in steps of the larger scale first (up), mul8", "is not known there"),
+        ("each operand in steps of the larger scale first (floor), half up", "rounded once"),
     ],
 )
 def test_another_text_is_refused_in_one_line(text: str, said: str) -> None:

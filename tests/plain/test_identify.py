@@ -164,6 +164,12 @@ GOOD = 'format = 1\nname = "a"\n[op.conv]\nform = "gemmlowp"\nnodes = 1\nelement
         (GOOD.replace("nodes = 1", "nodes = -1"), "op.conv.nodes: got -1, wanted a whole number of 0 or more"),
         (GOOD.replace("nodes = 1", "nodes = true"), "op.conv.nodes: got True, wanted a whole number of 0 or more"),
         (GOOD + "shift = 3\n", "op.conv.shift: not known"),
+        (GOOD.replace("gemmlowp", "half up, multiplier of 40 bits"), "op.conv.form: 40 bits of a multiplier, wanted"),
+        (GOOD.replace("gemmlowp", "mul8, 31 fraction bits kept first (floor)"), "op.conv.form: 31 fraction bits that"),
+        (GOOD.replace("gemmlowp", "mul8, product shifted by 63 first (floor)"), "op.conv.form: 63 bits of a shift"),
+        (GOOD.replace("gemmlowp", "tflite-double"), "op.conv.form: "),
+        (GOOD.replace("nodes = 1", "nodes = 1.5"), "op.conv.nodes: got 1.5, wanted a whole number of 0 or more"),
+        (GOOD.replace("op.conv", 'op."conv, of int3"'), "op.conv, of int3: no kind of nodes"),
         (GOOD + "residual = [1]\n", "op.conv.residual: wanted two numbers of elements"),
         (GOOD.replace('"a"', "3"), "name: wanted a text of at most 2000 characters"),
         ("format = 1\nop = 3\n", "op: wanted a table [op.NAME] for each op"),
@@ -254,6 +260,21 @@ def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Pat
     assert op.form == "ref-exact" and len({*op.alike}) == len(op.alike)
     narrow = [f for f in op.alike if f.startswith("half up, multiplier of 1")]
     assert narrow and all("multiplier of 4 bits" not in f for f in op.alike)
+
+
+def test_functions_do_not_decide_on_changes_of_the_quantization(tmp_path: Path) -> None:
+    """A function has its own table, so that it says nothing of the forms that a change may have."""
+    m = Qdq("int8", seed=4)
+    x = m.input((1, 4, 16, 16))
+    a = m.quantize(m.op("Sigmoid", [x], "a"))
+    m.outputs.append(m.pair(a, np.float32(0.0071), np.int8(5)))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.model().SerializeToString())
+    given, written = dump(path, tmp_path, "ref-exact"), tmp_path / "chip.toml"
+    main(["identify", str(given), "-m", str(path), "-o", str(written)])
+    op = read_arithmetic(str(written)).ops["lookup"]
+    assert op.form == "ref-exact" and op.nodes == 2 and op.elements == 2048
+    assert {"half up", "half even, the zero point added before", "tflite-single"} <= {*op.alike}
 
 
 def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_path: Path) -> None:

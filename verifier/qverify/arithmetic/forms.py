@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import functions64
+from qverify.arithmetic.operand_steps import OperandSteps
 from qverify.arithmetic.rounding_rules import RULES, Array
 
 MODES = (
@@ -103,7 +104,7 @@ class Form:
         first: bits by which the product is first shifted right, and the rule; or None.
         scales: "", or how a runtime computed S in float32, one of SCALES.
         zero_inside: whether the zero point is added before the last rounding.
-        operands: "", or how an addition treats its operands, one of OPERANDS.
+        operands: "", or how an addition treats its operands, one of OPERANDS; or the text of OperandSteps.
         means_divided: whether a mean is divided by its number of elements and rounded down.
         method: "", or how a kernel computes that does not scale one sum, one of METHODS; or the text of a MeanFirst.
     """
@@ -136,7 +137,9 @@ class Form:
         ):
             if not 0 <= value <= most:
                 raise ValueError(f"{value} {what}, wanted 0 to {most}")
-        if self.is_exact and (self.before or self.first or self.cut or self.operands):
+        steps_of_operands = OperandSteps.parse(self.operands)
+        alone = self.operands == EACH_WHOLE or (steps_of_operands and steps_of_operands.fraction)
+        if self.is_exact and (self.before or self.first or self.cut or (self.operands and not alone)):
             raise ValueError("a form without a multiplier is rounded once")
         if self.bits and self.fraction:
             raise ValueError("a multiplier has a number of bits or of fraction bits, not both")
@@ -218,7 +221,7 @@ def _parse(text: str) -> Form:
     base: list[Form] = []
     for part in text.split(", "):
         name = _ALIASES.get(part, part)
-        found = {"operands": part} if part in OPERANDS else _read_part(part)
+        found = {"operands": part} if part in OPERANDS or OperandSteps.parse(part) else _read_part(part)
         if name in NAMES and not (base and name == CONVERT):
             base.append(NAMES[name])
         elif part in RULES and not base:
@@ -341,10 +344,16 @@ def make_rq(form: Form, scale: npt.ArrayLike, wide: bool = False) -> Array:
 def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     """Returns the rq constant of an addition: int32 [3, 5], or float64 [3] for an exact form (NUMERICS.md, add). For Sub,
     ratio_b is negative. Raises ValueError for ratios that the form cannot represent."""
+    alone = OperandSteps.parse(form.operands)
+    if form.is_exact and (alone or form.operands):
+        raise ValueError(f"rounding {form}: operands that are rounded by themselves need a multiplier")
     if form.is_exact:
         return np.array([ratio_a, ratio_b, exact_code(form)])
+    if alone is not None:
+        return _rq_of_operand_steps(form, alone, ratio_a, ratio_b)
     if form.operands == EACH_WHOLE:
-        return sum_of_whole(steps(replace(form, operands=""), [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
+        plain = replace(form, operands="", zero_inside=False)  # nothing is rounded after the operands
+        return sum_of_whole(steps(plain, [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
     if form.operands == EACH:
         twice = 2 * max(abs(ratio_a), abs(ratio_b))
         scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]
@@ -364,6 +373,24 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
     return np.array([[multiplier_a, 0, 0, 0, 0], [multiplier_b, 0, 0, 0, 0], total], np.int32)
 
 
+def _rq_of_operand_steps(form: Form, alone: OperandSteps, ratio_a: float, ratio_b: float) -> Array:
+    """Returns the rq of an addition whose operands are rounded by themselves."""
+    ratios, plain = np.abs([ratio_a, ratio_b]), replace(form, operands="")
+    if alone.fraction is None:
+        larger = ratios.max()
+        rows = steps(
+            replace(plain, rounding=alone.rounding, before=None, first=None, zero_inside=False), ratios / larger
+        )
+        total = steps(plain, [larger])[:, 0]
+    else:
+        rows = steps(replace(plain, zero_inside=False), ratios * 2.0**alone.fraction)
+        codes = RULES.index(alone.rounding) << 8 | (ZERO_BIT if form.zero_inside else 0)
+        total = np.array([1, 0, 0, alone.fraction, codes], np.int32)
+    rows = rows.T.copy()
+    rows[:, 0] *= np.sign([ratio_a, ratio_b]).astype(np.int32)
+    return np.array([*rows, total], np.int32)
+
+
 def sum_of_whole(operands: Array, ratios: npt.ArrayLike) -> Array:
     """Returns the rq of an addition whose operands are rounded to whole steps of the output. operands: their parameters,
     int32 [5, 2]. ratios: their scales, negative for one that is subtracted."""
@@ -380,7 +407,9 @@ def addition_multipliers(form: Form, ratio_a: float, ratio_b: float) -> tuple[in
         ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(functions64.log2(abs(r)))) for r in (ratio_a, ratio_b))
     if form.bits == 1 or form.fraction:
         most = ADDITION_BITS
-    for shift in [form.fraction] if form.fraction else range(62, 0, -1):
+    largest = int(np.frexp(max(abs(ratio_a), abs(ratio_b)))[1])
+    highest = max(0, min(62, most - largest + 1))  # above it a multiplier has too many bits
+    for shift in [form.fraction] if form.fraction else range(highest, 0, -1):
         m_a, m_b = (int(np.floor(r * 2.0**shift + (0.0 if form.cut else 0.5))) for r in (ratio_a, ratio_b))
         if max(abs(m_a), abs(m_b)) < 2**most:
             return m_a, m_b, shift

@@ -162,7 +162,8 @@ class _Reader:
             try:
                 Form.parse(name if isinstance(name, str) else str(name))
             except ValueError as error:
-                meant = self._meant(name, FORMS) if isinstance(name, str) else ""
+                is_misspelled = isinstance(name, str) and "is not known there" in str(error)
+                meant = self._meant(name, FORMS) if is_misspelled else ""
                 why = f"{str(name)[:60]!r} is no form of the catalogue{meant}" if meant else str(error)
                 raise self._refuse(where, why) from None
         return tuple(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -190,6 +190,11 @@ def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) 
     """Returns what is learned of an op: of all its nodes, or of the fewest kinds of nodes of which each has a form of its
     own."""
     whole = _fit_op(op, members, every, True)
+    changes = [m for m in members if not KINDS["of a function"](m.unit.nodes[0], m.graph)]
+    if (
+        whole.form == REFERENCE and changes and len(changes) < len(members)
+    ):  # functions say nothing of how changes round
+        return [replace(_fit_op(op, changes, every, True), nodes=whole.nodes, elements=whole.elements)]
     for kinds in (k for number in range(1, MOST_KINDS + 1) for k in combinations(KINDS, number) if not whole.form):
         parts: dict[str, list[RecordedUnit]] = {}
         for one in members:

@@ -96,7 +96,7 @@ def solve(triples: Sequence[Triples]) -> list[Form]:
 def complexity(form: Form) -> tuple[float, ...]:
     """Returns a number by which simpler forms come first: fewer steps, then usual widths."""
     steps = 2 * (form.before is not None) + 2 * (form.first is not None) + form.cut + (form.bits == 1)
-    steps += bool(form.scales) + form.zero_inside + (3 if "reciprocal" in form.method else 0)
+    steps += 2 * bool(form.operands) + bool(form.scales) + form.zero_inside + (3 if "reciprocal" in form.method else 0)
     usual = (0, 31, 15, 16, 8, 24, 1)
     width = form.bits or form.fraction
     return (

@@ -72,10 +72,11 @@ def fit_solved(
 ) -> LearnedOp:
     """Returns the op with the first of these forms, which were solved and give every element. held_out: the number of
     elements that were asked after that."""
-    op = fit_op(members, names)
     others = [m for m in members if not _decides(m)]
     if others and not all(m.gives("ref-exact") for m in others):
+        op = fit_op(members, names)
         return replace(op, why=f"{op.why}; changes of the quantization: {forms[0]}")
+    op = fit(members, solving=False)[0]
     near = op.nearest
     decided, against = (near.elements, near.form) if near is not None else (None, "")
     return LearnedOp(

@@ -14,7 +14,14 @@ from qverify.compare.probing.others import (
     draw_pairs,
     draw_softmaxes,
 )
-from qverify.compare.probing.products import SHAPES, draw_matmuls, draw_near_ties, draw_product, draw_products
+from qverify.compare.probing.products import (
+    SHAPES,
+    draw_exact_ties,
+    draw_matmuls,
+    draw_near_ties,
+    draw_product,
+    draw_products,
+)
 from qverify.tensors.one_op import OneOp
 
 DTYPES = ("uint8", "int8")
@@ -44,6 +51,7 @@ def further_probes(op: str, dtype: str, turn: int) -> Iterator[OneOp]:
     if op in SHAPES:
         for draw in range(3):
             yield draw_near_ties(op, dtype, 3 * turn + draw)
+            yield draw_exact_ties(op, dtype, 3 * turn + draw)
         for shape in SHAPES[op][:2]:
             for kind in (EDGES, GENERAL, TIES):
                 yield draw_product(shape, dtype, kind, True, turn)

@@ -12,6 +12,7 @@ import numpy as np
 from qverify.arithmetic import functions64
 from qverify.compare.probing.draws import (
     EDGES,
+    EXACT,
     GENERAL,
     NEAR,
     SIGMA,
@@ -20,9 +21,11 @@ from qverify.compare.probing.draws import (
     draw_operand,
     draw_scale,
     draw_zero,
+    has_ties,
     near_scale,
     power_of_two,
     random_of,
+    tied_scales,
 )
 from qverify.tensors.one_op import Array, OneOp, Operand
 
@@ -85,6 +88,7 @@ def draw_products(op: str, dtype: str) -> Iterator[OneOp]:
             yield draw_product(shape, dtype, kind, per_channel)
     yield draw_product(SHAPES[op][0], dtype, EDGES, True)
     yield draw_near_ties(op, dtype)
+    yield draw_exact_ties(op, dtype)
 
 
 def draw_product(shape: Shape, dtype: str, kind: str, per_channel: bool, turn: int = 0) -> OneOp:
@@ -136,6 +140,30 @@ def draw_near_ties(op: str, dtype: str, turn: int = 0) -> OneOp:
     return OneOp(op, name, shape.kind, (x,), float(y_scale), y_zero, dtype, weight, bias, shape.attributes)
 
 
+def draw_exact_ties(op: str, dtype: str, turn: int = 0) -> OneOp:
+    """Returns a probe like that of draw_near_ties whose sums pass an exact tie in each channel, of a scale that is no power
+    of two: odd / (2 * number) times a power of two."""
+    shape = ONE_TERM[op]
+    name = f"{shape.words}, {EXACT}, {dtype}" + (f", draw {turn}" if turn else "")
+    random = random_of(name)
+    zero = draw_zero(random, dtype, GENERAL)
+    codes = (np.arange(64).reshape(shape.x) * 2 + (64 if dtype == "uint8" else -64)).astype(dtype)
+    x = Operand(codes, draw_scale(random, 0.01, 0.08, TIES), zero)
+    channels = shape.w[shape.axis]
+    number = 2 * int(random.integers(150, 500)) + 1
+    odd = random.choice([n for n in range(1, 201, 2) if has_ties(n, 2 * number)], channels)
+    exponent = random.integers(0, 17, channels)
+    sums = number * (np.int64(1) << exponent) * random.choice([-1, 1], channels)
+    y_scale = 2.0 * number * float(power_of_two(0.05 / (2 * number)))
+    w_scale = (odd * functions64.exp2(-exponent.astype(float)) * (y_scale / (2 * number) / float(x.scale))).astype(
+        np.float32
+    )
+    at = codes.reshape(-1)[random.integers(0, 64, channels)].astype(np.int64) - zero
+    weight = Operand(np.ones(shape.w, np.int8), w_scale, 0, shape.axis)
+    bias, y_zero = (sums - at).astype(np.int32), draw_zero(random, dtype, GENERAL)
+    return OneOp(op, name, shape.kind, (x,), y_scale, y_zero, dtype, weight, bias, shape.attributes)
+
+
 def draw_matmuls(dtype: str, turn: int = 0) -> Iterator[OneOp]:
     """Yields probes of the product of two matrices that are not constant."""
     for words, a_shape, b_shape in (
@@ -155,6 +183,14 @@ def draw_matmuls(dtype: str, turn: int = 0) -> Iterator[OneOp]:
                 one = float(a.scale) * float(b.scale)  # a sum of 1
                 scale = near_scale(random, one * np.rint(scale / one), 5)
             yield OneOp("matmul", name, "MatMul", (a, b), scale, draw_zero(random, dtype, kind), dtype)
+    name = f"matmul of one term, {EXACT}, {dtype}" + (f", draw {turn}" if turn else "")
+    random = random_of(name)
+    a, b = (draw_operand(random, s, dtype, EXACT) for s in ((1, 1, 48, 1), (1, 1, 1, 40)))
+    first, scale = tied_scales(random, float(a.scale), 9, 60.0)
+    second = np.asarray(power_of_two(b.scale), np.float32)
+    a, b = Operand(a.codes, first, a.zero), Operand(b.codes, second, b.zero)
+    zero = draw_zero(random, dtype, EXACT)
+    yield OneOp("matmul", name, "MatMul", (a, b), scale * float(second), zero, dtype)
 
 
 def _small(random: np.random.Generator, shape: tuple[int, ...], dtype: str, zero: int) -> Array:

@@ -115,7 +115,7 @@ def test_a_request_names_engines_and_writes_none_out(
 def test_a_mistake_in_a_suites_own_engine_is_found_before_it_runs() -> None:
     options = {"simulator": ["openvin,python=p", "openvino,pyton=p"], "reference": "tflm,python=p", "run_sim": "mine"}
     assert [line.partition(";")[0] for line in check_options(options, (), own_engines=True)] == [
-        "simulator: --simulator 'openvin': no such runner",
+        "simulator: --simulator openvin: no such engine",
         "simulator: --simulator pyton: runner openvino has no such option",
     ]
 

@@ -132,7 +132,7 @@ def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, di
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("runtime = 'no_such'", "[boards.chip] runtime = 'no_such': no such runner; there are: qvrt, "),
+        ("runtime = 'no_such'", "[boards.chip] runtime = no_such: no such engine; there are: "),
         ("runner = 5", 'runner = 5: wanted a text in quotes, as "5"'),
         ("[boards.chip.runner]\ncommand = 'tool'\nsucess = 'x'", "sucess: runner command has no such option; known: "),
         ("[boards.chip.runner]\nsuccess = 'x'", "success: no runner is given; wanted --runner"),

@@ -376,7 +376,7 @@ BRANCHES = {"x": ("int8", 0.02, 3), "s": ("int8", 0.03, -128), "y": ("int8", 0.0
     ("kernels", "skip", "group"), [([3], True, 1), ([3, 1], True, 1), ([3, 1], False, 1), ([5, 3], True, 6)]
 )
 def test_branches_that_are_added_are_one_convolution(kernels: list[int], skip: bool, group: int) -> None:
-    """As the toolkit's simulator was seen to compute RepVGG blocks: the sum of the kernels is quantized."""
+    """The sum of the kernels is quantized, as the toolkit's simulator was seen to compute RepVGG blocks."""
     rng = np.random.default_rng(3)
     float_onnx, constants = branches(rng, kernels, skip, group)
     written = write_quantized(float_onnx, {"n.quantization.cfg": cfg(BRANCHES)})

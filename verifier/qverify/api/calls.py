@@ -59,8 +59,11 @@ def verify(
     Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
     compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
     INCONCLUSIVE."""
+    from qverify.session.offline.verify_dump import find_dump
     from qverify.session.verify_boards import VerifyJob, verify_boards
 
+    if dump := find_dump([os.fspath(p) for p in ([models] if isinstance(models, str | os.PathLike) else models)]):
+        raise UsageError(f"models: {dump} is a dump; qverify.compare() compares it with the tensors of the host")
     if board is not None and not isinstance(board, str) and not list(board):
         raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
     kept = dict[str | None, KeptTensors]()

@@ -17,7 +17,15 @@ from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
+from qverify.cli.reporting import (
+    NPZ,
+    ReportFiles,
+    emit,
+    exit_status,
+    report_options,
+    require_no_input,
+    require_writable,
+)
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
@@ -186,8 +194,10 @@ def command(
     runner: tuple[tuple[str, str], ...],
     options: Options,
 ) -> int:
+    from qverify.renderers import terminal
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
+    from qverify.session.offline.verify_dump import find_dump, verify_dump
     from qverify.session.request import Request
     from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
@@ -201,6 +211,9 @@ def command(
     if task is not None:
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
+    dump = find_dump(paths) if server is None else None
+    if dump is not None:
+        paths = [path for path in paths if path != dump]
     frames = frame_sources(inputs_text)
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)
@@ -231,6 +244,14 @@ def command(
         task=task,
         reference_engine=reference_engine,
     )
+    if dump is not None:
+        if boards or frames is not None or npz is not None:
+            what = (
+                "leave out -b" if boards else "one frame; give one input" if frames is not None else "leave out --npz"
+            )
+            raise click.UsageError(f"-m {dump}: a dump is in the board's place; {what}")
+        whole = verify_dump(request, dump)
+        return emit(whole, terminal.render(whole, [], view), reports)
     job = VerifyJob(request, boards, frames)
     if server is not None:
         if npz is not None:

@@ -29,7 +29,7 @@ def compare_ladder(dumps: DumpPair, options: Options) -> ReportDocument:
     profile, found = rungs(dumps.a, dumps.profile_a)
     ends = [(found[0], found[-1])] if len(found) > 2 else []
     reports = [
-        _name_sides(compare_dumps(_pair(dumps, profile, a, b), _judging(options, profile, a)), a, b)
+        name_sides(compare_dumps(_pair(dumps, profile, a, b), _judging(options, profile, a)), a, b)
         for a, b in [*pairwise(found), *ends]
     ]
     report = combine(reports)
@@ -53,13 +53,14 @@ def _judging(options: Options, profile: str, a: Rung) -> Options:
     return replace(options, criteria=maker, **parse_gates(CRITERIA[maker].gates))
 
 
-def _name_sides(report: ReportDocument, a: Rung, b: Rung) -> ReportDocument:
+def name_sides(report: ReportDocument, a: Rung, b: Rung) -> ReportDocument:
     """Gives every part of a report of A and B the names of two rungs, in place, and returns the report."""
     names = {"A": a.name, "B": b.name}
     for pair in report.pairs:
         _name_pair(pair, names)
     for blame in report.blamed:
         blame.side = names.get(blame.side, blame.side)
+        blame.why = re.sub(r"\b[AB](?='s recorded inputs)", lambda found: f"the {names[found[0]]}", blame.why)
     report.notes = [note for note in report.notes if not note.startswith("A is ")]
     for side in report.sides:
         side["name"] = names.get(side["name"], side["name"])

@@ -1,0 +1,70 @@
+"""The main job with a dump in the board's place: the sides of this host run on the inputs that the device was given, and are
+compared with what it dumped."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qverify.compare.options import Options
+from qverify.compare.verdict import combine
+from qverify.errors import UsageError
+from qverify.report.document import NotRun, ReportDocument
+from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
+from qverify.session.offline.compare_ladder import name_sides
+from qverify.session.other_jobs.infer import BoardAddress, infer
+from qverify.session.request import Request
+from qverify.vendor_files.vendor_dump import Rung
+
+NOT_WITH_A_DUMP = {  # fields of a request that only a run of a board, or of another engine, can have
+    "board": "-b",
+    "runner": "--runner, --runtime or --runner-option",
+    "simulators": "--simulator, --reference or an engine in -s",
+    "capture": "--capture",
+    "paranoid": "--paranoid",
+    "reference_spread": "--reference-spread",
+    "reference_engine": "--reference-engine",
+    "task": "--labels",
+}
+
+
+def find_dump(paths: Sequence[str]) -> str | None:
+    """Returns the path of -m that is a dump: a folder or an .npz; None if all are models. Raises UsageError for several."""
+    dumps = [path for path in paths if os.path.isdir(path) or path.endswith(".npz")]
+    if len(dumps) > 1:
+        raise UsageError(f"-m {dumps[1]}: two dumps; qverify compare A B compares them")
+    return dumps[0] if dumps else None
+
+
+def verify_dump(request: Request, dump: str) -> ReportDocument:
+    """Returns the report of reference, simulator and a dump as the board. request: its models are those of the host. Raises
+    UsageError for options that a dump cannot have, and without inputs: those that the device was given."""
+    for name, option in NOT_WITH_A_DUMP.items():
+        if getattr(request, name):
+            raise UsageError(f"-m {dump}: a dump is in the board's place; leave out {option}")
+    if request.inputs.files is None:
+        raise UsageError(f"-m {dump}: the dump is of certain inputs; give -i what the device was given")
+    if request.repeat > 1:
+        raise UsageError(f"-m {dump}: a dump is in the board's place; leave out --repeat")
+    with tempfile.TemporaryDirectory() as folder:
+        sides = ["reference", *(["simulator"] if request.run_sim else [])]
+        rungs = [Rung(side, os.path.join(folder, side)) for side in sides]
+        for rung in rungs:
+            infer(request.models, rung.name, BoardAddress(""), request.inputs, rung.path, request.shapes)
+        rungs.append(Rung("board", dump))
+        pairs = [(a, b) for at, a in enumerate(rungs) for b in rungs[at + 1 :]]
+        options = replace(request.options, named=request.options.named | {"dump_all"})
+        reports = [name_sides(_compare(request, a, b, options), a, b) for a, b in pairs]
+    report = combine(reports)
+    report.notes = [f"board: {dump}, a dump", *dict.fromkeys(report.notes)]
+    report.not_run = [] if request.run_sim else [NotRun("simulator", "-s False")]
+    return report
+
+
+def _compare(request: Request, a: Rung, b: Rung, options: Options) -> ReportDocument:
+    model = next((path for path in request.models if not path.endswith(".bin")), request.models[0])
+    narrow = not request.options.dump_all
+    dumps = DumpPair(a.path, b.path, model, outputs_only=narrow, arithmetic=request.arithmetic or "")
+    return compare_dumps(replace(dumps, quantization=request.quantization), options)

@@ -4,12 +4,14 @@ own, or those that a build of onnxruntime has. --runtime onnxruntime,ep=NAME com
 from __future__ import annotations
 
 from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
+from qverify.onnx_model.other_files import ONNX
 
 WANTED = "a Python that has onnxruntime (1.24 or later) and the provider's package; -m quant.onnx"
 CHECKED = (
     "tried with onnxruntime 1.32.0 and onnxruntime-qnn 2.7.0 (HTP, emulated) on x86-64; other providers were not tried"
 )
 BUILD = BUILT_BY_DRIVER
+TAKES = (ONNX,)
 OPTIONS = {
     **DRIVER_OPTIONS,
     "ep": "the execution provider's short name, as qnn or openvino",

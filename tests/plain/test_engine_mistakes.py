@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from qverify.cli.main import main
 from qverify.engines import driver_files
 from qverify.errors import BadFileError
@@ -187,3 +188,28 @@ def test_identify_says_what_it_takes(model: str, tmp_path: Path, capsys: pytest.
     assert "x.npy: one array; identify takes what a side computed of every node: a folder" in capsys.readouterr().err
     assert main(["identify", str(tmp_path), "-m", "no-model.onnx", "-o", "/nonexistent/a.toml"]) == 2
     assert "/nonexistent/a.toml: cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--with", "openvino"), 2, "--with openvino: it quantizes nothing by itself; wanted rknn or sophgo"),
+        (("--with", "rknn,python=/nonexistent"), 3, "--with rknn: the runner ended with status 127: python=/nonexistent: no such"),
+        (("--with", "rknn", "--from", "cfg"), 2, "--from and --with each say what quantizes; give one"),
+    ],
+)  # fmt: skip
+def test_a_toolkit_that_cannot_quantize(
+    words: tuple[str, ...], status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    made = helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:]), ir_version=8)
+    made.opset_import[0].version = 17
+    Path("float.onnx").write_bytes(made.SerializeToString())
+    np.save("x.npy", np.ones((1, 4), np.float32))
+    Path("cfg").touch()
+    inputs = ["-i", "x.npy"] if "--from" not in words else []
+    assert main(["quantize", "float.onnx", *words, *inputs, "-o", "quant.onnx"]) == status
+    assert said in capsys.readouterr().err and not Path("quant.onnx").exists()

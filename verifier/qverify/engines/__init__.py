@@ -13,6 +13,7 @@ files and plan are those of driven().
 A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
 (--build-cmd of triage). It may define FROM_FLOAT: whether it takes the float ONNX of which --quantization states the
 quantization, and BESIDE: endings of the files of which the first is --quantization's, where these are the engine's own.
+STATES: patterns of the files in its folder `cache` that state its own quantization of a float ONNX (qverify quantize --with).
 It may define TAKES, the contents of a model's file that it takes (onnx_model/other_files.py): others that are recognised are
 refused before it starts.
 
@@ -210,6 +211,12 @@ class RunnerChoice:
         """The contents of a model's file that it takes; () if the page does not state them."""
         taken: tuple[str, ...] = getattr(self.page, "TAKES", ())
         return taken
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Patterns of the files in its folder `cache` that state its quantization of a float ONNX; () if it has none."""
+        patterns: tuple[str, ...] = getattr(self.page, "STATES", ())
+        return patterns
 
     @property
     def beside(self) -> tuple[str, ...]:

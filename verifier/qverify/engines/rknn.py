@@ -10,6 +10,7 @@ CHECKED = "tried with rknn-toolkit2 2.5.0 on x86-64, its simulator of rk3588; no
 BUILD = BUILT_BY_DRIVER
 FROM_FLOAT = True
 BESIDE = (".quantization.cfg", ".model", ".data")  # the files of hybrid_quantization_step1
+STATES = ("*/*.quantization.cfg",)
 TAKES = (ONNX,)
 OPTIONS = {
     **DRIVER_OPTIONS,

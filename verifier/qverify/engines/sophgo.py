@@ -7,6 +7,7 @@ from qverify.onnx_model.other_files import BMODEL, CVIMODEL, MLIR, ONNX, TFLITE
 
 WANTED = "a CPython 3.10 that has tpu-mlir; a float ONNX or .tflite, a .bmodel, a .cvimodel, or NAME_tpu.mlir"
 CHECKED = "tried with tpu-mlir 1.30.2 on x86-64: bm1684x, cv181x"
+STATES = ("*/*_tpu.mlir", "*/*_tpu_weights.npz")
 TAKES = (ONNX, TFLITE, BMODEL, CVIMODEL, MLIR)
 OPTIONS = {
     **DRIVER_OPTIONS,

@@ -39,6 +39,7 @@ def is_worker(address: Address) -> bool:
         if option := min(OPTIONS.intersection(address.options) - {"runtime"}, default=""):
             raise BadAddress(
                 f"{option}={address.options[option]}: is for runtime={' or '.join(RUNTIMES)}; give that, too"
+                + ("; another engine takes it as --runtime NAME,python=COMMAND" if option == "python" else "")
             )
         return False
     foreign = [k for k, of in RUNTIME_OF_OPTION.items() if k in address.options and of != runtime]

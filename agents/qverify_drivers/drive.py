@@ -18,10 +18,24 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
+try:
+    import numpy as np
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    sys.exit(
+        f"python={sys.executable}: no module numpy there; give python=PYTHON that has numpy and the engine's packages"
+    )
 
 TENSORS, ANSWER = "tensors.npz", "answer.json"
 MAX_LINE = 500  # characters of an error
+PACKAGES = {  # of engines and of modules, where it is not their own name
+    "rknn": "rknn-toolkit2",
+    "tflm": "tflite-micro",
+    "tflite_micro": "tflite-micro",
+    "sophgo": "tpu-mlir",
+    "onnxruntime_ep": "onnxruntime",
+}
 
 
 class Refused(Exception):
@@ -180,6 +194,13 @@ def _write(request: Request, answer: Answer) -> None:
         json.dump(content, file)
 
 
+def _lacking(engine: str, error: ModuleNotFoundError) -> str:
+    """Returns the line for an interpreter that lacks a module."""
+    module = (error.name or str(error)).partition(".")[0]
+    packages = dict.fromkeys(PACKAGES.get(name, name) for name in (engine, module))
+    return f"python={sys.executable}: no module {module} there; give python=PYTHON that has {' and '.join(packages)}"
+
+
 def main(engine: str, path: str) -> int:
     """Runs the request in the file at `path`. Returns the exit status."""
     try:
@@ -190,6 +211,8 @@ def main(engine: str, path: str) -> int:
             traceback.print_exc()
         text = " ".join(str(error).split())
         kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
+        if isinstance(error, ModuleNotFoundError):
+            kind, text = "", _lacking(engine, error)
         print(f"{kind}{text}"[:MAX_LINE], file=sys.stderr, flush=True)
         return 2
     return 0

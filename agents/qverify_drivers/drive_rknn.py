@@ -40,7 +40,7 @@ def run(request: Request) -> Answer:
             toolkit.build()
             finals = toolkit.infer()
             names = toolkit.named(toolkit.analyse() if request.taps and not toolkit.is_quantized else [])
-        except Refused:
+        except (Refused, ModuleNotFoundError):
             raise
         except (
             Exception,

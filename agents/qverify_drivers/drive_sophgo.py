@@ -86,7 +86,7 @@ class _Tools:
         self.bin = os.path.dirname(os.path.abspath(sys.executable))
         if not os.path.exists(os.path.join(self.bin, "model_deploy")):
             raise Refused(
-                f"no model_deploy beside {sys.executable}; wanted the interpreter of a tpu-mlir (CPython 3.10)"
+                f"python={sys.executable}: no model_deploy beside it; give python=PYTHON that has tpu-mlir (a CPython 3.10)"
             )
 
     def command(self, made: str, name: str, *words: str) -> str:

@@ -4,6 +4,7 @@ arena planned as on a device, where tensors share memory."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -59,7 +60,31 @@ def _interpreter(request: Request, model: bytes, keep_all: bool) -> Any:
         raise Refused(f"arena={arena}: wanted a number of bytes, at most {1 << 31}")
     kinds = runtime.InterpreterConfig
     config = kinds.kPreserveAllTensors if keep_all else kinds.kAllocationRecording
-    return runtime.Interpreter.from_bytes(model, arena_size=int(arena), intrepreter_config=config)
+
+    def open_it() -> Any:
+        return runtime.Interpreter.from_bytes(model, arena_size=int(arena), intrepreter_config=config)
+
+    if request.option("arena") and (why := _find_end(open_it)):
+        raise Refused(
+            f"arena={arena}: TFLM cannot place this network in so many bytes ({why}); give more, or leave arena= out "
+            f"({max(ARENA, PER_BYTE * len(model))})"
+        )
+    return open_it()
+
+
+def _find_end(call: Callable[[], Any]) -> str:
+    """Returns how a call ends badly, tried in a process of its own since TFLM may crash; "" if it returns."""
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        except Exception:
+            os._exit(1)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        return f"it crashes with signal {os.WTERMSIG(status)}"
+    return "it refuses them" if status else ""
 
 
 def _feed(request: Request, model: bytes, details: list[dict[str, Any]]) -> list[Any]:

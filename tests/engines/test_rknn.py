@@ -190,3 +190,24 @@ def test_success_is_what_calls_return(driver: ModuleType, tmp_path: Path) -> Non
     made._check("build", 0)  # lines of a good build begin with E, too
     with pytest.raises(driver.Refused, match="build returned -1: E RKNN: Unkown op target: 0"):
         made._check("build", -1)
+
+
+@needs_toolkit
+def test_the_toolkit_quantizes_and_is_held_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One command builds; its files and its quantized ONNX are then used as the documentation says."""
+    rng = np.random.default_rng(3)
+    model, x, made = tmp_path / "net.onnx", tmp_path / "x.npy", tmp_path / "quant.onnx"
+    model.write_bytes(float_model())
+    np.save(x, rng.normal(0, 1, (1, 3, 16, 16)).astype(np.float32))
+    (tmp_path / "calibration").mkdir()
+    np.save(tmp_path / "calibration" / "0.npy", rng.normal(0, 1, (1, 3, 16, 16)).astype(np.float32))
+    engine = f"rknn,python={PYTHON}"
+    words = ["quantize", str(model), "--with", f"{engine},calibration={tmp_path / 'calibration'}", "-i", str(x)]
+    assert main([*words, "-o", str(made)]) == 0
+    assert "weights int8" in capsys.readouterr().out
+    assert sum(node.op_type == "QuantizeLinear" for node in onnx.load(made).graph.node) > 4
+    (stated,) = (tmp_path / "quant.onnx.toolkit").glob("*/model.quantization.cfg")
+    words = ["-m", str(model), "--quantization", str(stated), "-b", "local", "--runtime", engine, "-i", str(x)]
+    assert main([*words, "-r", "True"]) == 0
+    assert main(["quantize", str(model), "--with", engine, "-i", str(x), "-o", str(made)]) == 2
+    assert "quant.onnx.toolkit: has files, perhaps of another build" in capsys.readouterr().err

@@ -110,3 +110,14 @@ def test_another_bias_in_the_boards_file_is_blamed_there(tmp_path, python):
 def test_an_onnx_is_refused_in_one_line(digits, tmp_path, python, capsys):
     run(str(digits / "digits_quant.onnx"), tmp_path, "-b", "local", "--runtime", f"tflm,python={python}")
     assert "ended with status 2: digits_quant.onnx: not a .tflite; wanted X.tflite" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arena", ["10", "1000"])
+def test_an_arena_that_is_too_small(
+    arena: str, python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TFLM crashes in one that is far too small, which is the child's end alone."""
+    words = ["-m", str(network(tmp_path)), "-b", "local", "-r", "False"]
+    assert main([*words, "--runtime", f"tflm,python={python},arena={arena}"]) == 3
+    out = capsys.readouterr().out
+    assert f"arena={arena}: TFLM cannot place this network in so many bytes" in out and "leave arena= out" in out

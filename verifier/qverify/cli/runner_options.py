@@ -43,6 +43,22 @@ def _split(text: str, reach: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return ()
 
 
+def _move_python(pairs: list[tuple[str, str]], reach: dict[str, str]) -> None:
+    """Moves --python from the options of the board's address to those of an engine of its own, which takes it as python=.
+    Raises UsageError for an engine that takes no interpreter, and for two interpreters."""
+    from qverify.engines import page
+
+    engine = next((value for key, value in pairs if key in ("runtime", "command")), None)
+    if engine is None or "python" not in reach or engine == "qvrt":
+        return
+    if pairs[0][0] == "command" or "python" not in page(engine).OPTIONS:
+        what = "--runner" if pairs[0][0] == "command" else f"--runtime {engine}"
+        raise click.UsageError(f"--python {reach['python']}: {what} takes no interpreter; leave it out")
+    if given := next((value for key, value in pairs if key == "python"), None):
+        raise click.UsageError(f"--python {reach['python']} and python={given} each name the interpreter; give one")
+    pairs.append(("python", reach.pop("python")))
+
+
 def runner_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options. The command receives them as `runner`, pairs of key and value. A runtime that qverify's own
     worker runs becomes an option of the board's address instead (`reach` of link_options, which must be the outer
@@ -59,6 +75,7 @@ def runner_options(command: Callable[..., int]) -> Callable[..., int]:
             if not equals or not key:
                 raise click.UsageError(f"--runner-option {text}: wanted KEY=VALUE")
             pairs.append((key, value))
+        _move_python(pairs, others["reach"])
         return command(runner=tuple(pairs), **others)
 
     for option in reversed(OPTIONS):

@@ -11,8 +11,11 @@ Most engines have Python bindings. Their page starts a driver (agents/qverify_dr
 files and plan are those of driven().
 
 A page may define BUILD, the command line that makes its model of an ONNX ({onnx}, {model}) where the user gives none
-(--build-cmd of triage), ARITHMETICS, the shipped arithmetics that describe how it rounds, FROM_FLOAT, whether it takes the
-float ONNX of which --quantization states the quantization, and BESIDE, endings of the files of which the first is --quantization's, where these are the engine's own.
+(--build-cmd of triage). It may define ARITHMETICS: the shipped arithmetics that describe how it rounds; FROM_FLOAT: whether
+it takes the float ONNX of which --quantization states the quantization; BESIDE: endings of the files of which the first is
+--quantization's, where these are the engine's own; STATES: patterns of the files in its folder `cache` that state its own
+quantization of a float ONNX (qverify quantize --with); TAKES: the contents of a model's file that it takes
+(onnx_model/other_files.py), of which others that are recognised are refused before it starts.
 
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
 by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
@@ -210,6 +213,18 @@ class RunnerChoice:
         return bool(getattr(self.page, "FROM_FLOAT", False))
 
     @property
+    def contents(self) -> tuple[str, ...]:
+        """The contents of a model's file that it takes; () if the page does not state them."""
+        taken: tuple[str, ...] = getattr(self.page, "TAKES", ())
+        return taken
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Patterns of the files in its folder `cache` that state its quantization of a float ONNX; () if it has none."""
+        patterns: tuple[str, ...] = getattr(self.page, "STATES", ())
+        return patterns
+
+    @property
     def beside(self) -> tuple[str, ...]:
         """Endings of the engine's own files, the first of them that of --quantization's; () if it has none."""
         endings: tuple[str, ...] = getattr(self.page, "BESIDE", ())
@@ -251,18 +266,16 @@ DRIVER_OPTIONS = {
     "python": PYTHON,
     "network": "1: the engine may reach the network  [default: 0, where the host allows]",
 }
-# the engine's processes get a folder of the run as HOME, and no network where an unprivileged namespace can be made
-CONTAINED = 'PYTHONUSERBASE="${PYTHONUSERBASE:-$HOME/.local}" HOME="$PWD"'
-NO_NETWORK = "unshare -rn"
 
 
 def driver_files(name: str, *others: str) -> dict[str, bytes]:
-    """Returns the files of the driver of an engine, by file name: drive.py, drive_NAME.py and the others that it names."""
+    """Returns the files of the driver of an engine, by file name: drive.sh, drive.py, drive_NAME.py and the others that it
+    names."""
     spec = find_spec("qverify_drivers")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError("the package qverify_drivers is missing; install qverify again")
     folder = Path(next(iter(spec.submodule_search_locations)))
-    return {file: (folder / file).read_bytes() for file in ("drive.py", f"drive_{name}.py", *others)}
+    return {file: (folder / file).read_bytes() for file in ("drive.sh", "drive.py", f"drive_{name}.py", *others)}
 
 
 def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool = True) -> RunnerPlan:
@@ -281,11 +294,22 @@ def driver_plan(name: str, request: RunnerRequest, taps_change_the_model: bool =
     }
     file = "request.json" if taps or not taps_change_the_model else "finals.json"
     path = request.put(file, json.dumps(content).encode())
-    words = [*shlex.split(option(request.options, "python", "python3")), request.files["drive.py"], name, path]
-    line = f"{CONTAINED} {shlex.join(words)}"
-    if option(request.options, "network", "0") == "0":
-        line = f"if {NO_NETWORK} true 2>/dev/null; then {CONTAINED} {NO_NETWORK} {shlex.join(words)}; else {line}; fi"
+    network = "0" if option(request.options, "network", "0") == "0" else "1"
+    words = [network, *_interpreter(request.options), request.files["drive.py"], name, path]
+    line = f"sh {shlex.join([request.files['drive.sh'], *words])}"
     return RunnerPlan(line, engine=name, answer=ANSWER)
+
+
+def _interpreter(options: Options) -> list[str]:
+    """Returns the words of the option python=. Raises UsageError for a value that names no program."""
+    text = option(options, "python", "python3")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"python={text}: {error}; wanted {PYTHON}") from error
+    if not words:
+        raise UsageError(f"python=: no interpreter is named; wanted {PYTHON}")
+    return words
 
 
 Files = Callable[[Options], Mapping[str, bytes]]

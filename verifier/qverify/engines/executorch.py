@@ -4,6 +4,7 @@ elsewhere."""
 from __future__ import annotations
 
 from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
+from qverify.onnx_model.other_files import ONNX, PTE
 
 WANTED = (
     "a Python that has executorch and onnx; -m quant.onnx, which is built, or quant.onnx,model.pte for outputs only"
@@ -13,6 +14,7 @@ CHECKED = (
     "one of uint8, which it takes and computes wrongly"
 )
 BUILD = BUILT_BY_DRIVER
+TAKES = (ONNX, PTE)
 OPTIONS = {
     **DRIVER_OPTIONS,
     "backend": "xnnpack or portable: what the program is built for  [default: xnnpack]",

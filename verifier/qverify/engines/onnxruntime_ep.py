@@ -4,6 +4,7 @@ own, or those that a build of onnxruntime has. --runtime onnxruntime,ep=NAME com
 from __future__ import annotations
 
 from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
+from qverify.onnx_model.other_files import ONNX
 
 WANTED = "a Python that has onnxruntime (1.24 or later) and the provider's package; -m quant.onnx"
 CHECKED = (
@@ -11,6 +12,7 @@ CHECKED = (
 )
 BUILD = BUILT_BY_DRIVER
 ARITHMETICS = ("htp",)  # of ep=qnn with backend_type=htp
+TAKES = (ONNX,)
 OPTIONS = {
     **DRIVER_OPTIONS,
     "ep": "the execution provider's short name, as qnn or openvino",

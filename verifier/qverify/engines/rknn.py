@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from qverify.engines import BUILT_BY_DRIVER, DRIVER_OPTIONS, driven
+from qverify.onnx_model.other_files import ONNX
 
 WANTED = "a Python that has rknn-toolkit2 (2.3 or later) and torch; -m quant.onnx, or a float ONNX with --quantization"
 CHECKED = "tried with rknn-toolkit2 2.5.0 on x86-64, its simulator of rk3588; not with a board"
 BUILD = BUILT_BY_DRIVER
 FROM_FLOAT = True
 BESIDE = (".quantization.cfg", ".model", ".data")  # the files of hybrid_quantization_step1
+STATES = ("*/*.quantization.cfg",)
+TAKES = (ONNX,)
 OPTIONS = {
     **DRIVER_OPTIONS,
     "target": "the platform that is simulated  [default: rk3588]",

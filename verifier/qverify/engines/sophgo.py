@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from qverify.engines import DRIVER_OPTIONS, driven
+from qverify.onnx_model.other_files import BMODEL, CVIMODEL, MLIR, ONNX, TFLITE
 
 WANTED = "a CPython 3.10 that has tpu-mlir; a float ONNX or .tflite, a .bmodel, a .cvimodel, or NAME_tpu.mlir"
 CHECKED = "tried with tpu-mlir 1.30.2 on x86-64: bm1684x, cv181x"
 ARITHMETICS = ("sophgo-bm1684x", "sophgo-cv181x")
+STATES = ("*/*_tpu.mlir", "*/*_tpu_weights.npz")
+TAKES = (ONNX, TFLITE, BMODEL, CVIMODEL, MLIR)
 OPTIONS = {
     **DRIVER_OPTIONS,
     "chip": "the chip, as bm1684x, bm1688, cv181x  [default: bm1684x]",

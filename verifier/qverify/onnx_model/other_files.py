@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+ONNX, TFLITE, MODEL_BIN, MLIR = "an ONNX", "TensorFlow Lite", "a model.bin of qverify compile", "the text of tpu-mlir"
+BMODEL, CVIMODEL, PTE = "Sophgo's bmodel", "Sophgo's cvimodel", "an ExecuTorch program (.pte)"
 WANTED = "not an ONNX or a model.bin of qverify compile"
 _MODEL = "compile the quantized ONNX that it was made of; what it computed is compared by qverify compare"
 _TPU_MLIR = (
@@ -14,10 +16,11 @@ _CHIPS = "; `qverify chips {}` tells how that chip is tested"
 _SIGNATURES = (
     (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL + _CHIPS.format("rockchip")),
     (0, b"RKNN", "Rockchip RKNN", _MODEL + _CHIPS.format("rockchip")),
-    (0, b"\xee\xaa\x55\xff", "Sophgo's bmodel", _TPU_MLIR + _CHIPS.format("sophgo")),
-    (0, b"CviModel", "Sophgo's cvimodel", _TPU_MLIR + _CHIPS.format("sophgo")),
+    (0, b"\xee\xaa\x55\xff", BMODEL, _TPU_MLIR + _CHIPS.format("sophgo")),
+    (0, b"CviModel", CVIMODEL, _TPU_MLIR + _CHIPS.format("sophgo")),
+    (4, b"ET12", PTE, _MODEL),
     (0, b"\x01HEF", "Hailo HEF", _MODEL + _CHIPS.format("hailo")),
-    (4, b"TFL3", "TensorFlow Lite", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
+    (4, b"TFL3", TFLITE, "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x89HDF\r\n", "HDF5, as Keras writes it", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x7fELF", "a program or library (ELF), as compilers of networks make them", _MODEL),
     (0, b"\x93NUMPY", "a NumPy array", _ARRAY),
@@ -31,13 +34,22 @@ _HEAD = 1 << 12  # bytes in which a text of MLIR names its module
 FOLDER = "a folder, not a model; -i takes a folder of inputs, qverify compare A B two folders of tensors, qverify replay a capture"
 
 
+def name_content(data: bytes) -> str:
+    """Returns the name of the format of a file that is not an ONNX; "" for an unknown one, and for an ONNX, which has no
+    signature."""
+    if data.startswith(b"QVMODEL\0"):
+        return MODEL_BIN
+    if b"\nmodule @" in data[:_HEAD] or data.startswith(b"module @"):
+        return MLIR
+    return next((name for at, start, name, _ in _SIGNATURES if data[at : at + len(start)] == start), "")
+
+
 def describe_other(data: bytes) -> str:
     """Returns a message with the recognised format, what was expected and the next step; "" for an unknown format."""
-    if data.startswith(b"QVMODEL\0"):
+    content = name_content(data)
+    if content == MODEL_BIN:
         return "this is a model.bin, compiled already; wanted the ONNX that it was made of"
-    if b"\nmodule @" in data[:_HEAD] or data.startswith(b"module @"):
-        return f"this looks like the text of tpu-mlir, {WANTED}; qverify inspect shows it"
-    for at, start, name, step in _SIGNATURES:
-        if data[at : at + len(start)] == start:
-            return f"this looks like {name}, {WANTED}; {step}"
-    return ""
+    if content == MLIR:
+        return f"this looks like {MLIR}, {WANTED}; qverify inspect shows it"
+    step = next((step for _, _, name, step in _SIGNATURES if name == content), "")
+    return f"this looks like {content}, {WANTED}; {step}" if content else ""

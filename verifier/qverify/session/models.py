@@ -200,6 +200,9 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
         )
     if stated is not None:
         models.caveats.append(stated.describe(units(models.graph), models.graph))
+        ops = {node.op for node in models.graph.nodes}
+        if not any(form and op.partition(", ")[0] in ops for op, form in stated.forms.items()):
+            models.caveats.append(f"arithmetic {stated.name} holds for none of the network's ops")
     return models
 
 

@@ -139,6 +139,8 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
     original = models.original if models.alone is None else models.alone.data
     assert original is not None
     sha256, source = hashlib.sha256(original).hexdigest(), os.path.basename(others[0])
+    if data == original:
+        return "being the same bytes"
     if data[:8] == MAGIC:
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"

@@ -40,6 +40,10 @@ def take_answer(name: str, folder: str) -> EngineAnswer | None:
     if not name:
         return None
     path = os.path.join(folder, name)
+    if not os.path.lexists(path):
+        raise BadFileError(f"it wrote no {name}; wanted one beside its tensors")
+    if (size := os.lstat(path).st_size) > MAX_BYTES:
+        raise BadFileError(f"{name}: {size} bytes; wanted at most {MAX_BYTES}")
     content = parse_json(read_regular(path, MAX_BYTES), name)
     os.remove(path)
     if not isinstance(content, dict):
@@ -47,14 +51,14 @@ def take_answer(name: str, folder: str) -> EngineAnswer | None:
     return EngineAnswer(
         _text(content.get("engine")),
         _text(content.get("version")),
-        {_text(k): _text(v) for k, v in _table(content.get("ledger"), name).items()},
-        tuple(_placement(item, name) for item in _items(content.get("placement"), name)),
-        tuple(_text(n) for n in _items(content.get("notes"), name)),
+        {_text(k): _text(v) for k, v in _table(content.get("ledger"), name, "ledger").items()},
+        tuple(_placement(item, name) for item in _items(content.get("placement"), name, "placement")),
+        tuple(_text(n) for n in _items(content.get("notes"), name, "notes")),
     )
 
 
 def _placement(item: Any, name: str) -> Placement:
-    item = _table(item, name)
+    item = _table(item, name, "an item of placement")
     node, op, on, kernel = (_text(item.get(key, "")) for key in ("node", "op", "on", "kernel"))
     return Placement(node, op, on, kernel, item.get("fallback") is True)
 
@@ -63,13 +67,19 @@ def _text(value: Any) -> str:
     return printable(str(value))[:MAX_TEXT]
 
 
-def _table(value: Any, name: str) -> dict[str, Any]:
+def _table(value: Any, name: str, key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadFileError(f"{name}: got {type(value).__name__}; wanted an object")
+        raise BadFileError(f"{name}: {key}: got {_kind(value)}; wanted an object")
     return value
 
 
-def _items(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > MAX_ITEMS:
-        raise BadFileError(f"{name}: wanted a list of at most {MAX_ITEMS} items")
+def _items(value: Any, name: str, key: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadFileError(f"{name}: {key}: got {_kind(value)}; wanted a list")
+    if len(value) > MAX_ITEMS:
+        raise BadFileError(f"{name}: {key}: got {len(value)} items; wanted at most {MAX_ITEMS}")
     return value
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__

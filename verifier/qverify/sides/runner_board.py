@@ -17,10 +17,12 @@ from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
+from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.engines import (
     ChosenSide,
     CommandReply,
+    RunnerChoice,
     RunnerInput,
     RunnerPlan,
     RunnerRequest,
@@ -30,6 +32,7 @@ from qverify.engines import (
 from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.dequantized_names import OnnxNames
+from qverify.onnx_model.other_files import ONNX, name_content
 from qverify.plural import count
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import finite_number
@@ -69,6 +72,7 @@ class RunnerBoard:
         tensors: Mapping[str, Mapping[str, Any]] | None = None,
     ):
         assert side.page is not None
+        _refuse_content(side.page, *model)
         self.uri, self.graph, self._choice, self._deadline_s = side.where, graph, side.page, deadline_s
         self._side, self._tensors = side.side, tensors or {}
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
@@ -173,10 +177,12 @@ class RunnerBoard:
         left_out = [f"{name}: {why}" for name, why in result.refused.items()]
         if not any(files for _, _, files in os.walk(folder)):
             suffix = f"; not read: {left_out[0]}" if left_out else ""
-            raise UnreadError(f"the runner ended with success, but left no new file{suffix}")
+            raise UnreadError(f"the runner ended with success, but left no new file{suffix}{_said(result.lines)}")
         _write_texts(plan, folder)
         try:
             answer = take_answer(plan.answer, folder)
+            if left_out and not any(files for _, _, files in os.walk(folder)):
+                raise BadFileError("it left no tensors that can be read")
             recording = read_folder(
                 folder,
                 plan.profile,
@@ -189,7 +195,8 @@ class RunnerBoard:
             )
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")
-            raise UnreadError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
+            why = f"{text}{f'; not read: {left_out[0]}' if left_out else ''}"
+            raise UnreadError(f"{why}{_said(result.lines) if plan.answer else ''}") from error
         if answer is not None:
             recording.engine, recording.version = answer.engine, answer.version
             recording.placement, recording.ledger = answer.placement, answer.ledger
@@ -282,7 +289,7 @@ class RunnerBoard:
         output, result = RunnerOutput(plan), RunnerResult(folder)
         started = self._board.start(_command(plan, self._emulated(plan), placed), run)
         try:
-            started.wait(output.add)
+            _wait(started, output)
             result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
             result.why = exit_failure(started, plan) or output.failure()
             if not result.why:
@@ -350,6 +357,29 @@ class RunnerBoard:
 
 def _command(plan: RunnerPlan, line: str, placed: Mapping[str, str]) -> CommandLine:
     return CommandLine(line, placed, plan.environment, plan.folder, plan.collect, plan.setup, plan.teardown)
+
+
+def _wait(started: RunningCommandLine, output: RunnerOutput) -> None:
+    """Waits until the run has ended. Raises LinkTimeout, with the last line that it printed, and LinkError."""
+    try:
+        started.wait(output.add)
+    except LinkTimeout as error:
+        raise LinkTimeout(f"{error}{_said(started.lines)}") from error
+
+
+def _said(lines: list[str]) -> str:
+    """Returns the end of a reason: the last line of the output, if there is any."""
+    return f"; the last line of its output: {lines[-1]}" if lines else ""
+
+
+def _refuse_content(choice: RunnerChoice, name: str, data: bytes) -> None:
+    """Raises UsageError for a model's file that is recognised as one that the engine does not take."""
+    content = name_content(data)
+    if content and choice.contents and content not in choice.contents:
+        raise UsageError(
+            f"{name} is {content}; the engine {choice.name} takes {' or '.join(choice.contents)}"
+            + (f": leave {name} out, and the ONNX of -m is run" if ONNX in choice.contents else "")
+        )
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:

@@ -116,11 +116,14 @@ def _of_dump(
     origin: Origin,
     inputs: InputRequest,
 ) -> int:
+    from qverify.files import check_writable
     from qverify.renderers.identify_text import render
     from qverify.session.offline.identify_dump import identify_dump
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
     profile, side, frame = reading
+    if output is not None:
+        check_writable(output)
     found = identify_dump(dump, model, profile, ReadingOptions({}, side, frame, ""), origin, inputs)
     ops = list(found.arithmetic.ops.values())
     click.echo(render(ops, found.free, found.nodes, listing_screen()))

@@ -1,10 +1,11 @@
 """Quantizes a float ONNX with onnxruntime's quantizer: ranges from your pictures or arrays, QDQ, weights per channel.
 Then compares it with the float model on the same inputs, and says what to type next. With --from, quantizes it as a vendor's
-toolkit did, with the scales that its files state."""
+toolkit did, with the scales that its files state; with --with, runs the toolkit first."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from qverify.cli.say_line import say, say_command
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
     from qverify.session.other_jobs.quantize import QuantizedFile
+    from qverify.vendor_quantization import Quantized
 
 MAX_LISTED = 5  # frames that were left out
 
@@ -30,6 +32,13 @@ MAX_LISTED = 5  # frames that were left out
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
     help="what a vendor's toolkit wrote of its quantization, in place of inputs (rknn: NAME.quantization.cfg; sophgo: NAME_tpu.mlir); may be repeated",
+)
+@click.option(
+    "--with",
+    "engine",
+    default="",
+    metavar="ENGINE",
+    help="let a vendor's toolkit quantize, as rknn,python=/opt/rknn/bin/python,calibration=FOLDER: its engine builds the network once with the input of -i",
 )
 @click.option(
     "--scheme",
@@ -58,6 +67,7 @@ def command(
     model: str,
     output: str,
     stated: tuple[str, ...],
+    engine: str,
     scheme: str,
     method: str,
     per_tensor: bool,
@@ -77,8 +87,15 @@ def command(
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
         raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
     require_writable("-o", output)
+    if stated and engine:
+        raise UsageError("--from and --with each say what quantizes; give one")
     if stated:
         return _write_stated(model, stated, output, inputs)
+    if engine:
+        from qverify.session.other_jobs.quantize_with import quantize_with
+
+        built = quantize_with(model, engine, inputs, output)
+        return _print_stated(output, built.quantized, built.files)
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
         result = quantize_file(model, inputs, output, options, watch)
@@ -93,7 +110,11 @@ def _write_stated(model: str, files: tuple[str, ...], output: str, inputs: Input
 
     if inputs.files is not None:
         raise UsageError("--from states the ranges; leave out -i")
-    made = quantize_as_stated(model, files, output)
+    return _print_stated(output, quantize_as_stated(model, files, output), files)
+
+
+def _print_stated(output: str, made: Quantized, files: Sequence[str]) -> int:
+    """Prints from what the quantized ONNX was written, what the toolkit changed, and the next command."""
     say(f"{output}: {len(made.onnx)} bytes, quantized as {', '.join(files)} states")
     for line in made.changes:
         say(f"  {line}")

@@ -66,6 +66,7 @@ def identify_dump(
     """Returns the arithmetic of the side that wrote a dump. inputs: those of the network that the dump is of, which stand
     for what it lacks. Raises UsageError if nothing of it can be compared, or if it has other inputs, BadFileError for
     files that cannot be read."""
+    _refuse_single_array(path)
     models = open_models([model])
     graph = models.graph if models.alone is None else compile_plainly(models.alone)
     side = open_dump(path, profile, reading, graph, hashlib.sha256(models.binary).hexdigest())
@@ -93,6 +94,17 @@ def identify_dump(
     total = sum(_has_integers(unit, graph) for unit in every)
     doubts = _list_doubts(recording, graph, every, ops, free)
     return Identified(arithmetic, free, (total, len(known)), tuple(doubts), tuple(recording.notes))
+
+
+def _refuse_single_array(path: str) -> None:
+    """Raises UsageError for a file of one array."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            if file.read(6) == b"\x93NUMPY":
+                raise UsageError(
+                    f"{path}: one array; identify takes what a side computed of every node: a folder of .npy files, an .npz or a "
+                    "capture (qverify infer and the main job with --capture write them), or a board: -b BOARD -o NAME.toml"
+                )
 
 
 def _with_inputs(recording: Recording, inputs: Mapping[str, Array], path: str) -> Recording:

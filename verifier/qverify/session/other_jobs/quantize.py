@@ -83,7 +83,7 @@ def quantize_file(
         raise UsageError("-i is missing: inputs like those that the network will get, from which ranges are measured")
     frames = frame_sources(inputs.files) or [FrameSource(inputs.files, inputs.files)]
     shapes = dict(options.shapes or {})
-    calibration = _Calibration(_inputs_only(path, data, shapes), inputs, frames, progress)
+    calibration = _Calibration(graph_of_inputs(path, data, shapes), inputs, frames, progress)
     quantized = quantize(path, data, calibration.feeds(), options)
     write_bytes(quantized, output)
     result = QuantizedFile(len(quantized), calibration.used, calibration.left_out, drafts=calibration.drafts)
@@ -105,7 +105,7 @@ def quantize_as_stated(path: str, files: Sequence[str], output: str) -> Quantize
     return quantized
 
 
-def _inputs_only(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:
+def graph_of_inputs(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:
     """Returns a graph that has only the inputs of a float ONNX, as prepared_inputs needs it."""
     specs = {name: TensorSpec(name, dtype, shape) for name, dtype, shape in input_specs(path, data, shapes)}
     return Graph([], specs, {}, tuple(specs), ())

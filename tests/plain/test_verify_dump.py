@@ -62,7 +62,7 @@ def test_another_input_is_refused(digits, dump, inputs, capsys):
     ("words", "said"),
     [
         ([], "give -i what the device was given"),
-        (["-b", "local"], "leave out -b"),
+        (["-b", "local"], "a folder, not a model"),
         (["-i", "X", "--capture", "c"], "leave out --capture"),
         (["-i", "X", "--paranoid"], "leave out --paranoid"),
         (["-i", "X", "--runtime", "openvino"], "leave out --runner"),

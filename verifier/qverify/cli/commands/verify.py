@@ -211,7 +211,7 @@ def command(
     if task is not None:
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
-    dump = find_dump(paths) if server is None else None
+    dump = find_dump(paths) if server is None and not boards else None
     if dump is not None:
         paths = [path for path in paths if path != dump]
     frames = frame_sources(inputs_text)
@@ -245,10 +245,8 @@ def command(
         reference_engine=reference_engine,
     )
     if dump is not None:
-        if boards or frames is not None or npz is not None:
-            what = (
-                "leave out -b" if boards else "one frame; give one input" if frames is not None else "leave out --npz"
-            )
+        if frames is not None or npz is not None:
+            what = "it is of one frame; give one input" if frames is not None else "leave out --npz"
             raise click.UsageError(f"-m {dump}: a dump is in the board's place; {what}")
         whole = verify_dump(request, dump)
         return emit(whole, terminal.render(whole, [], view), reports)

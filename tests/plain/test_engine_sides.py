@@ -163,7 +163,7 @@ def test_two_sides_of_one_engine_say_that_they_share_its_faults(engine: str, dig
 
 def test_final_outputs_alone_lead_to_the_option_that_asks_for_more(engine: str, digits: Path) -> None:
     report = qverify.verify(digits / "digits_quant.onnx", simulator=engine)
-    assert any("-r True asks" in pair.scope for pair in report.document.pairs if pair.b == "command")
+    assert any("-r True judges every node" in pair.scope for pair in report.document.pairs if pair.b == "command")
 
 
 def test_a_model_that_the_engine_would_not_run_is_refused(tmp_path: Path) -> None:

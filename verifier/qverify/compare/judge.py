@@ -101,7 +101,7 @@ class Judge:
             return f"final outputs only: {ASKED} was given"
         foreign = all(s.recording.runtime != "qvrt" for s in (self.a, self.b) if s.recording.side in lacking)
         if lacking and foreign and not self.options.dump_all:
-            return f"final outputs only: -r True asks {' and '.join(map(named, lacking))} for every node"
+            return f"final outputs only; -r True judges every node that {' and '.join(map(named, lacking))} gives"
         if lacking:
             offers = "offers" if len(lacking) == 1 else "offer"
             return f"final outputs only: {' and '.join(map(named, lacking))} {offers} no per-node dump"

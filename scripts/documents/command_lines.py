@@ -17,6 +17,7 @@ SYSTEM_COMMANDS = {
     ".",
     "cd",
     "cp",
+    "deactivate",
     "echo",
     "export",
     "grep",
@@ -25,7 +26,7 @@ SYSTEM_COMMANDS = {
     "python",
     "sh",
     "tail",
-}  # present on every POSIX system
+}  # present on every POSIX system, or in an activated environment
 
 TOOLS_OF_MAKERS = {  # what the pages of chips run on the board or in the maker's toolkit
     "pulsar2",

@@ -27,7 +27,7 @@ from qverify.cli.python_options import parse_command
 from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import JobOutcome
-from qverify.session.request import Request
+from qverify.session.request import Request, find_dump
 from qverify.session.triage.triage_request import TriageRequest
 
 
@@ -59,7 +59,6 @@ def verify(
     Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
     compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
     INCONCLUSIVE."""
-    from qverify.session.offline.verify_dump import find_dump
     from qverify.session.verify_boards import VerifyJob, verify_boards
 
     if dump := find_dump([os.fspath(p) for p in ([models] if isinstance(models, str | os.PathLike) else models)]):

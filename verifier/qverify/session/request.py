@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 from qverify.compare.options import Options
+from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.session.task.task_request import TaskRequest
 
@@ -63,3 +66,11 @@ class Request:
             reference_python=engine.python,
             reference_timeout_s=engine.timeout_s,
         )
+
+
+def find_dump(paths: Sequence[str]) -> str | None:
+    """Returns the path of -m that is a dump: a folder or an .npz; None if all are models. Raises UsageError for several."""
+    dumps = [path for path in paths if os.path.isdir(path) or path.endswith(".npz")]
+    if len(dumps) > 1:
+        raise UsageError(f"-m {dumps[1]}: two dumps; qverify compare A B compares them")
+    return dumps[0] if dumps else None

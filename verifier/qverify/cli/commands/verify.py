@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from qverify.renderers.text_view import TextView
     from qverify.report.document import ReportDocument
     from qverify.session.many_frames import FrameSource
-    from qverify.session.request import Request
+    from qverify.session.request import Request, find_dump
     from qverify.session.task.task_request import TaskRequest
     from qverify.session.verify_boards import VerifyJob
 
@@ -194,10 +194,8 @@ def command(
     runner: tuple[tuple[str, str], ...],
     options: Options,
 ) -> int:
-    from qverify.renderers import terminal
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
-    from qverify.session.offline.verify_dump import find_dump, verify_dump
     from qverify.session.request import Request
     from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
@@ -248,6 +246,9 @@ def command(
         if frames is not None or npz is not None:
             what = "it is of one frame; give one input" if frames is not None else "leave out --npz"
             raise click.UsageError(f"-m {dump}: a dump is in the board's place; {what}")
+        from qverify.renderers import terminal
+        from qverify.session.offline.verify_dump import verify_dump
+
         whole = verify_dump(request, dump)
         return emit(whole, terminal.render(whole, [], view), reports)
     job = VerifyJob(request, boards, frames)

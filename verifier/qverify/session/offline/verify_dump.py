@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 
 from qverify.compare.options import Options
@@ -28,14 +27,6 @@ NOT_WITH_A_DUMP = {  # fields of a request that only a run of a board, or of ano
     "reference_engine": "--reference-engine",
     "task": "--labels",
 }
-
-
-def find_dump(paths: Sequence[str]) -> str | None:
-    """Returns the path of -m that is a dump: a folder or an .npz; None if all are models. Raises UsageError for several."""
-    dumps = [path for path in paths if os.path.isdir(path) or path.endswith(".npz")]
-    if len(dumps) > 1:
-        raise UsageError(f"-m {dumps[1]}: two dumps; qverify compare A B compares them")
-    return dumps[0] if dumps else None
 
 
 def verify_dump(request: Request, dump: str) -> ReportDocument:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from qverify.renderers.text_view import TextView
     from qverify.report.document import ReportDocument
     from qverify.session.many_frames import FrameSource
-    from qverify.session.request import Request, find_dump
+    from qverify.session.request import Request
     from qverify.session.task.task_request import TaskRequest
     from qverify.session.verify_boards import VerifyJob
 
@@ -196,7 +196,7 @@ def command(
 ) -> int:
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
-    from qverify.session.request import Request
+    from qverify.session.request import Request, find_dump
     from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
 

@@ -80,3 +80,21 @@ def test_every_spelling_of_a_maker_is_taken(tmp_path, capsys, word):
     sides = [f"{folder}/golden", f"{folder}/simulator"]
     assert main(["compare", *sides, "--criteria", word, "--profile", word]) == 0
     assert "criteria rockchip" in verdicts(capsys)[0]
+
+
+def test_a_ladder_without_the_board_says_so_in_every_verdict(tmp_path, capsys):
+    folder = snapshot(tmp_path / "s", ["golden", "simulator"])
+    assert main(["compare", folder]) == 0
+    assert all("no board: " in line and "has no runtime" in line for line in verdicts(capsys))
+    assert main(["compare", snapshot(tmp_path / "t", ["golden", "simulator", "runtime"])]) == 0
+    assert not any("no board" in line for line in verdicts(capsys))
+
+
+def test_a_side_is_not_chosen_of_a_ladder(tmp_path, capsys):
+    assert main(["compare", snapshot(tmp_path / "s", ["golden", "simulator"]), "--side-b", "npu"]) == 2
+    assert "compare DIR takes every side" in capsys.readouterr().err
+
+
+def test_the_only_side_is_named(tmp_path, capsys):
+    assert main(["compare", snapshot(tmp_path / "s", ["golden"])]) == 2
+    assert "it has only golden (rockchip)" in capsys.readouterr().err

@@ -110,6 +110,12 @@ def test_a_wrong_map_is_refused_in_one_line(tmp_path, capsys, text, words):
     assert words in (error := capsys.readouterr().err) and error.count("\n") == 1
 
 
+def test_a_map_that_does_not_exist_and_is_not_needed_is_refused(tmp_path, capsys):
+    paths = dumps(tmp_path, ["conv1"], ["conv1"])
+    assert main(["compare", *paths, "--map", str(tmp_path / "no.toml")]) == 2
+    assert "every tensor has a partner" in capsys.readouterr().err
+
+
 def test_a_map_does_not_replace_a_tensor_of_that_name(tmp_path, capsys):
     paths = dumps(tmp_path, ["conv1", "conv2"], ["blob", "conv1"])
     (tmp_path / "names.toml").write_text('[names]\nblob = "conv1"\n')

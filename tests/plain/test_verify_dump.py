@@ -77,3 +77,20 @@ def test_what_a_dump_cannot_have_is_refused_in_one_line(digits, dump, inputs, ca
 def test_the_python_function_leads_to_compare(digits, dump):
     with pytest.raises(UsageError, match=r"compare\(\)"):
         qverify.verify([digits / "digits_quant.onnx", dump])
+
+
+def test_a_stated_arithmetic_is_that_of_the_simulator_beside_the_dump(digits, inputs, tmp_path, capsys):
+    """A chip that rounds twice, as gemmlowp: it is right under its own arithmetic only."""
+    model, chip, toml = digits / "digits_quant.onnx", str(tmp_path / "chip"), str(tmp_path / "chip.toml")
+    assert main(["compile", str(model), "-o", str(tmp_path / "c.bin"), "--rounding", "gemmlowp"]) == 0
+    assert main(["infer", "-m", str(tmp_path / "c.bin"), "--side", "simulator", "-i", inputs[0], "-o", chip]) == 0
+    assert main(["identify", chip, "-m", str(model), "-o", toml]) == 0
+    capsys.readouterr()
+    assert verify(digits, chip, "-i", inputs[0], "-r", "True", "--arithmetic", toml) == 0
+    (line,) = lines(capsys)
+    assert line.startswith("Sim and Arm result Strict check PASSED") and "reference: not run" in line
+
+
+def test_a_dump_alone_needs_its_network(dump, inputs, capsys):
+    assert main(["-m", str(dump), "-i", inputs[0]]) == 2
+    assert "a dump alone; give the quantized ONNX before it" in capsys.readouterr().err

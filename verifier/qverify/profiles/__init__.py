@@ -5,6 +5,7 @@ CHECKED       how its reader was tested, for every report; "" if it has no vendo
 recognised(folder) -> bool   True only if this is certainly its dump, and no other format could look the same
 read(folder, options) -> VendorDump
 rungs(folder) -> list[Rung]  optional: the sides of one run that lie in the folder, in the order of the ladder
+BOARD         optional: the name of the rung that only a board computes
 ARRAYS        optional: True if its dumps are .npy or .npz files, which are otherwise read without a profile
 
 The file names are the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
@@ -54,15 +55,24 @@ def recognised(path: str) -> str:
     return matches[0] if matches else ""
 
 
+def board_rung(name: str) -> str:
+    """Returns the name of the side that only a board computes, "" if a profile's sides do not tell."""
+    side: str = getattr(page(name), "BOARD", "")
+    return side
+
+
 def rungs(path: str, profile: str) -> tuple[str, list[Rung]]:
     """Returns the profile and the sides of one run that the folder holds, the float network first and the board last.
     profile: name of the profile, "" for the first that finds sides. Raises UsageError if there are not two."""
     folder, wanted = UntrustedFolder(path), [known_spelling(profile, names())] if profile else names()
+    alone = list[str]()
     for name in wanted:
         find = getattr(page(name), "rungs", None)
         if find is not None and len(found := find(folder)) > 1:
             return name, found
+        alone += [f"{rung.name} ({name})" for rung in (found if find is not None else [])]
     holders = [name for name in names() if hasattr(page(name), "rungs")]
+    has = f"; it has only {', '.join(alone)}" if alone else ""
     raise UsageError(
-        f"{path}: no two sides of one run in it; wanted compare A B, or a folder that {', '.join(holders)} recognise"
+        f"{path}: no two sides of one run in it{has}; wanted compare A B, or a folder that {', '.join(holders)} recognise"
     )

@@ -38,6 +38,7 @@ from qverify.vendor_files.vendor_dump import LayerFacts, ReadingOptions, Rung, V
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/, or .txt files"
 CHECKED = "checked with snapshots of rknn-toolkit2 2.5.0 and the table of a real board; not with a board's tensors"
 SIDES = ("golden", "simulator", "runtime")
+BOARD = "runtime"
 MAP, TABLE = "map_name_to_file.txt", "error_analysis.txt"
 _ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")  # of a map whose columns are not aligned with their heads
 FILE_HEAD = "file_name"

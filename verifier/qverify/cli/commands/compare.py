@@ -135,6 +135,10 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
     dumps = DumpPair(a, b or a, model, *profiles, reading, narrow, *sides, arithmetic, quantization, names)
+    if b is None and (side or side_a or side_b or profile_b):
+        raise click.UsageError(
+            "--side and --profile-b choose between two dumps; compare DIR takes every side of the folder"
+        )
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0

@@ -212,6 +212,8 @@ def command(
     dump = find_dump(paths) if server is None and not boards else None
     if dump is not None:
         paths = [path for path in paths if path != dump]
+        if no_board:
+            raise click.UsageError(f"-m {dump}: a dump is in the board's place; leave out --no-board")
     frames = frame_sources(inputs_text)
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)

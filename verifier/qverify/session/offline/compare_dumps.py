@@ -351,6 +351,8 @@ def _pair_names(dumps: DumpPair, first: Recording, second: Recording) -> list[st
         notes.append(apply_map(dumps.names, read_map(dumps.names), first, second))
     notes += pair_rewritten(first, second)
     if not without_partner(first, second):
+        if dumps.names and not os.path.exists(dumps.names):
+            raise UsageError(f"--map {dumps.names}: no such file, and every tensor has a partner; leave it out")
         return notes
     if dumps.names and not os.path.exists(dumps.names):
         write_text(draft_map(first, second), dumps.names)

@@ -11,7 +11,7 @@ from qverify.compare.gate_text import parse_gates
 from qverify.compare.options import Options
 from qverify.compare.vendor_criteria import CRITERIA
 from qverify.compare.verdict import combine
-from qverify.profiles import rungs
+from qverify.profiles import board_rung, rungs
 from qverify.report.document import Pair, ReportDocument
 from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
 from qverify.vendor_files.vendor_dump import Rung
@@ -34,6 +34,9 @@ def compare_ladder(dumps: DumpPair, options: Options) -> ReportDocument:
     ]
     report = combine(reports)
     report.notes = list(dict.fromkeys(report.notes))
+    board = board_rung(profile)
+    if board and board not in {rung.name for rung in found}:
+        report.caveats.append(f"no board: {dumps.a} has no {board}")
     report.notes.insert(0, f"{profile}: {', '.join(rung.name for rung in found)} of {dumps.a}, in this order")
     report.findings = [finding for each in reports for finding in each.findings]
     return report

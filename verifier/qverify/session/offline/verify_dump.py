@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import replace
+from typing import Any
 
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine
@@ -37,13 +38,19 @@ def verify_dump(request: Request, dump: str) -> ReportDocument:
             raise UsageError(f"-m {dump}: a dump is in the board's place; leave out {option}")
     if request.inputs.files is None:
         raise UsageError(f"-m {dump}: the dump is of certain inputs; give -i what the device was given")
+    if not request.models:
+        raise UsageError(f"-m {dump}: a dump alone; give the quantized ONNX before it: -m quant.onnx,{dump}")
+    if request.arithmetic and not request.run_sim:
+        raise UsageError("--arithmetic is computed by the simulator; give -s True")
     if request.repeat > 1:
         raise UsageError(f"-m {dump}: a dump is in the board's place; leave out --repeat")
     with tempfile.TemporaryDirectory() as folder:
-        sides = ["reference", *(["simulator"] if request.run_sim else [])]
+        sides = ["reference"] if not request.arithmetic else []  # which computes otherwise than is stated of the board
+        sides += ["simulator"] if request.run_sim else []
+        how: dict[str, Any] = {"arithmetic": request.arithmetic or None, "quantization": request.quantization}
         rungs = [Rung(side, os.path.join(folder, side)) for side in sides]
         for rung in rungs:
-            infer(request.models, rung.name, BoardAddress(""), request.inputs, rung.path, request.shapes)
+            infer(request.models, rung.name, BoardAddress(""), request.inputs, rung.path, request.shapes, **how)
         rungs.append(Rung("board", dump))
         pairs = [(a, b) for at, a in enumerate(rungs) for b in rungs[at + 1 :]]
         options = replace(request.options, named=request.options.named | {"dump_all"})
@@ -51,6 +58,8 @@ def verify_dump(request: Request, dump: str) -> ReportDocument:
     report = combine(reports)
     report.notes = [f"board: {dump}, a dump", *dict.fromkeys(report.notes)]
     report.not_run = [] if request.run_sim else [NotRun("simulator", "-s False")]
+    if request.arithmetic:
+        report.not_run.append(NotRun("reference", "it does not compute as --arithmetic states"))
     return report
 
 

@@ -35,9 +35,11 @@ def infer(
     shapes: dict[str, tuple[int, ...]] | None = None,
     dequantize: bool = False,
     engine: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+    arithmetic: str | None = None,
+    quantization: tuple[str, ...] = (),
 ) -> tuple[Recording, int]:
     """Runs one side and writes its tensors to the folder `output`, as write_arrays() does. engine: the values of
-    --reference-engine and --reference-python. Returns the side's recording and the number of tensors written. Raises
+    --reference-engine and --reference-python. arithmetic, quantization: as in Request. Returns the side's recording and the number of tensors written. Raises
     UsageError if the side cannot run with these models."""
     check_writable_dump(output)
     on_board = side == "board"
@@ -50,7 +52,8 @@ def infer(
         shapes=shapes or {},
         reach=board.options,
         runner=board.runner if on_board else (),
-        arithmetic="" if on_board else None,
+        arithmetic="" if on_board else arithmetic,
+        quantization=quantization,
         reference_engine=engine[0],
         reference_python=engine[1],
     )

@@ -100,6 +100,7 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
         ("compile model.bin -o m.bin", "model.bin: this is a model.bin, compiled already; wanted the ONNX"),
         ("-m net.so -b local", "net.so: this looks like a program or library (ELF)"),
         ("-m net.hef -b local", "net.hef: this looks like Hailo HEF"),
+        ("-m net.espdl -b local", "`qverify chips espressif` tells how that chip is tested"),
         ("compile net.h5 -o m.bin", "net.h5: this looks like HDF5, as Keras writes it"),
         ("inspect q.onnx relu3", "no ONNX node 'relu3'; near it: relu1"),
         ("-m q.onnx -i q.onnx", "; a model: -m takes it"),
@@ -130,6 +131,7 @@ def test_what_is_missing_or_of_another_kind_says_the_next_step(
     (folder / "model.bin").write_bytes(b"QVMODEL\0" + bytes(64))
     (folder / "net.so").write_bytes(b"\x7fELF" + bytes(64))
     (folder / "net.hef").write_bytes(b"\x01HEF" + bytes(64))
+    (folder / "net.espdl").write_bytes(b"EDL2" + bytes(64))
     (folder / "net.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
     (folder / "in.toml").write_text("[inputs.image]\n")
     np.save(folder / "last.npy", np.zeros((1, 8, 8, 1), np.float32))

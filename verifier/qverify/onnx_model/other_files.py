@@ -19,6 +19,7 @@ _SIGNATURES = (
     (0, b"\xee\xaa\x55\xff", BMODEL, _TPU_MLIR + _CHIPS.format("sophgo")),
     (0, b"CviModel", CVIMODEL, _TPU_MLIR + _CHIPS.format("sophgo")),
     (4, b"ET12", PTE, _MODEL),
+    (0, b"EDL2", "Espressif's .espdl", _MODEL + _CHIPS.format("espressif")),
     (0, b"\x01HEF", "Hailo HEF", _MODEL + _CHIPS.format("hailo")),
     (4, b"TFL3", TFLITE, "wanted the model as a quantized ONNX (tf2onnx converts it)"),
     (0, b"\x89HDF\r\n", "HDF5, as Keras writes it", "wanted the model as a quantized ONNX (tf2onnx converts it)"),

@@ -121,3 +121,14 @@ def test_a_map_does_not_replace_a_tensor_of_that_name(tmp_path, capsys):
     (tmp_path / "names.toml").write_text('[names]\nblob = "conv1"\n')
     assert main(["compare", *paths, "--map", str(tmp_path / "names.toml")]) == 2
     assert "B has a tensor 'conv1' already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by_map", [False, True])
+def test_axes_of_one_element_do_not_keep_names_apart(tmp_path, capsys, by_map):
+    values = np.random.default_rng(0).normal(0, 1, (1, 6)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", prob=values)
+    np.savez(tmp_path / "b.npz", **{"blob" if by_map else "prob:0": values.reshape(1, 6, 1, 1)})
+    (tmp_path / "names.toml").write_text('[names]\nblob = "prob"\n')
+    words = ["--map", str(tmp_path / "names.toml")] if by_map else []
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), *words]) == 0
+    assert by_map or "axes of one element added or removed: 1: prob" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from math import prod
 
 from qverify.closest_names import closest_names, did_you_mean
 from qverify.errors import BadFileError, UsageError
@@ -46,6 +47,7 @@ def pair_rewritten(first: Recording, second: Recording) -> list[str]:
         elif len(meant) > 1 or (meant and len(rivals) > 1):
             doubtful.append(f"{' or '.join(meant)} for {', '.join(sorted(rivals))}")
     rename(second, renamed)
+    notes += _fit_axes(first, second, renamed.values())
     if renamed:
         notes.append(
             f"paired by a rewritten name: {len(renamed)}: {_listed(f'{new} for {old}' for old, new in renamed.items())}"
@@ -84,6 +86,7 @@ def apply_map(path: str, names: Mapping[str, str], first: Recording, second: Rec
     if taken:
         raise UsageError(f"--map {path}: B has a tensor {printable(taken[0])!r} already; map that one, too")
     rename(second, names)
+    _fit_axes(first, second, names.values())
     return f"paired by --map: {count(len(names), 'tensor')}"
 
 
@@ -107,6 +110,29 @@ def rename(recording: Recording, names: Mapping[str, str]) -> None:
     recording.digests = {names.get(n, n): digest for n, digest in recording.digests.items()}
     recording.missing = {names.get(n, n): why for n, why in recording.missing.items()}
     recording.finals = tuple(names.get(n, n) for n in recording.finals)
+
+
+def _fit_axes(first: Recording, second: Recording, names: Iterable[str]) -> list[str]:
+    """Gives these tensors of the second dump the shapes of the first, where only axes of one element differ. Returns a note
+    of what was changed; [] if nothing was."""
+    fitted = [n for n in names if second.specs[n].shape != first.specs[n].shape and _are_alike(first, second, n, n)]
+    if not fitted:
+        return []
+    arrays, specs = dict(second.tensors), dict(second.specs)
+    for name in fitted:
+        shape = first.specs[name].shape
+        specs[name] = replace(specs[name], shape=shape, aligned_shape=shape, layout="")
+        if name in arrays:
+            arrays[name] = arrays[name].reshape(shape)
+    second.tensors, second.specs = arrays, specs
+    return [f"axes of one element added or removed: {len(fitted)}: {_listed(fitted)}"]
+
+
+def _are_alike(first: Recording, second: Recording, a: str, b: str) -> bool:
+    """Returns whether two tensors have the same shape but for axes of one element; one of channels is not moved."""
+    x, y = first.specs[a], second.specs[b]
+    dense = y.aligned_shape == y.shape and y.channel_axis < 0
+    return x.shape == y.shape or (dense and [d for d in x.shape if d > 1] == [d for d in y.shape if d > 1])
 
 
 def without_partner(first: Recording, second: Recording) -> bool:
@@ -145,9 +171,11 @@ def _may_be(first: Recording, second: Recording, a: str, b: str) -> bool:
         spec = side.specs[name]
         if other.quantized and spec.numpy_dtype.kind == "f" and not spec.quantized:
             values = side.tensors.get(name)
+            if values is not None and values.size == prod(other.shape):
+                values = values.reshape(other.shape)
             if values is None or values.shape != other.shape or isinstance(restore_codes(values, other), str):
                 return False
-    return first.specs[a].shape == second.specs[b].shape
+    return _are_alike(first, second, a, b)
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:

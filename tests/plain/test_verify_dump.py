@@ -93,4 +93,4 @@ def test_a_stated_arithmetic_is_that_of_the_simulator_beside_the_dump(digits, in
 
 def test_a_dump_alone_needs_its_network(dump, inputs, capsys):
     assert main(["-m", str(dump), "-i", inputs[0]]) == 2
-    assert "a dump alone; give the quantized ONNX before it" in capsys.readouterr().err
+    assert "a folder, not a model" in (error := capsys.readouterr().err) and error.count("\n") == 1

@@ -69,7 +69,10 @@ class Request:
 
 
 def find_dump(paths: Sequence[str]) -> str | None:
-    """Returns the path of -m that is a dump: a folder or an .npz; None if all are models. Raises UsageError for several."""
+    """Returns the path of -m that is a dump beside a model: a folder or an .npz; None without one. Raises UsageError for
+    several."""
+    if len(paths) < 2:
+        return None
     dumps = [path for path in paths if os.path.isdir(path) or path.endswith(".npz")]
     if len(dumps) > 1:
         raise UsageError(f"-m {dumps[1]}: two dumps; qverify compare A B compares them")

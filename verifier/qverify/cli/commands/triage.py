@@ -167,7 +167,7 @@ def command(
     opened_capture = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
     _check_sources(paths, order, opened_capture)
     _check_reduction(reduce, build, opened_capture is None and board is not None)
-    _check_runner(board, runner, build, reduce, app_output)
+    _check_runner(board, runner, reach, build, reduce, app_output)
     if opened_capture is not None and simulators:
         raise click.UsageError(
             f"{capture} has the engines of its run; leave --simulator, --reference and -s ENGINE out"
@@ -242,6 +242,7 @@ def _check_sources(paths: list[str], order: list[str], capture: Capture | None) 
 def _check_runner(
     board: str | None,
     runner: tuple[tuple[str, str], ...],
+    reach: dict[str, str],
     build: str | None,
     reduce: str | None,
     app_output: str | None,
@@ -249,7 +250,7 @@ def _check_runner(
     """Raises UsageError for options that do not apply to what runs on the board."""
     from qverify.session.chosen_sides import choose_board
 
-    if board is None or choose_board(board, runner).page is None:
+    if board is None or choose_board(board, runner, reach).page is None:
         if build is not None and reduce is None:
             raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
     elif app_output is not None:

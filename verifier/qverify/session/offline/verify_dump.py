@@ -38,8 +38,6 @@ def verify_dump(request: Request, dump: str) -> ReportDocument:
             raise UsageError(f"-m {dump}: a dump is in the board's place; leave out {option}")
     if request.inputs.files is None:
         raise UsageError(f"-m {dump}: the dump is of certain inputs; give -i what the device was given")
-    if not request.models:
-        raise UsageError(f"-m {dump}: a dump alone; give the quantized ONNX before it: -m quant.onnx,{dump}")
     if request.arithmetic and not request.run_sim:
         raise UsageError("--arithmetic is computed by the simulator; give -s True")
     if request.repeat > 1:

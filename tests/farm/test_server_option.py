@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
 import socketserver
@@ -283,15 +284,18 @@ def test_a_job_names_an_engine_of_the_host(
     service: tuple[str, Farm, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The same lines here and on the farm, by its name; one that is written out is refused by the service."""
     url, _, token = service
     log = tmp_path / "log"
-    (tmp_path / "boards.toml").write_text(
-        f"[engines.mine]\nruntime = 'command'\ncommand = '''{engine_command(log)}'''\n"
-    )
-    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
+    inventory = Path(os.environ["XDG_CONFIG_HOME"]) / "qverify" / "boards.toml"  # the service's processes read it, too
+    inventory.parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    with inventory.open("x") as file:
+        file.write(f"[engines.mine]\nruntime = 'command'\ncommand = '''{engine_command(log)}'''\n")
+    request.addfinalizer(inventory.unlink)
     words = ["-m", MODEL, "-r", "True"]
     assert main([*words, "-b", "local", "-s", "mine", "--simulator", "mine"]) == 0
     here = said(capsys)

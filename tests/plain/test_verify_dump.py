@@ -7,6 +7,7 @@ import pytest
 import qverify
 from qverify.cli.main import main
 from qverify.errors import UsageError
+from qverify.session.other_jobs.infer import infer
 
 
 @pytest.fixture
@@ -66,6 +67,8 @@ def test_another_input_is_refused(digits, dump, inputs, capsys):
         (["-i", "X", "--capture", "c"], "leave out --capture"),
         (["-i", "X", "--paranoid"], "leave out --paranoid"),
         (["-i", "X", "--runtime", "openvino"], "leave out --runner"),
+        (["-i", "X", "--no-host"], "leave out --no-host"),
+        (["-i", "X", "--allow-other-model"], "leave out --allow-other-model"),
     ],
 )
 def test_what_a_dump_cannot_have_is_refused_in_one_line(digits, dump, inputs, capsys, words, said):
@@ -94,3 +97,16 @@ def test_a_stated_arithmetic_is_that_of_the_simulator_beside_the_dump(digits, in
 def test_a_dump_alone_needs_its_network(dump, inputs, capsys):
     assert main(["-m", str(dump), "-i", inputs[0]]) == 2
     assert "a folder, not a model" in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+def test_a_side_of_the_host_that_did_not_finish_is_never_passed(digits, dump, inputs, capsys, monkeypatch):
+    """Whatever was compared: a side that is partial proves nothing of the rest."""
+
+    def partial(paths, side, *others, **more):
+        recording, written = infer(paths, side, *others, **more)
+        recording.state, recording.why = "partial", "the disk is full"
+        return recording, written
+
+    monkeypatch.setattr("qverify.session.offline.verify_dump.infer", partial)
+    assert verify(digits, dump, "-i", inputs[0], "-r", "True") == 3
+    assert all("INCONCLUSIVE" in line and "the disk is full" in line for line in lines(capsys))

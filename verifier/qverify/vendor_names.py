@@ -1,4 +1,4 @@
-"""What users call a maker of chips or its tools, so that every option takes every spelling of one maker."""
+"""Finds the maker of chips that a word means, so that every option takes every spelling of its name and of its tools."""
 
 from __future__ import annotations
 

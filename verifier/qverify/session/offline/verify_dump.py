@@ -14,6 +14,7 @@ from qverify.errors import UsageError
 from qverify.report.document import NotRun, ReportDocument
 from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
 from qverify.session.offline.compare_ladder import name_sides
+from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.other_jobs.infer import BoardAddress, infer
 from qverify.session.request import Request
 from qverify.vendor_files.vendor_dump import Rung
@@ -26,6 +27,7 @@ NOT_WITH_A_DUMP = {  # fields of a request that only a run of a board, or of ano
     "paranoid": "--paranoid",
     "reference_spread": "--reference-spread",
     "reference_engine": "--reference-engine",
+    "allow_other_model": "--allow-other-model",
     "task": "--labels",
 }
 
@@ -40,20 +42,29 @@ def verify_dump(request: Request, dump: str) -> ReportDocument:
         raise UsageError(f"-m {dump}: the dump is of certain inputs; give -i what the device was given")
     if request.arithmetic and not request.run_sim:
         raise UsageError("--arithmetic is computed by the simulator; give -s True")
+    if not request.host:
+        raise UsageError(f"-m {dump}: a dump is in the board's place; leave out --no-host")
     if request.repeat > 1:
         raise UsageError(f"-m {dump}: a dump is in the board's place; leave out --repeat")
     with tempfile.TemporaryDirectory() as folder:
         sides = ["reference"] if not request.arithmetic else []  # which computes otherwise than is stated of the board
         sides += ["simulator"] if request.run_sim else []
+        incomplete = list[str]()
         how: dict[str, Any] = {"arithmetic": request.arithmetic or None, "quantization": request.quantization}
         rungs = [Rung(side, os.path.join(folder, side)) for side in sides]
         for rung in rungs:
-            infer(request.models, rung.name, BoardAddress(""), request.inputs, rung.path, request.shapes, **how)
+            side, _ = infer(
+                request.models, rung.name, BoardAddress(""), request.inputs, rung.path, request.shapes, **how
+            )
+            if side.state != "complete":
+                incomplete.append(f"{rung.name}: {side.state}: {side.why}")
         rungs.append(Rung("board", dump))
         pairs = [(a, b) for at, a in enumerate(rungs) for b in rungs[at + 1 :]]
         options = replace(request.options, named=request.options.named | {"dump_all"})
         reports = [name_sides(_compare(request, a, b, options), a, b) for a, b in pairs]
     report = combine(reports)
+    for why in incomplete:
+        mark_inconclusive(report, why)
     report.notes = [f"board: {dump}, a dump", *dict.fromkeys(report.notes)]
     report.not_run = [] if request.run_sim else [NotRun("simulator", "-s False")]
     if request.arithmetic:

@@ -41,9 +41,10 @@ PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
 ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
 ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
 FLOAT_STEPS = "bias and zero point added in float32"
+ZEROS_APART, HELD = "product of the zero points scaled apart", "product rounded to 16 bits first"
 LOWEST, BYTE_PAIRS = "zero point of the lowest code", "products of bytes added in pairs of 16 bits"
 METHODS = (
-    *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS, FLOAT_STEPS),
+    *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS, FLOAT_STEPS, ZEROS_APART, HELD),
     *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE, FLOAT_FUNCTION),
     *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
 )

@@ -20,6 +20,9 @@ WHOLE_IN_FLOAT32 = 2**24
 BIAS_BITS = 28  # to which HTP rounds biases where each channel has its own scale
 LEAST_SCALE, RAISED = 2.0**-24, float(Single(7e-8))  # of HTP's sums, and what scales below it become
 MOST_SHIFT, COARSE_BITS = 15, 8  # of the multipliers of HTP's addition; of its constant
+MOST_SHIFT_OF_PRODUCT, PRODUCT_BITS = 22, 15  # of HTP's product of two tensors
+MIDDLE = 128  # code of eight bits from which HTP counts the zero points of a product
+MOST_HELD = 6  # fraction bits that HTP keeps of a product before it rounds it to a code
 SIGMOID = 1e-5  # largest distance of a function's values from those of the logistic function
 
 
@@ -164,6 +167,42 @@ def add_with_one_shift(ratios: tuple[float, float], zeros: tuple[int, int, int])
     constant = -((unit // 2 - constant) // unit) * unit  # to the nearest multiple, halves down
     summands = [constant + first * zeros[0] + second * zeros[1], -zeros[2], 0, 0, 0]
     return np.array([[first, 0, 0, 0, 0], [second, 0, 0, 0, 0], [1, 0, 0, shift, 0], summands], np.int32)
+
+
+def multiply_in_htp(form: Form, scale: float, zeros: tuple[int, int]) -> Array:
+    """Returns the rq of HTP's product of two tensors, int32 [7, 1]. The part of the product of the zero points that is a
+    multiple of 256 is multiplied and rounded by itself; the rq has what that changes as a summand before the
+    multiplication, and the whole steps that this one is too many as a summand of the result.
+
+    Args:
+        form: its form.
+        scale: product of the scales of both divided by that of the output.
+        zeros: their zero points, counted from the lowest code.
+
+    Raises ValueError for another form, and for a scale that was not measured."""
+    if form.rounding != "half up" or form.bits != PRODUCT_BITS or not 2.0**-20 <= scale < 1:
+        raise ValueError(f"{str(form)!r} with a scale of {scale:g} is not computed, wanted mul15, 2^-20 to 1")
+    shift = min(PRODUCT_BITS - int(np.frexp(scale)[1]), MOST_SHIFT_OF_PRODUCT)
+    multiplier = int(np.floor(scale * 2.0**shift + 0.5))
+    first, second = zeros[0] - MIDDLE, zeros[1] - MIDDLE
+    apart = (2 * first * second + first + second + 128) >> COARSE_BITS
+    added = ((apart * multiplier + 64 >> 7) << 15) - 256 * apart * multiplier
+    factor = multiplier & -multiplier  # the power of two in it, which also divides what is added
+    before = added // factor * pow(multiplier // factor, -1, 2**shift // factor) % (2**shift // factor)
+    after = added - before * multiplier >> shift
+    return np.array([[multiplier], [0], [0], [shift], [0], [before], [after]], np.int32)
+
+
+def hold_in_16_bits(form: Form, scale: npt.ArrayLike) -> Array:
+    """Returns the rq of HTP's change of the quantization, int32 [5, C]: the product of a code and the multiplier keeps six
+    fraction bits, or as many fewer as 16 bits hold, before it is rounded. Raises ValueError for another form."""
+    real = np.atleast_1d(np.asarray(scale, np.float64))
+    rows = steps(replace(form, method=""), real)
+    kept = np.minimum(MOST_HELD, 7 - np.frexp(real)[1].astype(np.int64))
+    if form.rounding != "half up" or form.bits != PRODUCT_BITS or (kept < 1).any() or (rows[3] <= kept).any():
+        raise ValueError(f"{str(form)!r} with a scale of {real.max():g} is not computed, wanted mul15, below 64")
+    rows[2], rows[3] = rows[3] - kept, kept
+    return rows
 
 
 def make_logistic_table(values: Reals, x: tuple[float, Array], y: tuple[float, int], limits: tuple[int, int]) -> Array:

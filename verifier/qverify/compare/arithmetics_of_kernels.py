@@ -19,6 +19,7 @@ from qverify.arithmetic.methods import (
     divide_multiplier,
     make_logistic_table,
     mean_in_float32,
+    multiply_in_htp,
     product_in_float32,
     take_whole_zero,
 )
@@ -29,6 +30,7 @@ from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, softmax
 from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
     HTP_DEPTHWISE,
+    HTP_MUL,
     HTP_SOFTMAX,
     HTP_SUMS,
     LITERT_FUNCTION,
@@ -85,7 +87,9 @@ def _list_rqs(
     if node.op == "mul":
         other = graph.spec(node.inputs[1] or "")
         product = partial(product_in_float32, x.scale[0], other.scale[0], (y.scale[0], y.zero_point[0]))
-        return {FLOAT_PRODUCT: product}
+        first, second = (s.zero_point[0] - int(np.iinfo(s.dtype).min) for s in (x, other))
+        of_htp = partial(multiply_in_htp, Form.parse(HTP_MUL), float(sums.scales[0]), (first, second))
+        return {FLOAT_PRODUCT: product, HTP_MUL: of_htp}
     if node.op in LINEAR:
         bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) > 3 else None
         zero, weights = y.zero_point[0] - int(np.iinfo(y.dtype).min), graph.spec(node.inputs[1] or "")

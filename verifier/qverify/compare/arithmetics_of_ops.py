@@ -12,13 +12,23 @@ import numpy as np
 
 from qverify.arithmetic.forms import Form, make_addition_rq
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.methods import add_in_float32
+from qverify.arithmetic.methods import add_in_float32, hold_in_16_bits
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.arithmetic.requantize import half_up, lift, shifted
+from qverify.arithmetic.requantize import apply_steps, half_up, lift, shifted
 from qverify.arithmetic.windows import plane_shape, taps_counted, window_of
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums, accumulate_taps, has_sums
 from qverify.compare.arithmetics_of_htp import add_operands
-from qverify.compare.catalogue import CONVERT, HTP_ADD, LITERT_ADD, MODES, RULES, SINGLE, TWICE_HALF_UP, XNNPACK_ADD
+from qverify.compare.catalogue import (
+    CONVERT,
+    HTP_ADD,
+    HTP_CHANGE,
+    LITERT_ADD,
+    MODES,
+    RULES,
+    SINGLE,
+    TWICE_HALF_UP,
+    XNNPACK_ADD,
+)
 from qverify.compare.error_bounds.bounded_values import Array, Reals
 from qverify.compare.error_bounds.documented_kernels import StatedOperands
 from qverify.compare.scaled_sums import CODES, At, Pair, ScaledSums, Sums, remember
@@ -124,6 +134,18 @@ class _Modes:
         """Returns the integers of a change of the quantization by a multiplier of 8 fraction bits."""
         sums = self._sums.read(at)
         return self.store(sums.acc * np.rint(256 * self._sums.scales).astype(np.int64)[sums.number] + 128 >> 8)
+
+    def list_changes(self) -> dict[str, Compute]:
+        """Returns the arithmetics of a change of the quantization, by name."""
+        changes: dict[str, Compute] = {**self.list(), CONVERT: self.convert}
+        with suppress(ValueError):  # scales that it cannot represent
+            rq = hold_in_16_bits(Form.parse(HTP_CHANGE), self._sums.scales).astype(np.int64)
+            changes[HTP_CHANGE] = partial(self._hold, rq=rq)
+        return changes
+
+    def _hold(self, at: At, rq: Array) -> Array:
+        sums = self._sums.read(at)
+        return self.store(apply_steps(sums.acc, rq[:, sums.number]))
 
     def store(self, value: Array) -> Array:
         """Returns integers before the zero point as the output stores them."""
@@ -326,7 +348,7 @@ def list_changes(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
 
     codes = Codes(lambda run: inputs[run].astype(np.int64), decode)
     twice = {TWICE_HALF_UP: partial(modes.compute_in_two_steps, suffix="")}
-    return {**modes.list(), CONVERT: modes.convert, **twice}, _exact(sums, y, limits, codes)
+    return {**modes.list_changes(), **twice}, _exact(sums, y, limits, codes)
 
 
 def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
@@ -352,7 +374,7 @@ def list_concats(node: Node, graph: Graph, given: Mapping[str, Array]) -> Known:
     sums = ScaledSums(centred, lambda: centred(slice(None)), real, numbers=operand)
     modes = _Modes(sums, y, limits := _limits_of(y), False)
     exact = _exact(sums, y, limits, None if many or flat.dtype.itemsize > 1 else joined)
-    return {**modes.list(), CONVERT: modes.convert}, exact
+    return modes.list_changes(), exact
 
 
 def _limits_of(y: TensorSpec) -> tuple[int, int]:

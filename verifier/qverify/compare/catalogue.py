@@ -45,13 +45,14 @@ XNNPACK_RESIZE = f"half up, {forms.WEIGHTS_11}"
 HTP_SUMS = f"half up, multiplier of 11 bits, 4 fraction bits kept first (floor), {forms.ZERO_IN_SUM}"
 HTP_DEPTHWISE = f"mul15, {forms.ZERO_IN_SUM}"
 HTP_ADD = f"half up, multiplier of 14 bits, {forms.ONE_SHIFT}"
+HTP_MUL, HTP_CHANGE = f"mul15, {forms.ZEROS_APART}", f"mul15, {forms.HELD}"
 OPENVINO_SUMS = f"half even, {forms.FLOAT_STEPS}"
 HTP_SOFTMAX = f"half even, {forms.LOWEST}"
 BYTE_PAIRS = f"half even, {forms.ZERO}, {forms.BYTE_PAIRS}"
 KERNELS = (  # do not scale one sum as a rounding mode does
     *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
     *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX, LITERT_FUNCTION),
-    *(HTP_SUMS, HTP_DEPTHWISE, HTP_ADD, HTP_SOFTMAX, BYTE_PAIRS, OPENVINO_SUMS),
+    *(HTP_SUMS, HTP_DEPTHWISE, HTP_ADD, HTP_MUL, HTP_CHANGE, HTP_SOFTMAX, BYTE_PAIRS, OPENVINO_SUMS),
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )
 # What engines are known to compute wrongly: named and never accepted, unless a board is stated to compute so
@@ -72,7 +73,16 @@ LEGAL = (
 )
 # Those that differ from the nearest integer at more than near ties, so that a fault may look like one of them
 COARSE = (*(m for m in MODES if m.startswith("pow2")), "mul8", CONVERT)
-COARSE_KERNELS = (OPTIMIZED_MEAN, LITERT_SOFTMAX, LITERT_RESIZE, XNNPACK_RESIZE, HTP_SUMS, HTP_ADD, *WRONG_KERNELS)
+COARSE_KERNELS = (
+    OPTIMIZED_MEAN,
+    LITERT_SOFTMAX,
+    LITERT_RESIZE,
+    XNNPACK_RESIZE,
+    HTP_SUMS,
+    HTP_ADD,
+    HTP_MUL,
+    *WRONG_KERNELS,
+)
 OWN_SUMS = (BYTE_PAIRS,)  # do not rise with the sum of the node
 FAR = (*COARSE, *MISTAKES)  # those that differ from it anywhere
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.forms import (
+    HELD,
     REFERENCE,
     SCALES,
     Form,
@@ -21,8 +22,8 @@ from qverify.arithmetic.forms import (
     real_in_float32,
 )
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.methods import add_in_float32
-from qverify.arithmetic.requantize import scale_sums
+from qverify.arithmetic.methods import add_in_float32, hold_in_16_bits
+from qverify.arithmetic.requantize import apply_steps, scale_sums
 from qverify.arithmetic.stated_multipliers import stated_rq
 from qverify.compiler.methods_of_nodes import with_method
 from qverify.errors import UnsupportedError
@@ -37,6 +38,7 @@ PRODUCTS = ("conv", "conv_transpose", "fully_connected", "matmul", "mul")
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 REQUANTIZED = (*PRODUCTS, *MEANS, "add")
 MOVED = ("lookup", "concat")  # ops that change the quantization of their operands
+METHODS_OF_CHANGES = (HELD,)  # of a change of the quantization
 WITH_FORMS = (*REQUANTIZED, *MOVED, "softmax", "resize_linear")
 MAX_REASONS = 8  # reasons why nodes lack their form that are printed
 CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
@@ -81,7 +83,8 @@ class _Rewriting:
         form that it cannot have."""
         if stated is not None and node.op in REQUANTIZED and (node.inputs[-1] or "") in reals:
             return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
-        if form.method and not self._is_real(node):
+        of_a_change = node.op in MOVED and form.method in METHODS_OF_CHANGES
+        if form.method and not of_a_change and not self._is_real(node):
             constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
             for name, value in constants.items():
                 self._set(name, value)
@@ -190,7 +193,10 @@ def make_table(form: Form, x: TensorSpec, y: TensorSpec) -> Array:
     inputs, limits = np.iinfo(x.dtype), np.iinfo(y.dtype)
     acc = np.arange(inputs.min, int(inputs.max) + 1, dtype=np.int64) - x.zero_point[0]
     real = real_in_float32(form, np.array([float(x.scale[0]) / float(y.scale[0])]), [x.scale], y.scale[0])
-    value = scale_sums(form, acc, real, y.zero_point[0]) + y.zero_point[0]
+    if form.method == HELD:
+        value = apply_steps(acc, hold_in_16_bits(form, real).astype(np.int64)) + y.zero_point[0]
+    else:
+        value = scale_sums(form, acc, real, y.zero_point[0]) + y.zero_point[0]
     return np.clip(value, int(limits.min), int(limits.max)).astype(y.dtype)
 
 

@@ -107,6 +107,13 @@ def _float_product(place: _Place) -> Changes:
     return place.with_rq(methods.product_in_float32(place.x.scale[0], place.operand(1).scale[0], y))
 
 
+def _htp_product(place: _Place) -> Changes:
+    if place.real is None:
+        raise ValueError("its output is no integer")
+    first, second = (s.zero_point[0] - int(np.iinfo(s.dtype).min) for s in (place.x, place.operand(1)))
+    return place.with_rq(methods.multiply_in_htp(place.form, float(np.atleast_1d(place.real)[0]), (first, second)))
+
+
 def _zero_in_sum(place: _Place) -> Changes:
     if place.real is None:
         raise ValueError("its output is no integer")
@@ -191,6 +198,7 @@ _COMPUTED: Mapping[tuple[str, str], Callable[[_Place], Changes]] = {
     ("reduce_mean", forms.WHOLE_ZERO): _whole_zero,
     ("reduce_mean", forms.FLOAT_MEAN): _float_mean,
     ("mul", forms.FLOAT_PRODUCT): _float_product,
+    ("mul", forms.ZEROS_APART): _htp_product,
     **{(op, forms.ZERO_IN_SUM): _zero_in_sum for op in LINEAR},
     **{(op, forms.FLOAT_STEPS): _float_steps for op in WITH_WEIGHTS},
     ("add", forms.ONE_SHIFT): _one_shift,

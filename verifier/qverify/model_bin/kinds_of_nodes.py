@@ -57,6 +57,14 @@ def _is_tall(node: Node, graph: Graph) -> bool:
     return node.op == "global_average_pool" and rows > 8 and rows * columns > 64
 
 
+def _multiplies_by_one_or_more(node: Node, graph: Graph) -> bool:
+    """Returns whether a step of the product of two tensors is at least a step of the output."""
+    if node.op != "mul":
+        return False
+    a, b, y = (graph.spec(n or "") for n in (*node.inputs[:2], node.outputs[0]))
+    return bool(y.scale) and a.scale[0] * b.scale[0] >= y.scale[0]
+
+
 def _keeps_dimensions(node: Node, graph: Graph) -> bool:
     ranks = {len(graph.spec(n or "").shape) for n in (node.inputs[0], node.outputs[0])}
     return node.op == "reduce_mean" and len(ranks) == 1
@@ -71,6 +79,7 @@ KINDS: dict[str, Callable[[Node, Graph], bool]] = {  # a node is of the first ki
     "one scale of weights": _has_one_scale,
     "of tall images": _is_tall,
     "dimensions kept": _keeps_dimensions,
+    "scale of 1 or more": _multiplies_by_one_or_more,
 }
 
 

@@ -47,7 +47,8 @@ Say = Callable[[str], None]
 TURNS = 6  # draws of further probes of an op
 MOST_FURTHER = 8  # further probes of an op that are asked
 HELD_OUT = 4  # further probes on which a solved form is tried
-DIVIDED = "of tall images", "depthwise, stride 2, close scales"  # the kind of nodes that may have a form of their own
+OUTSIDE = ("scale of 1 or more",)  # kinds of nodes for which the form of the others may have no parameters
+DIVIDED = ("of tall images", "depthwise, stride 2, close scales", *OUTSIDE)  # kinds that may have a form of their own
 RUNS = 2  # of each model
 
 
@@ -255,11 +256,12 @@ class _Learner:
 
 
 def _divide(op: str, members: list[RecordedUnit]) -> dict[str, list[RecordedUnit]]:
-    """Returns the units of an op, and those of a kind of DIVIDED, by key, if both have forms; else none."""
+    """Returns the units of an op, and those of a kind of DIVIDED, by key, if both have forms, or the others have one and the
+    kind is of OUTSIDE; else none."""
     for kind in DIVIDED:
         of_kind = [m for m in members if KINDS[kind](m.unit.nodes[0], m.graph)]
         parts = {op: [m for m in members if m not in of_kind], key_of(op, kind): of_kind}
-        if all(some and left_forms(some) for some in parts.values()):
+        if all(some and (left_forms(some) or (some is of_kind and kind in OUTSIDE)) for some in parts.values()):
             return parts
     return {}
 

@@ -163,7 +163,7 @@ class Forcing:
             return f"{named(self.judged.pair.a)} cannot run a node alone"
         arrays = {}
         for name in unit.inputs:
-            value = self._read_input(name)
+            value = self.read_recorded(name)
             if value is None:
                 return self._explain_missing(name, "input")
             if why := self._describe_misfit(name, value):
@@ -184,7 +184,7 @@ class Forcing:
         given, wanted = f"{value.dtype}{list(value.shape)}", f"{spec.dtype}{list(spec.shape)}"
         return f"its input {name} is {given} {within(self.judged.pair.b)}, {wanted} in the model"
 
-    def _read_input(self, name: str) -> Array | None:
+    def read_recorded(self, name: str) -> Array | None:
         """Returns the value of an input that b recorded, or a's copy if the bytes are the same, or None if neither is
         available."""
         if name in self.inputs:
@@ -256,7 +256,7 @@ class Forcing:
 
     def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on several units of which the side does not give the tensors between them."""
-        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
@@ -265,7 +265,7 @@ class Forcing:
 
     def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on a unit of a side that rounds in its own way, known or stated."""
-        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
@@ -287,7 +287,7 @@ class Forcing:
         return None if fitting is None else arithmetic in fitting
 
     def _find_fitting(self, unit: Unit) -> list[str] | None:
-        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
         if recorded is None or len(given) < len(unit.inputs):
             return None
@@ -319,7 +319,7 @@ class Forcing:
         """Returns the verdict under a tie-aware limit, for which the unit is evaluated once more in float64."""
         plain, arrays = limit_for(unit, name, self.graph), {}
         for source in unit.inputs:
-            value = self._read_input(source)
+            value = self.read_recorded(source)
             if value is None:
                 return self._make_inconclusive(unit, name, self._explain_missing(source, "input"))
             arrays[source] = value

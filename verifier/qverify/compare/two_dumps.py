@@ -16,6 +16,7 @@ from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
 from qverify.compare.stated_arithmetic import read_stated
+from qverify.compare.straight_concats import StraightConcats
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -201,6 +202,7 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
     free = [u for u in list_single(located.steps) if stated is None or not stated.states(u, host.graph)]
     for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
         accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
+        StraightConcats(free, host.graph, forcing.read_recorded, forcing.gives_all).accept(verdicts)
     return located
 
 

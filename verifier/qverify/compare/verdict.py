@@ -33,6 +33,7 @@ from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.stated_arithmetic import read_stated
+from qverify.compare.straight_concats import StraightConcats
 from qverify.compare.untapped import judge_untapped, name_optimization
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
@@ -275,6 +276,7 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
     if force.is_foreign:
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
+        StraightConcats(free, force.graph, force.read_recorded, force.gives_all).accept(verdicts)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict

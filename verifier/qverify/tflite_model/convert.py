@@ -11,6 +11,7 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
+from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
@@ -20,9 +21,15 @@ CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    **MOVEMENTS,
     **WITHOUT_WEIGHTS,
 }
-CHECK_THEMSELVES = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # operators that read or write tensors that are not quantized
+CHECK_THEMSELVES = {
+    "QUANTIZE",
+    "DEQUANTIZE",
+    "ARG_MAX",
+    *MOVEMENTS,
+}  # operators for tensors that are not quantized, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 CONVERTERS = {
@@ -22,14 +23,14 @@ CONVERTERS = {
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
     **MOVEMENTS,
+    **TABLES,
     **WITHOUT_WEIGHTS,
 }
-CHECK_THEMSELVES = {
-    "QUANTIZE",
-    "DEQUANTIZE",
-    "ARG_MAX",
+CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
+    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX"),
     *MOVEMENTS,
-}  # operators for tensors that are not quantized, too
+    *TABLES,
+}
 
 
 @dataclass(frozen=True, slots=True)

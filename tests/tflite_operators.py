@@ -249,3 +249,47 @@ def tables() -> Iterator[Case]:
         table = "".join(p.capitalize() for p in kind.split("_")) + "Options"
         yield Case(kind, (shape, shape), (shape,), table, made="bool")
         yield Case(kind, (shape,), (shape,), table, made="bool", operands={1: (5,)})
+
+
+def elementwise() -> Iterator[Case]:
+    """Yields sums, products, extrema and choices, with operands of fewer axes."""
+    shape = (1, 6, 9, 5)
+    for kind in ("ADD", "SUB", "MUL"):
+        table = f"{kind.capitalize()}Options"
+        for other in ((5,), (9, 1), (6, 9, 1), (6, 9, 5), (1, 1, 1, 5), ()):
+            yield Case(kind, (shape,), (shape,), table, operands={1: other})
+        yield Case(kind, (shape, (6, 1, 5)), (shape,), table)
+        yield Case(kind, (shape, (5,)), (shape,), table)
+        yield Case(kind, ((5,), shape), (shape,), table)
+        yield Case(kind, ((2, 3, 4, 5, 3), (3,)), ((2, 3, 4, 5, 3),), table)
+    for kind in ("MAXIMUM", "MINIMUM"):
+        for other in (shape, (5,), (9, 1)):
+            yield Case(kind, (shape, other), (shape,), "MaximumMinimumOptions", same=True)
+        yield Case(kind, ((7, 5),), ((7, 5),), "MaximumMinimumOptions", same=True, operands={1: ()})
+    yield Case("NEG", (shape,), (shape,), "NegOptions", dtypes=("int8",))
+    yield Case("CAST", (shape,), (shape,), "CastOptions", made="float32")
+    yield Case("CAST", (shape,), (shape,), "CastOptions", made="int32")
+
+
+def reductions() -> Iterator[Case]:
+    """Yields operators that reduce axes."""
+    x = (2, 6, 7, 5)
+    for kind in ("REDUCE_MAX", "REDUCE_MIN", "MEAN", "SUM"):
+        for axes, keep, y in (
+            ([1, 2], False, (2, 5)),
+            ([1, 2], True, (2, 1, 1, 5)),
+            ([3], True, (2, 6, 7, 1)),
+            ([-1], False, (2, 6, 7)),
+            ([2], False, (2, 6, 5)),
+            ([1], False, (2, 7, 5)),
+            ([0, 3], False, (6, 7)),
+        ):
+            same = kind.startswith("REDUCE")
+            yield Case(kind, (x,), (y,), "ReducerOptions", {"keepDims": keep}, {1: axes}, same=same)
+        yield Case(kind, ((4, 30),), ((4,),), "ReducerOptions", {"keepDims": False}, {1: [1]}, same=same)
+        yield Case(kind, ((4, 30, 3),), ((4, 1, 3),), "ReducerOptions", {"keepDims": True}, {1: [1]}, same=same)
+    for kind in ("ARG_MAX", "ARG_MIN"):
+        for number, made in ((2, "int32"), (4, "int64")):
+            table, how = f"Arg{kind[4:].capitalize()}Options", {"outputType": number}
+            for shape, axis, y in ((x, -1, (2, 6, 7)), (x, 1, (2, 7, 5)), ((4, 9), 1, (4,))):
+                yield Case(kind, (shape,), (y,), table, how, {1: axis}, made=made)

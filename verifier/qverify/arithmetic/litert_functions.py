@@ -282,3 +282,18 @@ def _shift_as_x86(value: int, shift: int) -> int:
     mask = (1 << (shift & 63)) - 1 & (2**32 - 1)
     mask = mask - 2**32 if mask >= 2**31 else mask
     return (value >> (shift & 31)) + ((value & mask) > (mask >> 1) + (value < 0))
+
+
+def negated(x: Codes) -> Array:
+    """Returns the table of NEG: the stored numbers with another sign, whatever the zero points are."""
+    limits = np.iinfo(x.dtype)
+    return (-np.arange(limits.min, int(limits.max) + 1, dtype=np.int64)).astype(np.int8).astype(x.dtype)
+
+
+def summed(x: Codes, y: Codes, count: int) -> Array:
+    """Returns the table of SUM, [65536], for every sum of `count` stored numbers from the lowest: scaled, with the zero
+    point, and wrapped to 8 bits as LiteRT does."""
+    lowest = int(np.iinfo(x.dtype).min) * count
+    sums = np.arange(lowest, lowest + 65536, dtype=np.int64) - x.zero * count
+    found = scale(sums, float(Single(x.scale)) / float(Single(y.scale))) + y.zero
+    return found.astype(y.dtype)

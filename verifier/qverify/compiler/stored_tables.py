@@ -1,9 +1,10 @@
-"""Finds functions of the stored integers of one or two 8-bit tensors, which an ONNX computes as a Gather from a constant
-table of 256 or 65536 elements, and writes them as lookup."""
+"""Finds functions of the stored integers of one or two 8-bit tensors, or of sums of one, which an ONNX computes as a
+Gather from a constant table of 256 or 65536 elements, and writes them as lookup."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from qverify.arithmetic import float32
 from qverify.arithmetic.rounding_rules import RULES
 from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings.reduce_mean import reduced_axes
 from qverify.compiler.unit import Array, LoweredUnit
 from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 from qverify.tensors.spec import TensorSpec
@@ -24,11 +26,13 @@ HALF_EVEN = RULES.index("half even")
 class StoredTable:
     """A Gather whose indices count the stored values of its operands from the lowest.
 
-    operands: one or two tensors of the same 8-bit type, or a constant. covers: the nodes that it stands for. table: its elements."""
+    operands: one or two tensors of the same 8-bit type, or a constant. axes: the axes of one along which it is added, a bit
+    for each; 0 for none. covers: the nodes that it stands for. table: its elements."""
 
     operands: tuple[str | Array, ...]
     covers: tuple[str, ...]
     table: Array
+    axes: int = 0
 
 
 def find_table(view: GraphView, node: Any) -> StoredTable | None:
@@ -43,8 +47,26 @@ def find_table(view: GraphView, node: Any) -> StoredTable | None:
         operand, names = found
         return StoredTable((operand,), (*names, node.name), table)
     if table.size == PAIRS and found is None:
-        return _find_pairs(view, node, table)
+        return _find_pairs(view, node, table) or _find_sum(view, node, table)
     return None
+
+
+def _find_sum(view: GraphView, node: Any, table: Array) -> StoredTable | None:
+    """Returns the table of the sums of stored integers along axes, counted from the lowest sum."""
+    place = view.producer.get(node.input[1])
+    total = None if place is None or place.op_type != "Add" else view.producer.get(place.input[0])
+    wide = None if total is None or total.op_type != "ReduceSum" else view.producer.get(total.input[0])
+    if wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) not in BYTES:
+        return None
+    shape, limits = view.shape(wide.input[0]), np.iinfo(view.dtype(wide.input[0]))
+    axes = reduced_axes(view, total, len(shape))
+    count = prod(shape[a] for a in axes)
+    if count * (int(limits.max) - int(limits.min)) >= PAIRS or not _is_number(
+        view, place.input[1], -int(limits.min) * count
+    ):
+        return None
+    covers = (wide.name, total.name, place.name, node.name)
+    return StoredTable((wide.input[0],), covers, table, sum(1 << a for a in axes))
 
 
 def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
@@ -136,6 +158,8 @@ def _write(builder: Builder, view: GraphView, found: StoredTable, stored: Array,
     """Appends the lookup. Of two operands, it reads the sum of 256 times the first and the second, in 16 bits."""
     names = [_declare(builder, view, operand, spec.name) for operand in found.operands]
     source = names[0] if len(names) == 1 else _write_sum(builder, names, spec)
+    if found.axes:
+        source = _write_sums_along(builder, source, found.axes, spec)
     table = builder.new_constant(f"{spec.name}/table", stored, TensorSpec("", str(stored.dtype), stored.shape))
     builder.tensor(spec)
     builder.node("lookup", [source, table], [spec.name])
@@ -170,4 +194,20 @@ def _write_sum(builder: Builder, names: list[str], y: TensorSpec) -> str:
     limits = np.iinfo(dtype)
     words = [0, int(limits.min), int(limits.max)]
     builder.node("add", [*names, rq], [total], words, (), False)
+    return total
+
+
+def _write_sums_along(builder: Builder, name: str, axes: int, y: TensorSpec) -> str:
+    """Appends the sums of a tensor along axes, in 16 bits, and returns their name."""
+    x = builder.tensors[name]
+    if not x.zero_point:
+        x = builder.tensors[name] = TensorSpec(name, x.dtype, x.shape, scale=(1.0,), zero_point=(0,), layout=x.layout)
+    count = prod(d for a, d in enumerate(x.shape) if axes >> a & 1)
+    zero = count * (x.zero_point[0] - int(np.iinfo(x.dtype).min))
+    total, limits = f"{y.name}/preactivation", np.iinfo("uint16")
+    builder.tensor(
+        TensorSpec(total, "uint16", y.shape, scale=(1.0,), zero_point=(zero,), interior=True, integer_reference=False)
+    )
+    rq = builder.new_constant(f"{total}/rq", np.array([1], np.float64))
+    builder.node("reduce_mean", [name, rq], [total], [axes, int(limits.min), int(limits.max)], (), False)
     return total

@@ -11,10 +11,12 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
+from qverify.tflite_model.elementwise import ELEMENTWISE
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.reductions import REDUCTIONS
 from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
@@ -22,12 +24,15 @@ CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    **ELEMENTWISE,
     **MOVEMENTS,
+    **REDUCTIONS,
     **TABLES,
     **WITHOUT_WEIGHTS,
 }
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
-    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX"),
+    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *ELEMENTWISE,
     *MOVEMENTS,
     *TABLES,
 }

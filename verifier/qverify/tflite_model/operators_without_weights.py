@@ -1,13 +1,11 @@
-"""Converts operators without weights: sums and products, pools, movements, functions, changes of quantization."""
+"""Converts pools, SOFTMAX, LOGISTIC, CONCATENATION, RESIZE_BILINEAR and changes of quantization."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
 import numpy as np
 
-from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import (
     activation_of,
     axis_in_onnx,
@@ -20,24 +18,7 @@ from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
-BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
-INT64 = 4  # the schema's number of the type
-
-
-def binary(writer: Writer, operator: TfliteOperator) -> None:
-    """Writes an ADD, SUB or MUL."""
-    _, y = ends_of(writer, operator, 2)
-    operands = []
-    for index in operator.inputs:
-        tensor = writer.tensor(index) if index >= 0 else None
-        if tensor is None or tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-            raise UnsupportedError("an operand that is not int8 or uint8 with one scale")
-        aligned = len(tensor.shape) == len(y.shape) or len(y.shape) < 4 or prod(tensor.shape) == 1
-        require(aligned, f"an operand of {list(tensor.shape)} for an output of {list(y.shape)}")
-        operands.append(writer.real(index))
-    writer.node(BINARY[operator.kind], operands, writer.unquantized(y.index))
-    writer.finish(operator, activation_of(operator))
 
 
 def pool(writer: Writer, operator: TfliteOperator) -> None:
@@ -55,15 +36,6 @@ def pool(writer: Writer, operator: TfliteOperator) -> None:
             POOLS[operator.kind], [writer.real(x.index)], writer.unquantized(y.index), kernel_shape=kernel, **how
         )
     writer.finish(operator, activation_of(operator))
-
-
-def mean(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = ends_of(writer, operator, 2)
-    axes = sorted({a % max(len(x.shape), 1) for a in integers(writer, operator.inputs[1])})
-    require(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
-    keep_dims = bool(operator.options["KeepDims"])
-    writer.node("ReduceMean", [writer.real(x.index)], writer.unquantized(y.index), axes=[2, 3], keepdims=int(keep_dims))
-    writer.finish(operator)
 
 
 def softmax(writer: Writer, operator: TfliteOperator) -> None:
@@ -106,18 +78,6 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
     writer.finish(operator)
 
 
-def arg_max(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = ends_of(writer, operator, 2)
-    require(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
-    require(operator.options["OutputType"] == INT64 and y.dtype == "int64", "indices that are not int64")
-    (axis, *more) = integers(writer, operator.inputs[1]) or [0]
-    require(not more and (len(x.shape) != 4 or axis % 4 == 3), f"axis {axis} of {list(x.shape)}")
-    require(len(y.shape) != 4, "an output of four axes")
-    writer.node(
-        "ArgMax", [writer.real(x.index)], writer.mapped(y.index), axis=axis_in_onnx(axis, len(x.shape)), keepdims=0
-    )
-
-
 def quantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = ends_of(writer, operator, 1)
     require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
@@ -138,14 +98,11 @@ def _computed(writer: Writer, tensor: TfliteTensor) -> str:
 
 
 WITHOUT_WEIGHTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
-    **dict.fromkeys(BINARY, binary),
     **dict.fromkeys(POOLS, pool),
-    "MEAN": mean,
     "SOFTMAX": softmax,
     "LOGISTIC": logistic,
     "CONCATENATION": concatenation,
     "RESIZE_BILINEAR": resize_bilinear,
-    "ARG_MAX": arg_max,
     "QUANTIZE": quantize,
     "DEQUANTIZE": dequantize,
 }

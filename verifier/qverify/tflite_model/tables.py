@@ -16,7 +16,7 @@ from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 Unary = Callable[[Codes, Codes, Any], Array]  # arguments: the codes of input and output, the operator's options
-INT8_ONLY = ("ABS", "EXP", "LOG", "RSQRT", "SQRT", "SQUARED_DIFFERENCE")  # of LiteRT's kernels
+INT8_ONLY = ("ABS", "NEG", "EXP", "LOG", "RSQRT", "SQRT", "SQUARED_DIFFERENCE")  # of LiteRT's kernels
 LIMITS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 COMPARISONS = {
     "EQUAL": np.equal,
@@ -43,6 +43,7 @@ UNARY: dict[str, Unary] = {
     "GELU": lambda x, y, o: functions.from_reals(x, y, functions.gelu_of_tanh if o["Approximate"] else functions.gelu),
     "HARD_SWISH": lambda x, y, _: functions.hard_swish(x, y),
     "LEAKY_RELU": lambda x, y, o: functions.leaky_relu(x, y, float(o["Alpha"])),
+    "NEG": lambda x, y, _: functions.negated(x),
     "LOG": _of_reals(functions64.log),
     "RSQRT": lambda x, y, _: functions.reciprocal_root(x, y),
     "SQRT": lambda x, y, _: functions.root(x, y),

@@ -225,6 +225,11 @@ class Writer:
             self.reshape(source, self.entry(name, index, axes, dims), dims)
         return name
 
+    def real_operand(self, index: int, rank: int) -> str:
+        """Returns the name of a tensor's dequantized values for an operator that broadcasts it, as operand() does."""
+        name = self.operand(index, rank)
+        return self.real(index, "" if name == self.name(index) else name)
+
     def table(self, output: int, indices: str, table: Array) -> None:
         """Writes tensor `output`, of 8 bits or bool, as the elements of a table at these places."""
         y, name = self.tensor(output), self.name(output)

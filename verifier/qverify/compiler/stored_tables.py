@@ -52,21 +52,16 @@ def find_table(view: GraphView, node: Any) -> StoredTable | None:
 
 
 def _find_sum(view: GraphView, node: Any, table: Array) -> StoredTable | None:
-    """Returns the table of the sums of stored integers along axes, counted from the lowest sum."""
-    place = view.producer.get(node.input[1])
-    total = None if place is None or place.op_type != "Add" else view.producer.get(place.input[0])
+    """Returns the table of the sums of stored uint8 along axes."""
+    total = view.producer.get(node.input[1])
     wide = None if total is None or total.op_type != "ReduceSum" else view.producer.get(total.input[0])
-    if wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) not in BYTES:
+    if wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) != "uint8":
         return None
-    shape, limits = view.shape(wide.input[0]), np.iinfo(view.dtype(wide.input[0]))
+    shape = view.shape(wide.input[0])
     axes = reduced_axes(view, total, len(shape))
-    count = prod(shape[a] for a in axes)
-    if count * (int(limits.max) - int(limits.min)) >= PAIRS or not _is_number(
-        view, place.input[1], -int(limits.min) * count
-    ):
+    if prod(shape[a] for a in axes) * (EVERY - 1) >= PAIRS:
         return None
-    covers = (wide.name, total.name, place.name, node.name)
-    return StoredTable((wide.input[0],), covers, table, sum(1 << a for a in axes))
+    return StoredTable((wide.input[0],), (wide.name, total.name, node.name), table, sum(1 << a for a in axes))
 
 
 def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
@@ -202,12 +197,11 @@ def _write_sums_along(builder: Builder, name: str, axes: int, y: TensorSpec) -> 
     x = builder.tensors[name]
     if not x.zero_point:
         x = builder.tensors[name] = TensorSpec(name, x.dtype, x.shape, scale=(1.0,), zero_point=(0,), layout=x.layout)
-    count = prod(d for a, d in enumerate(x.shape) if axes >> a & 1)
-    zero = count * (x.zero_point[0] - int(np.iinfo(x.dtype).min))
+    zero = prod(d for a, d in enumerate(x.shape) if axes >> a & 1) * x.zero_point[0]
     total, limits = f"{y.name}/preactivation", np.iinfo("uint16")
     builder.tensor(
         TensorSpec(total, "uint16", y.shape, scale=(1.0,), zero_point=(zero,), interior=True, integer_reference=False)
     )
-    rq = builder.new_constant(f"{total}/rq", np.array([1], np.float64))
+    rq = builder.new_constant(f"{total}/rq", np.array([[1], [HALF_EVEN]], np.float64))
     builder.node("reduce_mean", [name, rq], [total], [axes, int(limits.min), int(limits.max)], (), False)
     return total

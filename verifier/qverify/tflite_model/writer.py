@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
-INT32 = 6  # ONNX's number of the type
+UINT8, INT32 = 2, 6  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
@@ -30,7 +30,8 @@ class Writer:
         model: the file that is converted.
         nodes, constants: what has been written.
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
-            "axes" their order in the ONNX, "dims" the dims in the ONNX.
+            "axes" their order in the ONNX, "dims" the dims in the ONNX, "dtypes" the types in the file and in the ONNX
+            if they differ.
     """
 
     model: TfliteModel
@@ -74,10 +75,13 @@ class Writer:
         shape = self.tensor(index).shape
         return tuple(shape[a] for a in NCHW) if len(shape) == 4 else shape
 
-    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int]) -> str:
-        """Records which tensor of the file an ONNX tensor represents, and returns its name."""
-        shape = list(self.tensor(index).shape)
-        self.tensors[name] = {"tfl": index, "shape": shape, "axes": list(axes), "dims": list(dims)}
+    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int], dtype: str = "") -> str:
+        """Records which tensor of the file an ONNX tensor represents, and returns its name. dtype: the ONNX tensor's type,
+        if it is another than the file's."""
+        tensor = self.tensor(index)
+        self.tensors[name] = {"tfl": index, "shape": list(tensor.shape), "axes": list(axes), "dims": list(dims)}
+        if dtype:
+            self.tensors[name]["dtypes"] = [tensor.dtype, dtype]
         return name
 
     def mapped(self, index: int) -> str:

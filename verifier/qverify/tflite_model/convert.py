@@ -11,19 +11,22 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
+from qverify.tflite_model.checks import check_activation
 from qverify.tflite_model.elementwise import ELEMENTWISE
 from qverify.tflite_model.movements import MOVEMENTS
-from qverify.tflite_model.operators_with_weights import convolution, fully_connected
+from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
 from qverify.tflite_model.reductions import REDUCTIONS
 from qverify.tflite_model.tables import TABLES
-from qverify.tflite_model.writer import EIGHT_BITS, Writer
+from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    "BATCH_MATMUL": batch_matmul,
+    "TRANSPOSE_CONV": transpose_conv,
     **ELEMENTWISE,
     **MOVEMENTS,
     **REDUCTIONS,
@@ -31,7 +34,7 @@ CONVERTERS = {
     **WITHOUT_WEIGHTS,
 }
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
-    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
     *ELEMENTWISE,
     *MOVEMENTS,
     *TABLES,
@@ -81,11 +84,3 @@ def _check_types(writer: Writer, operator: Any) -> None:
         raise UnsupportedError("it lacks an input, or has several outputs")
     for index in (operator.inputs[0], operator.outputs[0]):
         check_activation(writer, index)
-
-
-def check_activation(writer: Writer, index: int) -> None:
-    """Raises UnsupportedError if the tensor is not an 8-bit tensor with one scale."""
-    tensor = writer.tensor(index)
-    if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-        scales = "" if tensor.scale.size == 1 else f" with {count(tensor.scale.size, 'scale')}"
-        raise UnsupportedError(f"a tensor of {tensor.dtype}{scales}; wanted int8 or uint8 with one scale")

@@ -304,6 +304,30 @@ def mirror_pad(writer: Writer, operator: TfliteOperator) -> None:
     _choose(writer, x, y, np.pad(places, list(zip(begins, ends, strict=True)), "reflect" if reflect else "symmetric"))
 
 
+def resize_nearest(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a RESIZE_NEAREST_NEIGHBOR as a choice of the pixels of each image."""
+    x, y = moved(writer, operator)
+    require(len(x.shape) == len(y.shape) == 4, f"{list(x.shape)} as {list(y.shape)}")
+    require(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
+    align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
+    rows, columns = (_nearest(x.shape[k], y.shape[k], align, half) for k in (1, 2))
+    n, h, w, c = x.shape
+    places = writer.constant(f"{writer.name(y.index)}@places", (rows[:, None] * w + columns).reshape(-1))
+    part = writer.entry(f"{writer.name(y.index)}@pixels", y.index, range(4), (n, y.shape[1] * y.shape[2], c))
+    writer.node("Gather", [writer.reshaped(x.index, (n, h * w, c)), places], part, axis=1)
+    shape = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
+    writer.from_file_order(y.index, "Reshape", [part, shape])
+
+
+def _nearest(size: int, out: int, align: bool, half: bool) -> np.ndarray:
+    """Returns which place of an axis LiteRT reads for each place of the output; it computes them in float32."""
+    single = np.float32
+    step = single(size - 1) / single(out - 1) if align and out > 1 else single(size) / single(out)
+    scaled = (np.arange(out).astype(single) + single(0.5 if half else 0.0)) * step
+    found = np.floor(scaled + single(0.5)) if align else np.floor(scaled)
+    return np.clip(found.astype(np.int64), 0, size - 1)
+
+
 MOVEMENTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     "BATCH_TO_SPACE_ND": batch_to_space,
     "DEPTH_TO_SPACE": depth_to_space,
@@ -315,6 +339,7 @@ MOVEMENTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     "PAD": pad,
     "PADV2": pad,
     "RESHAPE": reshape,
+    "RESIZE_NEAREST_NEIGHBOR": resize_nearest,
     "REVERSE_V2": reverse,
     "SLICE": slice_,
     "SPACE_TO_BATCH_ND": space_to_batch,

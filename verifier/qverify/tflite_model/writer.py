@@ -182,6 +182,13 @@ class Writer:
         itself."""
         self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
 
+    def quantize_file_order(self, real: str, index: int) -> None:
+        """Writes a tensor of the file by quantizing real values that have the axes of the file."""
+        if not self.is_turned(index) and self.onnx_shape(index) == self.tensor(index).shape:
+            self.quantize(real, index)
+            return
+        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)])
+
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"

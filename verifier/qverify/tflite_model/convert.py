@@ -13,6 +13,7 @@ from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.checks import check_activation
 from qverify.tflite_model.elementwise import ELEMENTWISE
+from qverify.tflite_model.fold import fold
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
@@ -46,7 +47,7 @@ class ConvertedModel:
     """A converted .tflite.
 
     Attributes:
-        model: the contents of the file.
+        model: the contents of the file; what operators compute from constants and shapes alone are constants.
         onnx: the serialized QDQ ONNX.
         tensors: name of an ONNX tensor to the tensor of the file (see Writer.tensors).
     """
@@ -59,6 +60,7 @@ class ConvertedModel:
 def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
+    model = fold(model)
     writer, refused = Writer(model), Counter[str]()
     for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)

@@ -16,12 +16,13 @@ REFLECT, SYMMETRIC = 0, 1  # the schema's numbers of MIRROR_PAD's modes
 
 
 def moved(writer: Writer, operator: TfliteOperator, data: int = 0) -> tuple[TfliteTensor, TfliteTensor]:
-    """Returns the input whose elements are moved, and the first output. data: which input that is. Raises
-    UnsupportedError if an output has another quantization."""
+    """Returns the input whose elements are moved, and the first output. data: which input that is. An output may have
+    another quantization than the input, because LiteRT moves stored numbers all the same. Raises UnsupportedError if it
+    has another type."""
     require(len(operator.inputs) > data and operator.inputs[data] >= 0 and bool(operator.outputs), "no input")
     x = writer.tensor(operator.inputs[data])
     for index in operator.outputs:
-        require(same_quantization(x, writer.tensor(index)), "another quantization than its input")
+        require(x.dtype == writer.tensor(index).dtype, f"{x.dtype} that becomes {writer.tensor(index).dtype}")
     return x, writer.tensor(operator.outputs[0])
 
 
@@ -42,8 +43,7 @@ def reshape(writer: Writer, operator: TfliteOperator) -> None:
         dims = writer.onnx_shape(y.index)
         writer.reshape(writer.in_file_order(x.index), writer.mapped(y.index), dims)
         return
-    dims_name = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
-    writer.from_file_order(y.index, "Reshape", [writer.in_file_order(x.index), dims_name])
+    writer.reshape_to(y.index, writer.in_file_order(x.index))
 
 
 def _slice(writer: Writer, source: str, output: str, places: Sequence[tuple[int, int, int, int]]) -> None:
@@ -80,8 +80,7 @@ def _cut_and_reshape(writer: Writer, source: TfliteTensor, target: int, ranges: 
     require(prod(dims) == prod(shape), f"{list(dims)} elements as {list(shape)}")
     part = writer.entry(f"{writer.name(target)}@cut", target, range(len(shape)), dims)
     _slice(writer, writer.in_file_order(source.index), part, _places(ranges, range(len(dims))))
-    name = writer.constant(f"@shape{','.join(map(str, shape))}", np.array(shape, np.int64))
-    writer.from_file_order(target, "Reshape", [part, name])
+    writer.reshape_to(target, part)
 
 
 def slice_(writer: Writer, operator: TfliteOperator) -> None:
@@ -161,7 +160,7 @@ def pack(writer: Writer, operator: TfliteOperator) -> None:
     for index in operator.inputs:
         require(index >= 0, "an input left out")
         part = writer.tensor(index)
-        require(same_quantization(part, y) and part.shape == x.shape, "an input of another type, quantization or shape")
+        require(part.dtype == y.dtype and part.shape == x.shape, "an input of another type or shape")
         parts.append(writer.reshaped(index, (*x.shape[: axis % rank], 1, *x.shape[axis % rank :])))
     writer.from_file_order(y.index, "Concat", parts, axis=axis % rank)
 
@@ -229,8 +228,7 @@ def _regroup(writer: Writer, x: TfliteTensor, y: TfliteTensor, dims: Sequence[in
     require(prod(dims) == prod(y.shape), f"{list(x.shape)} as {list(y.shape)}")
     part = writer.entry(f"{writer.name(y.index)}@blocks", y.index, range(len(y.shape)), turned)
     writer.move("Transpose", writer.reshaped(x.index, dims), part, perm=list(order))
-    name = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
-    writer.from_file_order(y.index, "Reshape", [part, name])
+    writer.reshape_to(y.index, part)
 
 
 def space_to_batch(writer: Writer, operator: TfliteOperator) -> None:
@@ -273,7 +271,7 @@ def _choose(writer: Writer, x: TfliteTensor, y: TfliteTensor, places: np.ndarray
 def pad(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a PAD, which adds elements of the zero point, or a PADV2, which adds a stated one."""
     x, y = moved(writer, operator)
-    value = np.zeros((), x.dtype) if not x.scale.size else x.zero[0].astype(x.dtype)
+    value = np.zeros((), y.dtype) if not y.scale.size else y.zero[0].astype(y.dtype)
     if len(operator.inputs) == 3:
         stated = writer.tensor(operator.inputs[2])
         require(stated.data is not None and stated.data.size == 1, "a value that is no constant")
@@ -315,8 +313,7 @@ def resize_nearest(writer: Writer, operator: TfliteOperator) -> None:
     places = writer.constant(f"{writer.name(y.index)}@places", (rows[:, None] * w + columns).reshape(-1))
     part = writer.entry(f"{writer.name(y.index)}@pixels", y.index, range(4), (n, y.shape[1] * y.shape[2], c))
     writer.node("Gather", [writer.reshaped(x.index, (n, h * w, c)), places], part, axis=1)
-    shape = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
-    writer.from_file_order(y.index, "Reshape", [part, shape])
+    writer.reshape_to(y.index, part)
 
 
 def _nearest(size: int, out: int, align: bool, half: bool) -> np.ndarray:

@@ -44,12 +44,18 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     length = weights.shape[1]
     elements = int(np.prod(x.shape, dtype=np.int64))
     require(elements % length == 0, f"rows of {length} out of {elements} elements")
-    require(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
-    rows = (elements // length, length)
+    rows, made = (elements // length, length), (elements // length, weights.shape[0])
+    fits = y.shape[-1:] == made[1:] and int(np.prod(y.shape, dtype=np.int64)) == made[0] * made[1]
+    require(fits, f"an output of {list(y.shape)}")
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
     writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
-    writer.finish(operator, activation_of(operator))
+    if y.shape == made:
+        writer.finish(operator, activation_of(operator))
+        return
+    copy = writer.entry(f"{writer.name(y.index)}@rows", y.index, range(len(y.shape)), made)
+    writer.finish(operator, activation_of(operator), copy)
+    writer.reshape_to(y.index, copy)
 
 
 def transpose_conv(writer: Writer, operator: TfliteOperator) -> None:

@@ -151,6 +151,12 @@ class Writer:
         else:
             self.reshape(copy, self.mapped(index), dims)
 
+    def reshape_to(self, index: int, source: str) -> None:
+        """Writes a tensor of the file as a stored tensor that has its elements, in the file's order, and other dims."""
+        shape = self.tensor(index).shape
+        dims = self.constant(f"@shape{','.join(map(str, shape))}", np.array(shape, np.int64))
+        self.from_file_order(index, "Reshape", [source, dims])
+
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
@@ -193,9 +199,9 @@ class Writer:
         """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
-    def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
+    def finish(self, operator: TfliteOperator, activation: int = 0, name: str = "") -> None:
         """Quantizes the only output of an operator, after its fused activation. Its real values are called
-        `unquantized(output)`."""
+        `unquantized(output)`. name: as in quantize()."""
         (output,) = operator.outputs
         real = self.unquantized(output)
         if limits := CLAMPS[activation]:
@@ -203,7 +209,7 @@ class Writer:
             clamped = f"{self.name(output)}@clamped"
             relu = limits[1] == math.inf
             real = self.node("Relu" if relu else "Clip", [real] if relu else [real, low, high], clamped)
-        self.quantize(real, output)
+        self.quantize(real, output, name)
 
     def place(self, index: int, rank: int = 0) -> str:
         """Returns the name of a tensor of 8 bits as int32, counted from the lowest stored value. rank: as in operand()."""

@@ -19,6 +19,7 @@ from qverify.tensors.spec import TensorSpec
 
 BYTES = ("int8", "uint8")
 EVERY, PAIRS = 256, 65536
+Operand = tuple[str | Array, tuple[str, ...]]  # a tensor or a constant, and the nodes that lead to it
 HALF_EVEN = RULES.index("half even")
 
 
@@ -55,7 +56,7 @@ def _find_sum(view: GraphView, node: Any, table: Array) -> StoredTable | None:
     """Returns the table of the sums of stored uint8 along axes."""
     total = view.producer.get(node.input[1])
     wide = None if total is None or total.op_type != "ReduceSum" else view.producer.get(total.input[0])
-    if wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) != "uint8":
+    if total is None or wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) != "uint8":
         return None
     shape = view.shape(wide.input[0])
     axes = reduced_axes(view, total, len(shape))
@@ -69,11 +70,12 @@ def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
     total = view.producer.get(node.input[1])
     if total is None or total.op_type != "Add":
         return None
-    first, second = _find_first(view, total.input[0]), _find_place(view, total.input[1])
+    first: Operand | None = _find_first(view, total.input[0])
+    second: Operand | None = _find_place(view, total.input[1])
     if first is None and second is not None:
-        first = _find_constant(view, total.input[0], view.dtype(second[0]), EVERY)
+        first = _find_constant(view, total.input[0], _dtype(view, second[0]), EVERY)
     elif second is None and first is not None:
-        second = _find_constant(view, total.input[1], view.dtype(first[0]), 1)
+        second = _find_constant(view, total.input[1], _dtype(view, first[0]), 1)
     if first is None or second is None or _dtype(view, first[0]) != _dtype(view, second[0]):
         return None
     covers = dict.fromkeys((*first[1], *second[1], total.name, node.name))
@@ -84,7 +86,7 @@ def _dtype(view: GraphView, operand: str | Array) -> str:
     return view.dtype(operand) if isinstance(operand, str) else str(operand.dtype)
 
 
-def _find_first(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | None:
+def _find_first(view: GraphView, name: str) -> Operand | None:
     """Returns the first operand, whose place is multiplied by 256, and the nodes between."""
     product = view.producer.get(name)
     if product is None or product.op_type != "Mul" or not _is_number(view, product.input[1], EVERY):
@@ -93,7 +95,7 @@ def _find_first(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | Non
     return None if found is None else (found[0], (*found[1], product.name))
 
 
-def _find_constant(view: GraphView, name: str, dtype: str, factor: int) -> tuple[Array, tuple[str, ...]] | None:
+def _find_constant(view: GraphView, name: str, dtype: str, factor: int) -> Operand | None:
     """Returns the stored values whose places, times a factor, a constant has."""
     value, low = view.constants.get(name), int(np.iinfo(dtype).min)
     if (
@@ -112,7 +114,7 @@ def _is_number(view: GraphView, name: str, number: int) -> bool:
     return value is not None and value.size == 1 and value.reshape(-1)[0] == number
 
 
-def _find_place(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | None:
+def _find_place(view: GraphView, name: str) -> Operand | None:
     """Returns the 8-bit tensor whose stored values, counted from the lowest, an int32 tensor has, and the nodes between;
     None if there is none."""
     node, names = view.producer.get(name), list[str]()

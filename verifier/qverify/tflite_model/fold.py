@@ -40,7 +40,7 @@ def _slice(values: Values, options: Mapping[str, Any]) -> Array:
 
 def _range(values: Values, options: Mapping[str, Any]) -> Array:
     start, limit, step = (int(v.reshape(())) for v in values)
-    return np.arange(start, limit, step, values[0].dtype)[: MOST_ELEMENTS + 1]
+    return np.array(range(start, limit, step)[: MOST_ELEMENTS + 1], values[0].dtype)
 
 
 def _fill(values: Values, options: Mapping[str, Any]) -> Array:

@@ -9,7 +9,8 @@ import numpy as np
 
 from qverify.arithmetic import functions64
 from qverify.arithmetic import litert_functions as functions
-from qverify.arithmetic.litert_functions import Array, Codes
+from qverify.arithmetic.litert_functions import Codes
+from qverify.arithmetic.rounding_rules import Array
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import ends_of, require
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor

@@ -151,6 +151,8 @@ def movements() -> Iterator[Case]:
         {1: [0, 0, 0, 0, 1], 2: [1, 2, 5, 3, 2], 3: [1, 1, 1, 1, 1]},
         shrinkAxisMask=17,
     )
+    yield one("STRIDED_SLICE", (2, 5, 9, 4), (2, 5, 9, 2), table, {1: [0, 1], 2: [0, 3], 3: [1, 1]}, ellipsisMask=1)
+    yield one("STRIDED_SLICE", (5, 9), (5, 1, 4), table, {1: [0, 0, 1], 2: [5, 1, 5], 3: [1, 1, 1]}, newAxisMask=2)
     yield one("SPLIT", (1, 4, 5, 6), [(1, 4, 5, 2)] * 3, "SplitOptions", {0: 3}, numSplits=3)
     yield one("SPLIT", (1, 4, 5, 6), [(1, 2, 5, 6)] * 2, "SplitOptions", {0: 1}, numSplits=2)
     yield one("SPLIT", (4, 10), [(4, 5)] * 2, "SplitOptions", {0: -1}, numSplits=2)

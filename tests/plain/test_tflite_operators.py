@@ -135,3 +135,27 @@ def test_fully_connected_may_keep_its_dims(shape, tmp_path):
     f.inputs, f.outputs = [x], [y]
     apart, every = differing(opened(f.written(), tmp_path), 0)
     assert apart == 0 < every
+
+
+def test_broadcast_to_repeats_elements(tmp_path):
+    """LiteRT's reference kernels lack it."""
+    f = File()
+    x, y = f.tensor("x", [9, 1], scale=0.05, zero=3), f.tensor("y", [1, 2, 9, 4], scale=0.05, zero=3)
+    dims = f.tensor("dims", [4], "int32", None, value=np.array([1, 2, 9, 4], np.int32))
+    f.operator("BROADCAST_TO", [x, dims], [y])
+    f.inputs, f.outputs = [x], [y]
+    models = opened(f.written(), tmp_path)
+    prepared = random_inputs(models.graph, 0)
+    made = Simulator(models.graph).run(prepared).tensors["y"]
+    wanted = np.broadcast_to(prepared.arrays()["x"], (1, 2, 9, 4)).transpose(0, 3, 1, 2)
+    assert np.array_equal(made, wanted)
+
+
+def test_the_largest_and_their_places_are_equal(tmp_path):
+    f = File()
+    x, k = f.tensor("x", [6, 400], scale=0.05, zero=3), f.tensor("k", [], "int32", None, value=np.array(70, np.int32))
+    values, places = f.tensor("v", [6, 70], scale=0.05, zero=3), f.tensor("i", [6, 70], "int32", None)
+    f.operator("TOPK_V2", [x, k], [values, places], "TopKV2Options")
+    f.inputs, f.outputs = [x], [values, places]
+    apart, every = differing(opened(f.written(), tmp_path), 0)  # of 256 values, so that there are ties
+    assert apart == 0 < every

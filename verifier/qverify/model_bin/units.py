@@ -32,7 +32,7 @@ def may_be_interior(graph: Graph) -> set[str]:
     """Returns the tensors that a model.bin may flag as interior: no comparison with the ONNX expects them, and the unit
     that contains them is compared.
 
-    These are float tensors that `dequantize` computes or that only `quantize` reads, and with --no-fuse the tensors
+    These are float tensors that `dequantize` computes or that only `quantize` reads, and the tensors
     NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
     graph are never interior."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()

@@ -11,18 +11,35 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
-from qverify.tflite_model.operators_with_weights import convolution, fully_connected
+from qverify.tflite_model.checks import check_activation
+from qverify.tflite_model.elementwise import ELEMENTWISE
+from qverify.tflite_model.fold import fold
+from qverify.tflite_model.movements import MOVEMENTS
+from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
-from qverify.tflite_model.writer import EIGHT_BITS, Writer
+from qverify.tflite_model.reductions import REDUCTIONS
+from qverify.tflite_model.tables import TABLES
+from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    "BATCH_MATMUL": batch_matmul,
+    "TRANSPOSE_CONV": transpose_conv,
+    **ELEMENTWISE,
+    **MOVEMENTS,
+    **REDUCTIONS,
+    **TABLES,
     **WITHOUT_WEIGHTS,
 }
-CHECK_THEMSELVES = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # operators that read or write tensors that are not quantized
+CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
+    *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *ELEMENTWISE,
+    *MOVEMENTS,
+    *TABLES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +47,7 @@ class ConvertedModel:
     """A converted .tflite.
 
     Attributes:
-        model: the contents of the file.
+        model: the contents of the file; what operators compute from constants and shapes alone are constants.
         onnx: the serialized QDQ ONNX.
         tensors: name of an ONNX tensor to the tensor of the file (see Writer.tensors).
     """
@@ -43,6 +60,7 @@ class ConvertedModel:
 def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
+    model = fold(model)
     writer, refused = Writer(model), Counter[str]()
     for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
@@ -68,11 +86,3 @@ def _check_types(writer: Writer, operator: Any) -> None:
         raise UnsupportedError("it lacks an input, or has several outputs")
     for index in (operator.inputs[0], operator.outputs[0]):
         check_activation(writer, index)
-
-
-def check_activation(writer: Writer, index: int) -> None:
-    """Raises UnsupportedError if the tensor is not an 8-bit tensor with one scale."""
-    tensor = writer.tensor(index)
-    if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-        scales = "" if tensor.scale.size == 1 else f" with {count(tensor.scale.size, 'scale')}"
-        raise UnsupportedError(f"a tensor of {tensor.dtype}{scales}; wanted int8 or uint8 with one scale")

@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
+UINT8, INT32 = 2, 6  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
@@ -29,7 +30,8 @@ class Writer:
         model: the file that is converted.
         nodes, constants: what has been written.
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
-            "axes" their order in the ONNX, "dims" the dims in the ONNX.
+            "axes" their order in the ONNX, "dims" the dims in the ONNX, "dtypes" the types in the file and in the ONNX
+            if they differ.
     """
 
     model: TfliteModel
@@ -73,16 +75,87 @@ class Writer:
         shape = self.tensor(index).shape
         return tuple(shape[a] for a in NCHW) if len(shape) == 4 else shape
 
-    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int]) -> str:
-        """Records which tensor of the file an ONNX tensor represents, and returns its name."""
-        shape = list(self.tensor(index).shape)
-        self.tensors[name] = {"tfl": index, "shape": shape, "axes": list(axes), "dims": list(dims)}
+    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int], dtype: str = "") -> str:
+        """Records which tensor of the file an ONNX tensor represents, and returns its name. dtype: the ONNX tensor's type,
+        if it is another than the file's."""
+        tensor = self.tensor(index)
+        self.tensors[name] = {"tfl": index, "shape": list(tensor.shape), "axes": list(axes), "dims": list(dims)}
+        if dtype:
+            self.tensors[name]["dtypes"] = [tensor.dtype, dtype]
         return name
 
     def mapped(self, index: int) -> str:
         """Records a tensor of the file in the ONNX's usual layout, and returns its name."""
         rank = len(self.tensor(index).shape)
         return self.entry(self.name(index), index, NCHW if rank == 4 else range(rank), self.onnx_shape(index))
+
+    def stored(self, index: int) -> str:
+        """Returns the name of a tensor as it is stored, in the ONNX's layout."""
+        tensor, name = self.tensor(index), self.name(index)
+        if tensor.data is not None:
+            self.constant(name, tensor.data.transpose(NCHW) if tensor.data.ndim == 4 else tensor.data)
+        return name
+
+    def is_turned(self, index: int) -> bool:
+        """Returns whether the tensor's elements have another order in the ONNX than in the file."""
+        shape = self.tensor(index).shape
+        return len(shape) == 4 and shape[1] * shape[2] > 1 and shape[3] > 1
+
+    def move(self, kind: str, source: str, output: str, *more: str, **attributes: Any) -> str:
+        """Adds a node that moves the elements of a stored tensor, of any type, and returns the name of its output.
+        more: names of further inputs."""
+        return self.node(kind, [source, *more], output, **attributes)
+
+    def reshape(self, source: str, output: str, dims: Sequence[int]) -> str:
+        """Adds a Reshape of a stored tensor and returns the name of its output."""
+        shape = self.constant(f"@shape{','.join(map(str, dims))}", np.array(dims, np.int64))
+        return self.move("Reshape", source, output, shape)
+
+    def in_file_order(self, index: int) -> str:
+        """Returns the name of a tensor as it is stored, with the axes that it has in the file."""
+        tensor, name = self.tensor(index), self.name(index)
+        if len(tensor.shape) != 4 or (self.onnx_shape(index) == tensor.shape and not self.is_turned(index)):
+            return self.stored(index)
+        copy = f"{name}@nhwc"
+        if tensor.data is not None:
+            return self.constant(copy, tensor.data)
+        if copy not in self.tensors:
+            self.entry(copy, index, range(4), tensor.shape)
+            if self.is_turned(index):
+                self.move("Transpose", name, copy, perm=list(NHWC))
+            else:
+                self.reshape(name, copy, tensor.shape)
+        return copy
+
+    def reshaped(self, index: int, dims: Sequence[int]) -> str:
+        """Returns the name of a tensor as it is stored, with its elements in the file's order and these dims."""
+        tensor, source = self.tensor(index), self.in_file_order(index)
+        if tuple(dims) == tensor.shape:
+            return source
+        copy = f"{self.name(index)}@{'x'.join(map(str, dims))}"
+        if tensor.data is not None:
+            return self.constant(copy, tensor.data.reshape(dims))
+        if copy not in self.tensors:
+            self.reshape(source, self.entry(copy, index, range(len(tensor.shape)), dims), dims)
+        return copy
+
+    def from_file_order(self, index: int, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
+        """Writes a tensor of the file by a node whose result has the axes of the file."""
+        shape, dims = self.tensor(index).shape, self.onnx_shape(index)
+        if shape == dims and not self.is_turned(index):
+            self.node(kind, inputs, self.mapped(index), **attributes)
+            return
+        copy = self.node(kind, inputs, self.entry(f"{self.name(index)}@nhwc", index, range(4), shape), **attributes)
+        if self.is_turned(index):
+            self.move("Transpose", copy, self.mapped(index), perm=list(NCHW))
+        else:
+            self.reshape(copy, self.mapped(index), dims)
+
+    def reshape_to(self, index: int, source: str) -> None:
+        """Writes a tensor of the file as a stored tensor that has its elements, in the file's order, and other dims."""
+        shape = self.tensor(index).shape
+        dims = self.constant(f"@shape{','.join(map(str, shape))}", np.array(shape, np.int64))
+        self.from_file_order(index, "Reshape", [source, dims])
 
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
@@ -101,9 +174,8 @@ class Writer:
 
         name: ONNX name of a moved copy of the tensor to use instead, or "" for the tensor itself."""
         tensor, onnx_name = self.tensor(index), name or self.name(index)
-        if tensor.data is not None and not name:
-            value = tensor.data.transpose(NCHW) if tensor.data.ndim == 4 else tensor.data
-            self.constant(onnx_name, value)
+        if not name:
+            self.stored(index)
         if tensor.dtype == "float32":
             return onnx_name
         if onnx_name not in self._dequantized:
@@ -116,13 +188,20 @@ class Writer:
         itself."""
         self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
 
+    def quantize_file_order(self, real: str, index: int) -> None:
+        """Writes a tensor of the file by quantizing real values that have the axes of the file."""
+        if not self.is_turned(index) and self.onnx_shape(index) == self.tensor(index).shape:
+            self.quantize(real, index)
+            return
+        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)])
+
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
-    def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
+    def finish(self, operator: TfliteOperator, activation: int = 0, name: str = "") -> None:
         """Quantizes the only output of an operator, after its fused activation. Its real values are called
-        `unquantized(output)`."""
+        `unquantized(output)`. name: as in quantize()."""
         (output,) = operator.outputs
         real = self.unquantized(output)
         if limits := CLAMPS[activation]:
@@ -130,28 +209,57 @@ class Writer:
             clamped = f"{self.name(output)}@clamped"
             relu = limits[1] == math.inf
             real = self.node("Relu" if relu else "Clip", [real] if relu else [real, low, high], clamped)
-        self.quantize(real, output)
+        self.quantize(real, output, name)
 
-    def unchanged(self, index: int, name: str, axes: Sequence[int], dims: Sequence[int], kind: str, **how: Any) -> str:
-        """Writes tensor `index` in another layout, as the quantized tensor `name` of the ONNX, and returns the name of
-        its real values. kind: the ONNX operator that moves it."""
+    def place(self, index: int, rank: int = 0) -> str:
+        """Returns the name of a tensor of 8 bits as int32, counted from the lowest stored value. rank: as in operand()."""
+        dtype, source = self.tensor(index).dtype, self.operand(index, rank)
+        wide = f"{source}@int32"
+        if wide not in self._dequantized:
+            self._dequantized.add(wide)
+            self.node("Cast", [source], wide, to=INT32)
+            if dtype == "int8":
+                self.node("Add", [wide, self.constant("@128", np.array(128, np.int32))], f"{wide}@0")
+        return f"{wide}@0" if dtype == "int8" else wide
+
+    def operand(self, index: int, rank: int) -> str:
+        """Returns the name of a tensor as it is stored, for an operator that broadcasts it to a tensor of this many axes:
+        an axis of the file that is missing in front has one element."""
+        shape = self.tensor(index).shape
+        if rank != 4 or len(shape) in (0, 4):
+            return self.in_file_order(index) if rank > 4 and len(shape) == 4 else self.stored(index)
+        whole = (*(1,) * (4 - len(shape)), *shape)
+        dims = [whole[a] for a in NCHW]
+        axes = [a - (4 - len(shape)) for a in NCHW if a >= 4 - len(shape)]
+        name, data = f"{self.name(index)}@nchw", self.tensor(index).data
+        if data is not None:
+            return self.constant(name, data.transpose(axes).reshape(dims))
         if name not in self.tensors:
-            constants = [self.constant(f"{name}@shape", np.array(dims, np.int64))] if kind == "Reshape" else []
-            self.node(kind, [how.pop("source", None) or self.real(index), *constants], f"{name}@before", **how)
-            self.quantize(f"{name}@before", index, self.entry(name, index, axes, dims))
-        return self.real(index, name)
+            source = self.name(index)
+            if axes != sorted(axes):
+                turned = self.entry(f"{source}@turned", index, axes, [shape[a] for a in axes])
+                source = self.move("Transpose", source, turned, perm=axes)
+            self.reshape(source, self.entry(name, index, axes, dims), dims)
+        return name
 
-    def rows_first(self, index: int, dims: Sequence[int], suffix: str) -> str:
+    def real_operand(self, index: int, rank: int) -> str:
+        """Returns the name of a tensor's dequantized values for an operator that broadcasts it, as operand() does."""
+        name = self.operand(index, rank)
+        return self.real(index, "" if name == self.name(index) else name)
+
+    def table(self, output: int, indices: str, table: Array) -> None:
+        """Writes tensor `output`, of 8 bits or bool, as the elements of a table at these places."""
+        y, name = self.tensor(output), self.name(output)
+        if y.dtype == "bool":
+            self.node("Gather", [self.constant(f"{name}@table", table.reshape(-1)), indices], self.mapped(output))
+            return
+        real = (table.reshape(-1).astype(np.int64) - int(y.zero[0])).astype(np.float32) * y.scale[0]
+        self.node("Gather", [self.constant(f"{name}@table", real), indices], self.unquantized(output))
+        self.quantize(self.unquantized(output), output)
+
+    def rows_first(self, index: int, dims: Sequence[int]) -> str:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""
-        shape, name = self.tensor(index).shape, self.name(index)
-        same = list(range(len(shape)))
-        if len(shape) == 4 and shape[1] * shape[2] > 1 and shape[3] > 1:
-            source: str = self.unchanged(index, f"{name}@nhwc", same, shape, "Transpose", perm=list(NHWC))
-            if tuple(dims) == shape:
-                return source
-        else:
-            source = self.real(index)
-        return self.unchanged(index, f"{name}@{suffix}", same, dims, "Reshape", source=source)
+        return self.real(index, self.reshaped(index, dims))
 
     def file(self) -> bytes:
         """Returns the serialized ONNX. Raises BadFileError if it cannot be serialized."""

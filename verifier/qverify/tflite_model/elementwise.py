@@ -1,0 +1,93 @@
+"""Converts operators that compute each element from those of one or several tensors at the same place, by broadcasting,
+and are no tables: sums and products, extrema, choices, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from onnx import helper
+
+from qverify.errors import UnsupportedError
+from qverify.tflite_model.checks import activation_of, ends_of, require, same_quantization
+from qverify.tflite_model.read_tflite import TfliteOperator
+from qverify.tflite_model.writer import EIGHT_BITS, Writer
+
+SUMS = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
+EXTREMA = {"MAXIMUM": "Max", "MINIMUM": "Min"}
+CAST_FROM = {  # types to those that a CAST may make of them: every value has one there
+    "bool": ("int8", "uint8", "int32", "int64", "float32"),
+    "int8": ("int32", "int64", "float32"),
+    "uint8": ("int32", "int64", "float32"),
+    "int32": ("int64", "float32"),
+    "int64": ("float32",),
+}
+
+
+def sum_or_product(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes an ADD, SUB or MUL."""
+    _, y = ends_of(writer, operator, 2)
+    operands = []
+    for index in operator.inputs:
+        tensor = writer.tensor(index) if index >= 0 else None
+        if tensor is None or tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
+            raise UnsupportedError("an operand that is not int8 or uint8 with one scale")
+        operands.append(writer.real_operand(index, len(y.shape)))
+    if len(y.shape) <= 4 or all(len(writer.tensor(i).shape) != 4 for i in operator.inputs):
+        writer.node(SUMS[operator.kind], operands, writer.unquantized(y.index))
+        writer.finish(operator, activation_of(operator))
+        return
+    raise UnsupportedError(f"an operand of four axes for {len(y.shape)}")
+
+
+def extremum(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a MAXIMUM or MINIMUM, of stored numbers as they are."""
+    _, y = ends_of(writer, operator, 2)
+    tensors = [writer.tensor(i) for i in operator.inputs]
+    require(all(same_quantization(t, y) for t in tensors), "operands and output of several quantizations")
+    require(y.dtype in (*EIGHT_BITS, "int32", "int64"), f"a tensor of {y.dtype}")
+    operands = [writer.operand(i, len(y.shape)) for i in operator.inputs]
+    writer.node(EXTREMA[operator.kind], operands, writer.mapped(y.index))
+
+
+def select(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a SELECT, whose condition may be one for each first index, or a SELECT_V2, which broadcasts."""
+    condition, y = ends_of(writer, operator, 3)
+    a, b = (writer.tensor(i) for i in operator.inputs[1:])
+    require(condition.dtype == "bool", f"a condition of {condition.dtype}")
+    require(same_quantization(a, y) and same_quantization(b, y), "operands and output of several quantizations")
+    require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"a tensor of {y.dtype}")
+    rank = len(y.shape)
+    if operator.kind == "SELECT" and len(condition.shape) == 1 < rank:
+        name = writer.reshaped(condition.index, (*condition.shape, *(1,) * (rank - 1)))
+    else:
+        name = writer.operand(condition.index, rank)
+    inputs = [name, *(writer.real_operand(t.index, rank) for t in (a, b))]
+    writer.node("Where", inputs, writer.unquantized(y.index))
+    writer.finish(operator)
+
+
+def cast(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a CAST, of stored numbers as they are."""
+    x, y = ends_of(writer, operator, 1)
+    require(y.dtype in CAST_FROM.get(x.dtype, ()), f"{x.dtype} as {y.dtype}")
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(y.dtype))
+    writer.node("Cast", [writer.stored(x.index)], writer.mapped(y.index), to=kind)
+
+
+def logic(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a LOGICAL_AND, LOGICAL_OR or LOGICAL_NOT."""
+    y = writer.tensor(operator.outputs[0])
+    require(all(writer.tensor(i).dtype == "bool" for i in operator.inputs), "an operand that is not bool")
+    operands = [writer.operand(i, len(y.shape)) for i in operator.inputs]
+    writer.node(LOGIC[operator.kind], operands, writer.mapped(y.index))
+
+
+LOGIC = {"LOGICAL_AND": "And", "LOGICAL_NOT": "Not", "LOGICAL_OR": "Or"}
+ELEMENTWISE: dict[str, Callable[[Writer, TfliteOperator], None]] = {
+    **dict.fromkeys(SUMS, sum_or_product),
+    **dict.fromkeys(EXTREMA, extremum),
+    **dict.fromkeys(("SELECT", "SELECT_V2"), select),
+    **dict.fromkeys(LOGIC, logic),
+    "CAST": cast,
+}

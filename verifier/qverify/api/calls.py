@@ -27,8 +27,9 @@ from qverify.cli.python_options import parse_command
 from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import JobOutcome
-from qverify.session.request import Request, find_dump
+from qverify.session.request import Request
 from qverify.session.triage.triage_request import TriageRequest
+from qverify.session.verify_boards import VerifyJob
 
 
 @with_options("verify", VerifyOptions)
@@ -45,7 +46,7 @@ def verify(
     """Runs the main job, as `qverify -m MODELS -b BOARD -i INPUTS` does, and returns its report.
 
     Args:
-        models: the quantized ONNX, model.bin, or both.
+        models: the quantized ONNX, model.bin, or both; without a board also a dump in its place (a folder or .npz).
         board: an address, or several; None for the sides of this host alone.
         inputs: what -i takes (a file; a folder or a .txt list of frames; files by input name; a list of files, one for
             each input of a frame), or arrays of one frame; None for random inputs.
@@ -59,10 +60,8 @@ def verify(
     Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
     compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
     INCONCLUSIVE."""
-    from qverify.session.verify_boards import VerifyJob, verify_boards
+    from qverify.session.verify_boards import verify_boards
 
-    if dump := find_dump([os.fspath(p) for p in ([models] if isinstance(models, str | os.PathLike) else models)]):
-        raise UsageError(f"models: {dump} is a dump; qverify.compare() compares it with the tensors of the host")
     if board is not None and not isinstance(board, str) and not list(board):
         raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
     kept = dict[str | None, KeptTensors]()
@@ -72,6 +71,8 @@ def verify(
         job: VerifyJob = parsed.job
         if fed.are_arrays:
             job = replace(job, request=_with_array_source(job.request))
+        if job.dump is not None:
+            return _verify_dump(job, keep_tensors, "" if fed.are_arrays else parsed.command)
         if job.on_farm is not None:
             if keep_tensors:
                 raise UsageError("keep_tensors: a farm keeps no tensors; leave it out, or leave server out")
@@ -88,6 +89,19 @@ def verify(
         whole = verify_boards(job, run)
         whole.command = "" if fed.are_arrays else parsed.command
         return Report(whole, kept)
+
+
+def _verify_dump(job: VerifyJob, keep_tensors: bool, command: str) -> Report:
+    """Returns the report of a dump in the board's place. command: the command line that does the same; "" if there is
+    none."""
+    from qverify.session.offline.verify_dump import verify_dump
+
+    assert job.dump is not None
+    if keep_tensors:
+        raise UsageError("keep_tensors: the tensors of a dump are in its files; leave it out")
+    report = verify_dump(job.request, job.dump)
+    report.command = command
+    return Report(report)
 
 
 def _verify_board(request: Request, frames: Any, progress: Progress | None) -> JobOutcome:

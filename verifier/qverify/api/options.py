@@ -89,6 +89,12 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     labels: Path | None
     task_metric: str | None
+    profile: str
+    side: str
+    dtype: Mapping[str, str] | Some
+    layer_info: Path
+    frame: int
+    map: Path
     server: str | None
     token: str | None
 

@@ -28,7 +28,6 @@ from qverify.cli.reporting import (
     require_writable,
 )
 from qverify.cli.runner_options import runner_options
-from qverify.cli.say_line import say
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
@@ -334,23 +333,26 @@ def _verify_board(request: Request, frames: list[FrameSource] | None, output: Ou
     from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.cli.streams import is_one_stream
+    from qverify.printable import printable
     from qverify.renderers import frame_lines, terminal
-    from qverify.session.job import verify
+    from qverify.session.job import Job, verify
     from qverify.session.many_frames import verify_frames
     from qverify.session.write_tensors import write_tensors
 
     with live_progress() as live:
+        job, told = Job(request), output.quiet or not is_one_stream()  # else a verdict line states the reason
+        job.on_unreached = (
+            (lambda why: live.say(printable(f"qverify: {why}"), err=True)) if told or live.watch else None
+        )
         if frames is None:
-            outcome = verify(request, live.watch)
+            outcome = verify(request, live.watch, job)
             if output.npz is not None and outcome.evidence is not None:
                 write_tensors(output.npz, outcome.evidence)
             text = terminal.render(outcome.report, outcome.finals, output.view)
         else:
             on_frame = FramePrinter(live, output.view, len(frames), output.quiet)
-            outcome = verify_frames(request, frames, on_frame, live.watch)
+            outcome = verify_frames(request, frames, on_frame, live.watch, job)
             text = frame_lines.render(outcome.report, output.view)
     if not output.quiet:
         click.echo(text)
-    if outcome.unreached and (output.quiet or not is_one_stream()):  # else a verdict line states the reason
-        say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report

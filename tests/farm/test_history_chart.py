@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -90,3 +91,11 @@ def test_values_that_are_not_numbers_are_not_drawn(value: object) -> None:
 
 def test_there_is_no_chart_without_data() -> None:
     assert draw_results([], "") is None and draw_results([row("RUNNING")], "") is None
+
+
+def test_labels_of_the_axis_do_not_touch() -> None:
+    rows = [row("PASSED", f"2026.{number:02}-release") for number in range(40)]
+    chart = draw_results(rows, "firmware")
+    assert chart is not None and len(chart.names) > 3
+    ends = [(x - 4 * len(text), x + 4 * len(text)) for x, text in chart.names]
+    assert all(before[1] < after[0] for before, after in pairwise(ends))

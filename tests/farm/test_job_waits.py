@@ -10,6 +10,9 @@ import pytest
 from qverify_farm.client.verify_on_farm import WAITS_SAID_S, WaitReasons
 from qverify_farm.service.triage_engine import LANE, TRIAGE_WANTED
 from qverify_farm.store.boards import ensure_board
+from qverify_farm.store.tables import SuiteRunRecord
+from qverify_farm.suites.board_waits import clock, lines_of_run
+from sqlalchemy import select
 
 from tests.farm.service_app import Service
 
@@ -37,6 +40,10 @@ def reason(service: Service, board: str, headers: dict[str, str] | None = None) 
     return str(job["waits"])
 
 
+def without_deadline(text: str) -> str:
+    return text.partition("; it ends INCONCLUSIVE at ")[0]
+
+
 def test_the_boards_that_fit_are_named_with_their_reasons(idle: Service) -> None:
     set_board(idle, "j5-0", "quarantined", "3 INCONCLUSIVE in a row; the last: no answer")
     set_board(idle, "j5-1", "free")
@@ -47,7 +54,8 @@ def test_the_boards_that_fit_are_named_with_their_reasons(idle: Service) -> None
     assert reason(idle, "soc=j5") == whole
     set_board(idle, "j5-1", "offline", "drained", drained=True)
     set_board(idle, "j5-0", "offline", "no worker reaches it")
-    assert reason(idle, "j5-1") == "j5-1 is drained" and reason(idle, "j5-0") == "j5-0: no worker reaches it"
+    assert without_deadline(reason(idle, "j5-1")) == "j5-1 is drained"
+    assert without_deadline(reason(idle, "j5-0")) == "j5-0: no worker reaches it"
 
 
 def test_only_some_boards_of_many_are_named(idle: Service) -> None:
@@ -62,7 +70,7 @@ def test_only_some_boards_of_many_are_named(idle: Service) -> None:
 def test_the_message_of_a_job_of_another_project_is_not_told(idle: Service) -> None:
     theirs = idle.bearer("submitter", "theirs")
     set_board(idle, "j5-0", "quarantined", "3 INCONCLUSIVE in a row; the last: their secret")
-    assert reason(idle, "j5-0", theirs) == "j5-0 is quarantined: 3 INCONCLUSIVE in a row"
+    assert without_deadline(reason(idle, "j5-0", theirs)) == "j5-0 is quarantined: 3 INCONCLUSIVE in a row"
 
 
 def test_a_full_store_is_the_reason_of_every_job(idle: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,3 +119,23 @@ def test_nothing_is_told_of_a_job_that_goes_on(jobs: Callable[[int], list[dict[s
     for at in range(40):
         reasons.look(jobs(at), float(at))
     assert lines == []
+
+
+def test_the_next_check_and_the_deadline_are_said(idle: Service) -> None:
+    set_board(idle, "j5-0", "quarantined", "3 INCONCLUSIVE in a row")
+    with idle.farm.database.write() as session:
+        ensure_board(session, "j5-0", time.time()).next_check = 1_800_000_000.0
+    said = reason(idle, "j5-0")
+    assert said.startswith(
+        "j5-0 is quarantined: 3 INCONCLUSIVE in a row, next check 08:00:00 UTC; it ends INCONCLUSIVE at "
+    )
+    with idle.farm.database.read() as session:
+        run = next(iter(session.scalars(select(SuiteRunRecord))))
+        (line,) = lines_of_run(session, run)
+        until = clock(run.created + 900)
+    assert line == (
+        "1 job waits for j5-0: j5-0 is quarantined: 3 INCONCLUSIVE in a row, next check 08:00:00 UTC; "
+        f"INCONCLUSIVE at {until} if none is usable"
+    )
+    set_board(idle, "j5-0", "busy")
+    assert reason(idle, "j5-0") == "j5-0 is busy"  # it may become free at any moment

@@ -284,3 +284,64 @@ def test_compare_offers_the_last_two_runs(service: tuple[str, Farm], browser: An
         assert f"before={before}&after={after}" in page.url
         assert "firmware=1.0" in page.locator("option").first.inner_text()
         assert page.get_by_role("link", name=f"After: digits_quant {after[:12]}").count() == 1
+
+
+def test_one_model_on_two_boards_is_compared_down_to_the_tensor(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        run = submit(page, url, "desk", "wrong").rpartition("/")[2]
+        page.goto(f"{url}/compare?before={run}&after={run}&before_board=desk&after_board=wrong")
+        assert page.locator("tbody tr").count() == 1 and "digits_quant" in page.locator("tbody th").inner_text()
+        assert page.get_by_label("Board after").input_value() == "wrong"
+        page.get_by_role("link", name=CULPRIT).click()
+        row = page.locator("table.tensors tbody tr", has_text=CULPRIT).first
+        row.wait_for()
+        assert row.evaluate(
+            "row => { const at = row.getBoundingClientRect(); return at.top >= 0 && at.top < innerHeight; }"
+        )
+
+
+def test_runs_show_model_board_and_duration(service: tuple[str, Farm], browser: Any) -> None:
+    with looking(browser, service[0]) as page:
+        submit(page, service[0], "desk", "wrong")
+        page.goto(f"{service[0]}/runs")
+        heads = page.locator("thead th").all_inner_texts()
+        cells = dict(zip(heads, page.locator("tbody tr").first.locator("th, td").all_inner_texts(), strict=True))
+        assert cells["Model"] == "digits_quant" and cells["Board"] == "desk, wrong" and cells["Took"].endswith("s")
+
+
+def test_a_report_stands_in_the_page_and_tables_say_that_they_scroll(service: tuple[str, Farm], browser: Any) -> None:
+    with looking(browser, service[0], viewport={"width": 400, "height": 800}) as page:
+        submit(page, service[0], "wrong")
+        hint = "getComputedStyle(document.querySelector('.wide'), '::before').content"
+        assert "scroll sideways" in page.evaluate(hint)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.get_by_role("link", name="digits_quant wrong").first.click()
+        frame = page.locator("iframe.report")
+        end = time.monotonic() + 60
+        while frame.evaluate("one => one.clientHeight") < 1500 and time.monotonic() < end:
+            page.wait_for_timeout(200)
+        inner = next(frame for frame in page.frames if frame.url.endswith("/page"))
+        heights = inner.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+        assert heights[0] <= heights[1]  # nothing left to scroll in the frame
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(f"{service[0]}/runs")
+        assert page.evaluate(hint) == "none"
+
+
+def test_the_history_is_chosen_from_menus_and_its_axis_is_whole(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        submit(page, url, "wrong")
+        page.goto(f"{url}/history")
+        page.get_by_label("Job").select_option("digits_quant wrong")
+        page.get_by_label("Board").select_option("wrong")
+        page.get_by_role("button", name="Show").click()
+        page.get_by_label("Node").select_option(CULPRIT)
+        page.get_by_role("button", name="Show").click()
+        assert page.locator("figure .dot").count() >= 1
+        page.goto(f"{url}/history?name=digits_quant+wrong")
+        outside = """() => [...document.querySelectorAll("figure svg text")].filter((one) => {
+            const box = one.getBBox(); return box.x < 0 || box.x + box.width > 900; }).map((one) => one.textContent)"""
+        assert page.evaluate(outside) == []
+        assert "Inconclusive" in (page.locator("figure svg").text_content() or "")

@@ -75,17 +75,21 @@ def job(folder: Path, board: str) -> tuple[Job, Any]:
     return made, made.prepared(made.request.inputs, 0)
 
 
-def test_the_hosts_mistake_is_told_before_the_boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_address_is_told_before_the_hosts_mistake_and_that_before_a_board_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, prepared = job(tmp_path, "serial:///no/such/port?nonsense=1")
-    with pytest.raises(LinkError):
-        made.record(prepared)
+    away, prepared_too = job(tmp_path, "serial:///no/such/port")
 
     def refused(*_: Any) -> None:
         raise BadFileError("the reference refuses it")
 
-    monkeypatch.setattr(made._host, "run", refused)
-    with pytest.raises(BadFileError, match="the reference refuses it"):
+    for one in (made, away):
+        monkeypatch.setattr(one._host, "run", refused)
+    with pytest.raises(LinkError):
         made.record(prepared)
+    with pytest.raises(BadFileError, match="the reference refuses it"):
+        away.record(prepared_too)
 
 
 def test_the_sides_stand_in_their_order_whichever_ends_first(tmp_path: Path) -> None:

@@ -307,3 +307,23 @@ def test_in_which_order_tensors_are_drawn() -> None:
     assert _compute_rank(pair, "t", None, None, 7) == (3, -INF)
     pair.first_divergence = None
     assert rank("n2", final=True) == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "plane"), [((1, 1600, 4), (80, 80)), ((1, 160, 80), (160, 80)), ((3, 40, 2), (40, 2))]
+)
+def test_rows_of_boxes_are_no_map_that_is_a_line(shape: tuple[int, ...], plane: tuple[int, int]) -> None:
+    a = np.zeros(shape, np.uint8)
+    b = a.copy()
+    b.flat[-1] = 9
+    found = maps_of(a, b)
+    assert (found.plane, found.folded) == (plane, shape[1] == 1600) and found.maps[0].total == 9
+
+
+def test_a_bgr_picture_is_in_its_colours() -> None:
+    spec = TensorSpec("x", "uint8", (1, 8, 8, 3))
+    value = np.zeros(spec.shape, np.uint8)
+    value[..., 0] = 255  # blue
+    (drawn,) = draw_inputs(PreparedInputs((PreparedInput(spec, value.tobytes(), "p.png", is_bgr=True),)))
+    assert drawn.picture is not None and drawn.picture[0, 0].tolist() == [0, 0, 255]
+    assert "fed as BGR, shown in its colours" in drawn.shown

@@ -146,3 +146,16 @@ def test_sizes_that_the_name_does_not_tell(host, tmp_path, capsys):
 def test_spoiled(host, tmp_path):
     path = Path(folder(tmp_path, {current(REAL): REAL, current(STORED, end=".y"): STORED}))
     spoil("tidl", host[0], path, [p for p in path.rglob("*") if p.is_file()])
+
+
+def test_other_bytes_of_an_unknown_type_fail_where_only_equal_values_pass(tmp_path, capsys):
+    """Whichever of int8 and uint8 they are, they are not equal; a gate that allows a distance needs the type."""
+    wrong = STORED.copy()
+    wrong.flat[5] += 1
+    names = {"end": ".y"}
+    a = folder(tmp_path, {current(STORED, **names): STORED}, name="pc")
+    b = folder(tmp_path, {current(wrong, **names): wrong}, name="evm")
+    assert main(["compare", a, b, "--profile", "tidl", "--rule", "exact"]) == 1
+    assert "1 tensor has other bytes, equal in no type" in capsys.readouterr().out
+    assert main(["compare", a, b, "--profile", "tidl"]) == 3
+    assert main(["compare", a, b, "--profile", "tidl", "--max-lsb", "1"]) == 3

@@ -23,11 +23,13 @@ FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 with np.load(Path(example.__file__).parent / "digits.npz") as _digits:
     DIGIT = _digits["digit_3"]
 OWN = {  # the parameters that are not options of the command, in order
-    "verify": ("models", "keep_tensors", "drawings", "progress"),
+    "verify": ("models", "keep_tensors", "drawings", "progress", "cancel"),
     "compile": ("model", "output", "progress"),
     "compare": ("a", "b", "drawings"),
-    "triage": ("models", "replay", "drawings", "progress"),
+    "triage": ("models", "replay", "drawings", "progress", "cancel"),
     "replay": ("folder", "drawings", "progress"),
+    "quantize": ("model", "output", "inputs", "progress", "cancel"),
+    "inputs_diff": ("a", "b", "progress", "cancel"),
 }
 
 
@@ -41,7 +43,9 @@ def digit(tmp_path: Path) -> Path:
 def test_public_names():
     """These are the API: a name less, or another one, is a new major version."""
     names = ["__version__", "verify", "compile", "compare", "triage", "replay"]
-    assert qverify.__all__ == [*names, "Report", "Triage", "Compiled", "errors"]
+    names += ["quantize", "inputs_diff", "report_diff", "suite"]
+    results = ["Report", "Triage", "Compiled", "Quantized", "InputsDiff", "ReportDiff", "Suite"]
+    assert qverify.__all__ == [*names, *results, "errors"]
     members = {n for n in dir(qverify.Report) if not n.startswith("_")}
     assert members >= {"verdict", "passed", "blame", "exit_status", "text", "to_frame", "to_json", "save", "tensor"}
     assert all(hasattr(qverify, name) for name in qverify.__all__) and set(qverify.__all__) <= set(dir(qverify))

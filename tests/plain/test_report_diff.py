@@ -388,3 +388,20 @@ def test_a_board_that_was_named_twice_is_read(tmp_path, digits):
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-b", "local", "-q", "--json", path]
     assert main(words) == 0
     assert main(["report", "diff", path, path]) == 0
+
+
+def test_a_long_difference_is_folded_on_its_page(tmp_path: Path) -> None:
+    """Some hundred tensors, each with its numbers, are a screen or two, not a page of 176,000 pixels."""
+    names = [f"t{number:03}" for number in range(300)]
+    before, now = (
+        two(side("reference", **{n: [1.0, 2.0] for n in names}), side("board", **{n: [1.0, 2.0 + add] for n in names}))
+        for add in (0.0, 0.5)
+    )
+    difference = diff_of(before, now)
+    path = tmp_path / "d.html"
+    formats.page("html").write_difference(difference, str(path))
+    page = path.read_text()
+    opened, _, folded = page.partition("<details>")
+    shown = [n for n in names if f">{n}<" in opened]
+    assert 0 < len(shown) <= 12 and "more tensors</summary>" in folded
+    assert all(f">{n}<" in page for n in names)

@@ -132,3 +132,17 @@ def test_axes_of_one_element_do_not_keep_names_apart(tmp_path, capsys, by_map):
     words = ["--map", str(tmp_path / "names.toml")] if by_map else []
     assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), *words]) == 0
     assert by_map or "axes of one element added or removed: 1: prob" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", [True, False])
+def test_axes_of_one_element_are_no_difference_in_plain_arrays(digits, tmp_path, capsys, model):
+    """So it is in a vendor's dump of a profile (PROFILES.md, rule 3), and it is said."""
+    values = np.random.default_rng(1).random((1, 10), np.float32)
+    for name, shape in (("a", (1, 10)), ("b", (1, 10, 1, 1))):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "prob.npy", values.reshape(shape))
+    words = ["-m", str(digits / "digits_quant.onnx"), "--outputs-only"] if model else []
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), *words]) == 0
+    assert "axes of one element added or removed: 1: prob" in capsys.readouterr().out
+    np.save(tmp_path / "b" / "prob.npy", values.reshape(2, 5))
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), *words]) != 0

@@ -101,6 +101,15 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
         ("-m net.so -b local", "net.so: this looks like a program or library (ELF)"),
         ("-m net.hef -b local", "net.hef: this looks like Hailo HEF"),
         ("-m net.espdl -b local", "`qverify chips espressif` tells how that chip is tested"),
+        (
+            "-m q.onnx,net.dlc -b local",
+            "(.dlc), not an ONNX or a model.bin of qverify compile; its tool runs it on the board",
+        ),
+        ("-m q.onnx,net.axmodel -b local", "--runner 'TOOL {model} {input} {out}'), and what it computed"),
+        (
+            "-m q.onnx,context.bin -b local",
+            "a context binary of Qualcomm's QNN and Horizon's .bin are run by their tools",
+        ),
         ("compile net.h5 -o m.bin", "net.h5: this looks like HDF5, as Keras writes it"),
         ("inspect q.onnx relu3", "no ONNX node 'relu3'; near it: relu1"),
         ("-m q.onnx -i q.onnx", "; a model: -m takes it"),
@@ -133,6 +142,9 @@ def test_what_is_missing_or_of_another_kind_says_the_next_step(
     (folder / "net.hef").write_bytes(b"\x01HEF" + bytes(64))
     (folder / "net.espdl").write_bytes(b"EDL2" + bytes(64))
     (folder / "net.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
+    (folder / "net.dlc").write_bytes(b"PK\x03\x04" + bytes(64))
+    (folder / "net.axmodel").write_bytes(b"\xff\xff" + bytes(64))
+    (folder / "context.bin").write_bytes(b"\xff\xff" + bytes(64))
     (folder / "in.toml").write_text("[inputs.image]\n")
     np.save(folder / "last.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(folder / "plane.npy", np.zeros((1, 8, 8)))

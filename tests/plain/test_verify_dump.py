@@ -1,6 +1,8 @@
 """The main job with a dump in the board's place."""
 
+import json
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -77,9 +79,106 @@ def test_what_a_dump_cannot_have_is_refused_in_one_line(digits, dump, inputs, ca
     assert said in error and error.count("\n") == 1
 
 
-def test_the_python_function_leads_to_compare(digits, dump):
-    with pytest.raises(UsageError, match=r"compare\(\)"):
-        qverify.verify([digits / "digits_quant.onnx", dump])
+def test_the_python_function_takes_a_dump_in_the_boards_place(digits, dump, inputs):
+    models = [digits / "digits_quant.onnx", dump]
+    report = qverify.verify(models, inputs=inputs[0], dump_all_nodes_results=True)
+    assert report.passed and [(p.a, p.b) for p in report.document.pairs][1:] == [
+        ("reference", "board"),
+        ("simulator", "board"),
+    ]
+    with pytest.raises(UsageError, match="leave it out"):
+        qverify.verify(models, inputs=inputs[0], keep_tensors=True)
+
+
+def layers(dump, path):
+    """A dump as vendors' tools write them: every layer in real values, under the float network's names, but neither the
+    network's quantized input nor its quantized output."""
+    path.mkdir()
+    for row in json.loads((dump / "dump.json").read_text())["tensor"]:
+        name, values = row["name"].removesuffix("_QuantizeLinear_Output"), np.load(dump / row["file"])
+        if row["name"] in ("image_QuantizeLinear_Output", "prob_QuantizeLinear_Output"):
+            continue
+        real = (values.astype(np.float64) - row.get("zero_point", 0)) * row.get("scale", 1)
+        np.save(path / f"{name}.npy", real.astype(np.float32))
+    return path
+
+
+def test_a_dump_without_the_quantized_input_and_output_is_judged_by_what_it_has(digits, dump, inputs, tmp_path, capsys):
+    vendor = layers(dump, tmp_path / "vendor")
+    assert verify(digits, vendor, "-i", inputs[0], "-r", "True") == 0
+    found = [line for line in lines(capsys) if "Arm" in line]
+    assert len(found) == 2 and all("the dump gave 6 of 8 tensors" in line for line in found)
+    assert verify(digits, vendor, "-i", inputs[0]) == 0
+    assert all("differ" not in line for line in lines(capsys))  # they stand for the same integers
+    values = np.load(vendor / "relu2.npy")
+    values.flat[5] += 0.041  # 1 LSB
+    np.save(vendor / "relu2.npy", values)
+    assert verify(digits, vendor, "-i", inputs[0], "-r", "True") != 0
+    printed = capsys.readouterr().out
+    assert "relu2" in printed and not any("PASSED" in line for line in printed.splitlines() if "Arm" in line)
+    row = next(line for line in printed.splitlines() if line.startswith("relu1_QuantizeLinear_Output"))
+    assert row.split()[-2:] != ["0", "forced"] and " 0 " not in row  # no LSB of real values
+
+
+@pytest.mark.parametrize("lacking", ["prob", "relu1"])
+def test_an_output_or_a_layer_that_was_not_paired_is_missing(digits, dump, inputs, tmp_path, capsys, lacking):
+    vendor = layers(dump, tmp_path / "vendor")
+    if lacking == "prob":
+        (vendor / "prob.npy").unlink()
+    else:
+        np.save(vendor / "relu1.npy", np.load(vendor / "relu1.npy") + 0.01)  # before it was quantized, perhaps
+    assert verify(digits, vendor, "-i", inputs[0], "-r", "True") == 3
+    assert all(lacking in line and "INCONCLUSIVE" in line for line in lines(capsys) if "Arm" in line)
+
+
+def test_the_options_of_a_dump_are_those_of_compare(digits, dump, inputs, tmp_path, capsys):
+    st, row = tmp_path / "st_ai_output", np.load(dump / "prob.npy")
+    st.mkdir()
+    np.savez(st / "net_val_io.npz", m_outputs_1=row * 0.5, c_outputs_1=row)
+    assert verify(digits, st, "-i", inputs[0]) == 2
+    assert "--side m" in capsys.readouterr().err
+    assert verify(digits, st, "-i", inputs[0], "--side", "c", "--profile", "st") == 0
+    assert verify(digits, st, "-i", inputs[0], "--side", "m") == 1
+    names = tmp_path / "names.toml"
+    np.save(dump / "odd.npy", np.load(dump / "logits_QuantizeLinear_Output.npy"))
+    for file in ("manifest.json", "dump.json", "logits_QuantizeLinear_Output.npy"):
+        (dump / file).unlink()
+    capsys.readouterr()
+    assert verify(digits, dump, "-i", inputs[0], "-r", "True") == 3
+    assert verify(digits, dump, "-i", inputs[0], "-r", "True", "--map", str(names)) == 2 and names.exists()
+    names.write_text('[names]\n"odd" = "logits_QuantizeLinear_Output"\n')
+    assert verify(digits, dump, "-i", inputs[0], "-r", "True", "--map", str(names)) == 0
+    capsys.readouterr()
+    assert main(["-m", str(digits / "digits_quant.onnx"), "--map", str(names)]) == 2
+    assert "-m has none; give -m MODEL,DUMP" in capsys.readouterr().err
+
+
+def test_the_tensors_of_npz_are_a_dump(digits, dump, inputs, tmp_path, capsys):
+    model, path = str(digits / "digits_quant.onnx"), str(tmp_path / "host.npz")
+    assert main(["-m", model, "-i", inputs[0], "--npz", path]) == 0
+    assert main(["compare", path, str(dump), "-m", model]) == 0
+    assert "host.npz: reference, of reference, simulator" in capsys.readouterr().out
+    assert main(["compare", path, path, "--side-a", "reference", "--side-b", "simulator"]) == 0
+    assert "compared with itself" not in capsys.readouterr().out
+    assert main(["compare", path, str(dump), "--side-a", "board"]) == 2
+    assert "has reference, simulator; got --side board" in capsys.readouterr().err
+    assert main(["-m", f"{model},{path}", "-i", inputs[0]]) == 2  # it has no board's tensors
+    assert "got --side board" in capsys.readouterr().err
+
+
+def test_the_index_of_an_npz_must_be_that_of_its_arrays(digits, inputs, tmp_path, capsys):
+    path = tmp_path / "host.npz"
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-i", inputs[0], "--npz", str(path)]) == 0
+    with zipfile.ZipFile(path) as old:
+        index = json.loads(old.read("index.json"))
+        members = {name: old.read(name) for name in old.namelist() if name != "index.json"}
+    index["arrays"][2]["shape"] = [1, 2]
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in {**members, "index.json": json.dumps(index).encode()}.items():
+            new.writestr(name, data)
+    capsys.readouterr()
+    assert main(["compare", str(path), str(path)]) == 2
+    assert "is not the array that it describes" in capsys.readouterr().err
 
 
 def test_a_stated_arithmetic_is_that_of_the_simulator_beside_the_dump(digits, inputs, tmp_path, capsys):

@@ -16,9 +16,17 @@ _MODULE_OF = {  # public name: the module that defines it
     "compare": "qverify.api.calls",
     "triage": "qverify.api.calls",
     "replay": "qverify.api.calls",
+    "quantize": "qverify.api.more_calls",
+    "inputs_diff": "qverify.api.more_calls",
+    "report_diff": "qverify.api.more_calls",
+    "suite": "qverify.api.more_calls",
     "Report": "qverify.api.results",
     "Triage": "qverify.api.results",
     "Compiled": "qverify.api.results",
+    "Quantized": "qverify.api.tool_results",
+    "InputsDiff": "qverify.api.tool_results",
+    "ReportDiff": "qverify.api.tool_results",
+    "Suite": "qverify.api.tool_results",
     "errors": "qverify.errors",
 }
 __all__ = ["__version__", *_MODULE_OF]

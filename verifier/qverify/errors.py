@@ -13,6 +13,7 @@ QVerifyError                 its text is one line for the user: what, where, got
  |   +- NotOnHostError        wrong numbers, or numbers that the options cannot express; computing on the host does not
      help
  +- BoardError      exit 3   anything at or from the board
+ +- CancelledError  exit 3   the caller in Python ended the call
  +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """
 
@@ -76,6 +77,10 @@ class NotOnHostError(UnsupportedError):
 
 
 class BoardError(QVerifyError):
+    exit_status = 3
+
+
+class CancelledError(QVerifyError):
     exit_status = 3
 
 

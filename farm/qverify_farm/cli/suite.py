@@ -4,6 +4,8 @@ describes the file."""
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
+from qverify.cli.say_line import say
 
 from qverify_farm.cli.suite_options import (
     EXIT_STATUS,
@@ -45,6 +47,10 @@ LABEL = click.option(
 @database_option
 @artifacts_option
 @workers_options
+@click.option(
+    "--server", metavar="URL", help="run it on the farm of `qverify serve` there; boards are those of the farm"
+)
+@click.option("--token", metavar="TOKEN", help="of --server  [default: QVERIFY_TOKEN, or that of qverify login URL]")
 @LABEL
 def run(
     suite: str,
@@ -55,9 +61,21 @@ def run(
     tls_ca: str | None,
     tls_cert: str | None,
     tls_key: str | None,
+    server: str | None,
+    token: str | None,
     labels: tuple[str, ...],
 ) -> int:
     """Run every job of a suite, and wait for its verdict. The exit status is as for the main job."""
+    if server is None and token is not None:
+        raise click.UsageError("--token is that of a server; give --server URL, too")
+    if server is not None:
+        from qverify_farm.cli.suite_server import run_on_server
+
+        source = click.get_current_context().get_parameter_source
+        here = ("database", "artifacts", "workers", "tls_ca", "tls_cert", "tls_key")
+        if name := next((name for name in here if source(name) is ParameterSource.COMMANDLINE), ""):
+            raise click.UsageError(f"--{name.replace('_', '-')} is of a suite that runs here; leave it or --server out")
+        return _finish(run_on_server(suite, server, token, _labels(labels)), outputs)
     from qverify_farm.cli.suite_work import run_suite
 
     report = run_suite(suite, database, artifacts, _labels(labels), workers, (tls_ca, tls_cert, tls_key))
@@ -134,12 +152,16 @@ def report(id: str, outputs: SuiteOutputs, database: str) -> int:
 def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
     from qverify_farm.cli.suite_work import opened_database, report_of, say_timed_out, say_unfinished
     from qverify_farm.store.runs import find_run
+    from qverify_farm.suites.board_waits import lines_of_run
 
     with opened_database(database) as farm:
         with farm.read() as session:
             suite_run = find_run(session, id)
+            waits = lines_of_run(session, suite_run)
         report = report_of(farm, suite_run.id)
     outputs.show(report)
+    for line in waits:
+        say(f"qverify: {line}", err=True)
     outputs.save(report)
     if report.state == "running":
         say_unfinished(report)

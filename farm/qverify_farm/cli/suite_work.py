@@ -39,6 +39,7 @@ from qverify_farm.store.runs import (
 )
 from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING, TIMED_OUT
 from qverify_farm.store.tables import SuiteRunRecord
+from qverify_farm.suites.board_waits import lines_of_run
 from qverify_farm.suites.board_words import is_address
 from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite_report import SuiteReport
@@ -60,9 +61,16 @@ def opened_database(url: str, owner: str = "") -> Iterator[Database]:
 
 
 def run_suite(
-    path: str, database_url: str, artifacts_url: str, labels: Mapping[str, str], workers: str | None, tls: Tls
+    path: str,
+    database_url: str,
+    artifacts_url: str,
+    labels: Mapping[str, str],
+    workers: str | None,
+    tls: Tls,
+    quiet: bool = False,
 ) -> SuiteReport:
-    """Runs a suite from its file and returns its report. If it was interrupted, the report's state is "running"."""
+    """Runs a suite from its file and returns its report. If it was interrupted, the report's state is "running". quiet:
+    whether nothing is printed."""
     engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
         suite, _, boards = read_here(path) if engine is None else read_with_workers(path, engine)
@@ -83,9 +91,10 @@ def run_suite(
                     priority=suite.priority,
                 )
                 run = submit_run(session, new_run, jobs).id
-            say(f"run {run[:12]}: {count(len(jobs), 'job')} on {count(len(boards), 'board')}", err=True)
+            if not quiet:
+                say(f"run {run[:12]}: {count(len(jobs), 'job')} on {count(len(boards), 'board')}", err=True)
             engine = engine or engine_here(boards)
-            return work_on(database, artifacts, engine, run, len(jobs))
+            return work_on(database, artifacts, engine, run, len(jobs), quiet)
     finally:
         if engine is not None:
             engine.close()
@@ -127,13 +136,15 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             engine.close()
 
 
-def work_on(database: Database, artifacts: ArtifactStore, engine: JobEngine, run: str, total: int) -> SuiteReport:
+def work_on(
+    database: Database, artifacts: ArtifactStore, engine: JobEngine, run: str, total: int, quiet: bool = False
+) -> SuiteReport:
     """Works on a run until it ends, with a progress line on a terminal, and returns its report. After Ctrl-C the running jobs are
-    ended, finished jobs keep their results, and the report's state is "running"."""
+    ended, finished jobs keep their results, and the report's state is "running". quiet: whether nothing is printed."""
     changed = threading.Event()
     dispatcher = Dispatcher(database, engine, artifacts, runs=[run], on_change=changed.set)
     try:
-        with progress_bars() as watch:
+        with contextlib.nullcontext() if quiet else progress_bars() as watch:
             dispatcher.start()
             last_reason = ""
             while not _has_ended(database, run):
@@ -142,7 +153,7 @@ def work_on(database: Database, artifacts: ArtifactStore, engine: JobEngine, run
                 changed.clear()
                 if dispatcher.failure is not None:
                     raise dispatcher.failure
-                last_reason = _say_why_waiting(dispatcher, last_reason)
+                last_reason = "" if quiet else _say_why_waiting(dispatcher, last_reason, database, run)
                 if watch is not None:
                     with database.read() as session:
                         counts = counts_of(session, run)
@@ -154,13 +165,16 @@ def work_on(database: Database, artifacts: ArtifactStore, engine: JobEngine, run
     return report_of(database, run)
 
 
-def _say_why_waiting(dispatcher: Dispatcher, last_reason: str) -> str:
+def _say_why_waiting(dispatcher: Dispatcher, last_reason: str, database: Database, run: str) -> str:
     """Prints why jobs wait, unless they only wait for busy boards or the reason was printed last time. Returns the reason, or
     ""."""
     health = dispatcher.health()
     why = f"jobs wait: {health.store}" if health.store else ""
     why = why or (f"the database cannot be reached: {health.database}" if health.database else "")
-    why = why or (f"{count(health.unserved, 'job')} wait: no board that fits is usable" if health.unserved else "")
+    if not why and health.unserved:
+        with database.read() as session:
+            lines = lines_of_run(session, session.get_one(SuiteRunRecord, run))
+        why = "; ".join(map(printable, lines)) or f"{count(health.unserved, 'job')} wait: no board that fits is usable"
     if why and why != last_reason:
         say(f"qverify: {why}", err=True)
     return why

@@ -1,8 +1,6 @@
-"""Says why a queued job waits: for the artifact store, or for the boards that fit it."""
+"""Says why a queued job waits: for the artifact store, or for the boards that fit it, and until when."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from sqlalchemy.orm import Session
 
@@ -11,10 +9,9 @@ from qverify_farm.service.access import Scope
 from qverify_farm.service.row_replies import drain_reasons_of, visible_job_ids, visible_reason
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards
-from qverify_farm.store.states import BUSY, FREE, QUARANTINED, QUEUED
-from qverify_farm.store.tables import BoardRecord, JobRecord
-
-MAX_NAMED = 3  # number of boards that one reason names
+from qverify_farm.store.states import QUEUED
+from qverify_farm.store.tables import JobRecord, SuiteRunRecord
+from qverify_farm.suites.board_waits import clock, given_up_at, reason_to_wait
 
 
 class JobWaits:
@@ -22,50 +19,43 @@ class JobWaits:
 
     def __init__(self, scope: Scope, session: Session):
         self._store = scope.farm.dispatcher.health().store
-        self._boards = all_boards(session)
+        self._session, self._boards = session, all_boards(session)
         self._visible_jobs = visible_job_ids(session, scope.caller.project, self._boards)
         self._drain_reasons = drain_reasons_of(session, self._boards)
         self._reasons = dict[tuple[str, ...], str | None]()
+        self._runs = dict[str, SuiteRunRecord | None]()
 
     def of(self, job: JobRecord) -> str:
-        """Returns why a job waits, with the part that varies (free space, a board's message) after the first colon; "" for a job
-        that does not wait, or that a free board is about to take."""
+        """Returns why a job waits, with the part that varies (free space, a board's message, the deadline) after the first colon; ""
+        for a job that does not wait, or that a free board is about to take."""
         if job.state != QUEUED:
             return ""
         if self._store:
             return self._store
         wanted = tuple(map(str, job.wanted))
         if wanted not in self._reasons:
-            self._reasons[wanted] = self._reason(BoardFilter.of(wanted))
+            self._reasons[wanted] = self._reason(wanted)
         reason = self._reasons[wanted]
-        return job.why if reason is None else reason  # the board refused it: another process holds the board
+        if reason is None:
+            return job.why  # the board refused it: another process holds the board
+        return reason + self._deadline(job, wanted)
 
-    def _reason(self, board_filter: BoardFilter) -> str | None:
+    def _reason(self, wanted: tuple[str, ...]) -> str | None:
         """Returns why the boards that fit do not take a job, or None if one of them is free."""
-        fitting = [board for board in self._boards if board_filter.fits(board.name, board.tags or {})]
-        if any(board.state == FREE for board in fitting):
-            return None
-        if not fitting:
-            return "no board that fits is known"
-        if all(is_lane(board.name) for board in fitting):
-            return "other triages run"
-        busy = [board.name for board in fitting if board.state == BUSY]
-        reasons = [f"{_names(busy)} {'is' if len(busy) == 1 else 'are'} busy"] if busy else []
-        unusable = [board for board in fitting if board.state != BUSY]
-        reasons += [self._why_unusable(board) for board in unusable[: MAX_NAMED - len(reasons)]]
-        more = len(unusable) - MAX_NAMED + (1 if busy else 0)
-        return "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
+        fitting = [b for b in self._boards if BoardFilter.of(wanted).fits(b.name, b.tags or {})]
+        reason = reason_to_wait(
+            wanted, self._boards, lambda board: visible_reason(board, self._visible_jobs, self._drain_reasons)
+        )
+        return "other triages run" if reason and fitting and all(is_lane(board.name) for board in fitting) else reason
 
-    def _why_unusable(self, board: BoardRecord) -> str:
-        reason = visible_reason(board, self._visible_jobs, self._drain_reasons)
-        if board.drained:
-            return f"{board.name} is {reason}"
-        if board.state == QUARANTINED:
-            return f"{board.name} is quarantined: {reason}"
-        return f"{board.name}: {reason or board.state}"
-
-
-def _names(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = len(ordered) - MAX_NAMED
-    return ", ".join(ordered[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    def _deadline(self, job: JobRecord, wanted: tuple[str, ...]) -> str:
+        """Returns until when the job waits for unusable boards, as the end of its reason; "" while one is busy."""
+        if job.run not in self._runs:
+            self._runs[job.run] = self._session.get(SuiteRunRecord, job.run)
+        run = self._runs[job.run]
+        until = (
+            given_up_at(wanted, run.started or run.created, self._boards, run.definition or {})
+            if run is not None
+            else None
+        )
+        return f"; it ends INCONCLUSIVE at {clock(until)} unless one is usable: see Boards" if until is not None else ""

@@ -15,7 +15,8 @@ from qverify_farm.store.runs import passed_with_caveats
 from qverify_farm.store.tables import AttemptRecord, AuditRecord, BoardRecord, JobRecord, SuiteRunRecord
 
 JOB_FIELDS = [name for name in JobShort.model_fields if name != "waits"]
-RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts", "note")]
+RUN_FIELDS = [n for n in RunShort.model_fields if n not in ("project", "counts", "note", "models", "boards")]
+MAX_NAMES = 1000  # different pairs of model and board of runs that a reply lists
 MAX_DRAINS = 1000  # number of the last entries of the audit that are searched for the reason of a drained board
 ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
 
@@ -37,12 +38,26 @@ def attempt_reply(attempt: AttemptRecord) -> AttemptShort:
     return AttemptShort(**({name: getattr(attempt, name) for name in ATTEMPT_FIELDS} | {"board": board}))
 
 
-def run_reply(run: SuiteRunRecord, project: str, counts: Mapping[str, int]) -> RunShort:
-    """Returns the reply for a run. project: the name of its project."""
+def run_reply(
+    run: SuiteRunRecord, project: str, counts: Mapping[str, int], names: tuple[list[str], list[str]]
+) -> RunShort:
+    """Returns the reply for a run. project: the name of its project. names: the models and boards of its jobs."""
     note = str(run.definition.get("note", ""))
-    return RunShort(
-        project=project, counts=dict(counts), note=note, **{name: getattr(run, name) for name in RUN_FIELDS}
-    )
+    values = {name: getattr(run, name) for name in RUN_FIELDS}
+    return RunShort(project=project, counts=dict(counts), note=note, models=names[0], boards=names[1], **values)
+
+
+def names_in_runs(session: Session, runs: Iterable[str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Returns, for each run, the models of its jobs and the boards that took them, each once and sorted."""
+    found: dict[str, tuple[list[str], list[str]]] = {run: ([], []) for run in runs}
+    query = select(JobRecord.run, JobRecord.model, JobRecord.board).where(JobRecord.run.in_(found)).distinct()
+    for run, model, board in session.execute(query.order_by(JobRecord.model, JobRecord.board).limit(MAX_NAMES)):
+        models, boards = found[run]
+        if model not in models:
+            models.append(model)
+        if board and not is_lane(board) and board not in boards:
+            boards.append(board)
+    return found
 
 
 def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900.0, 260.0, 70.0, 16.0, 16.0, 46.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900.0, 260.0, 110.0, 16.0, 16.0, 46.0
 MAX_NAMES = 12  # number of labels below the axis
+LETTER = 8.0  # width of a letter of the labels, which must not touch
 GAP, MIN_APART, MAX_APART = 44.0, 90.0, 360.0  # before the part for dots without the label, and that part's width
 VERDICT_LEVELS = {"PASSED": 0.15, "INCONCLUSIVE": 0.5, "FAILED": 0.85}
 METRICS = ("max_lsb", "max_abs", "rmse")
@@ -52,6 +53,7 @@ class Chart:
     legend: str = ""
     width: float = WIDTH
     height: float = HEIGHT
+    left: float = LEFT
 
 
 def draw_results(rows: Sequence[Row], label: str) -> Chart | None:
@@ -145,7 +147,16 @@ class _Axis:
         names = names[:: max(1, math.ceil(len(names) / MAX_NAMES))]
         if self.apart:
             names.append(((self.apart[0][0] + self.apart[-1][0]) / 2, _cut(f"no {self.label}")))
-        return names
+        return _not_touching(names)
+
+
+def _not_touching(names: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Returns the labels that do not touch the one before them; the last one stays, and one that it would touch does not."""
+    kept = list[tuple[float, str]]()
+    for x, text in reversed(names):
+        if not kept or kept[-1][0] - x >= LETTER * (len(text) + len(kept[-1][1])) / 2 + LETTER:
+            kept.append((x, text))
+    return kept[::-1]
 
 
 def _spread(rows: Sequence[Row], left: float, right: float) -> list[tuple[float, Row]]:

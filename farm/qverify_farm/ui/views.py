@@ -84,6 +84,7 @@ async def history(request: Request) -> Response:
     filters = {"job": given["name"], "board": given["board"]}
     last_jobs = (await calls.get("/history", limit=HISTORY_ROWS))["jobs"]
     names = list(dict.fromkeys(row["name"] for row in last_jobs))[:MAX_NAMES]
+    boards = sorted({row["board"] for row in last_jobs if row["board"]})
     jobs = (await calls.get("/history", **filters, limit=HISTORY_ROWS))["jobs"] if given["name"] else []
     points: list[dict[str, Any]] = []
     if given["name"] and given["node"]:
@@ -101,6 +102,7 @@ async def history(request: Request) -> Response:
         "labels": labels,
         "nodes": nodes,
         "names": names,
+        "boards": boards,
     }
     return await show(request, "history.html", asked=given, **values)
 
@@ -109,13 +111,17 @@ async def compare(request: Request) -> Response:
     calls, query = ApiCalls(request), request.query_params
     before, after = query.get("before", "")[:64], query.get("after", "")[:64]
     differences = None
+    boards = {key: query.get(key, "")[:200] for key in ("before_board", "after_board")}
     if before and after:
-        differences = await calls.get(f"/runs/{_checked_id(after)}/differences", since=_checked_id(before))
+        on = {"since_board": boards["before_board"], "board": boards["after_board"]}
+        differences = await calls.get(f"/runs/{_checked_id(after)}/differences", since=_checked_id(before), **on)
     runs = (await calls.get("/runs", limit=100))["runs"]
     known = {run["id"] for run in runs}
     runs += [await calls.get(f"/runs/{_checked_id(run)}") for run in {before, after} - known - {""}]
     before = before or (runs[1]["id"] if len(runs) > 1 else "")  # the newest is chosen after it
-    return await show(request, "compare.html", found=differences, before=before, after=after, runs=runs)
+    known_boards = sorted({board for run in runs for board in run["boards"]})
+    values: dict[str, Any] = {"before": before, "after": after, "runs": runs, "boards": known_boards, **boards}
+    return await show(request, "compare.html", found=differences, **values)
 
 
 async def inbox(request: Request) -> Response:

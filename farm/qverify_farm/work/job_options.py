@@ -33,6 +33,9 @@ REFUSED = {
     "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
     "capture": "it names a folder of the host; a job's keep_capture stores the capture as an artifact",
     **dict.fromkeys(("models", "board", "inputs"), "it is a field of the job"),
+    **dict.fromkeys(
+        ("profile", "side", "dtype", "layer_info", "frame", "map"), "a job has a board, not a dump in its place"
+    ),
     **dict.fromkeys(("server", "token"), "a job runs where it was sent"),
 }
 

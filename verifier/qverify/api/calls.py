@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 from qverify_agents.errors import LinkError
 
 from qverify.api.arrays import ARRAY, input_files
+from qverify.api.cancel import cancellable
 from qverify.api.options import (
     CompareOptions,
     CompileOptions,
@@ -27,8 +29,9 @@ from qverify.cli.python_options import parse_command
 from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import JobOutcome
-from qverify.session.request import Request, find_dump
+from qverify.session.request import Request
 from qverify.session.triage.triage_request import TriageRequest
+from qverify.session.verify_boards import VerifyJob
 
 
 @with_options("verify", VerifyOptions)
@@ -40,18 +43,20 @@ def verify(
     keep_tensors: bool = False,
     drawings: bool = False,
     progress: Progress | None = None,
+    cancel: threading.Event | None = None,
     **options: Unpack[VerifyOptions],
 ) -> Report:
     """Runs the main job, as `qverify -m MODELS -b BOARD -i INPUTS` does, and returns its report.
 
     Args:
-        models: the quantized ONNX, model.bin, or both.
+        models: the quantized ONNX, model.bin, or both; without a board also a dump in its place (a folder or .npz).
         board: an address, or several; None for the sides of this host alone.
         inputs: what -i takes (a file; a folder or a .txt list of frames; files by input name; a list of files, one for
             each input of a frame), or arrays of one frame; None for random inputs.
         keep_tensors: keep the sides' tensors of a run of one frame in memory, for Report.tensor.
         drawings: add the histograms and error maps that save("report.html") shows to the report.
         progress: called with the name of a step, how much of it is done, and of how much; from several threads.
+        cancel: an event that ends the call with CancelledError when another thread, or an asyncio task, sets it.
         options: the options of the command. server is the address of a farm of `qverify serve`, which runs the job on
             its boards (board: names or tags of the farm); token is its token, by default QVERIFY_TOKEN or that of
             `qverify login`.
@@ -59,28 +64,28 @@ def verify(
     Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
     compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
     INCONCLUSIVE."""
-    from qverify.session.verify_boards import VerifyJob, verify_boards
+    from qverify.session.verify_boards import verify_boards
 
-    if dump := find_dump([os.fspath(p) for p in ([models] if isinstance(models, str | os.PathLike) else models)]):
-        raise UsageError(f"models: {dump} is a dump; qverify.compare() compares it with the tensors of the host")
     if board is not None and not isinstance(board, str) and not list(board):
         raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
     kept = dict[str | None, KeptTensors]()
-    with _documented_errors(), input_files(inputs) as fed:
+    with documented_errors(), input_files(inputs) as fed, cancellable(cancel, progress) as watch:
         keywords = {"models": models, "board": board, "inputs": fed.files, **options}
         parsed = parse_command("verify", [], keywords, drawings)
         job: VerifyJob = parsed.job
         if fed.are_arrays:
             job = replace(job, request=_with_array_source(job.request))
+        if job.dump is not None:
+            return _verify_dump(job, keep_tensors, "" if fed.are_arrays else parsed.command)
         if job.on_farm is not None:
             if keep_tensors:
                 raise UsageError("keep_tensors: a farm keeps no tensors; leave it out, or leave server out")
-            farm_report = load("verify_on_farm").verify_on_farm(job.on_farm, progress)
+            farm_report = load("verify_on_farm").verify_on_farm(job.on_farm, watch)
             farm_report.command = "" if fed.are_arrays else parsed.command
             return Report(farm_report)
 
         def run(request: Request, number: int) -> Any:
-            outcome = _verify_board(request, job.frames, progress)
+            outcome = _verify_board(request, job.frames, watch)
             if request.capture is not None or keep_tensors:
                 kept[request.board] = keep_tensors_of(outcome.evidence, request.capture)
             return outcome.report
@@ -88,6 +93,19 @@ def verify(
         whole = verify_boards(job, run)
         whole.command = "" if fed.are_arrays else parsed.command
         return Report(whole, kept)
+
+
+def _verify_dump(job: VerifyJob, keep_tensors: bool, command: str) -> Report:
+    """Returns the report of a dump in the board's place. command: the command line that does the same; "" if there is
+    none."""
+    from qverify.session.offline.verify_dump import verify_dump
+
+    assert job.dump is not None
+    if keep_tensors:
+        raise UsageError("keep_tensors: the tensors of a dump are in its files; leave it out")
+    report = verify_dump(job.request, job.dump)
+    report.command = command
+    return Report(report)
 
 
 def _verify_board(request: Request, frames: Any, progress: Progress | None) -> JobOutcome:
@@ -117,7 +135,7 @@ def compile(
     from qverify.compiler.check_units import CUT_OR_REPORT
     from qverify.session.other_jobs.compile_file import compile_file
 
-    with _documented_errors():
+    with documented_errors():
         parsed = parse_command("compile", [os.fspath(model)], {"output": output, **options})
         result = compile_file(parsed.job, progress)
         if result.failed:
@@ -133,7 +151,7 @@ def compare(a: Path, b: Path, *, drawings: bool = False, **options: Unpack[Compa
     verify."""
     from qverify.session.offline.compare_dumps import compare_dumps
 
-    with _documented_errors():
+    with documented_errors():
         parsed = parse_command("compare", [os.fspath(a), os.fspath(b)], options, drawings)
         report = compare_dumps(*parsed.job)
         report.command = parsed.command
@@ -149,6 +167,7 @@ def triage(
     replay: Path | None = None,
     drawings: bool = False,
     progress: Progress | None = None,
+    cancel: threading.Event | None = None,
     **options: Unpack[TriageOptions],
 ) -> Triage:
     """Compares each stage from the float ONNX to the board with the next one, as `qverify triage` does, and returns
@@ -160,20 +179,21 @@ def triage(
             the folder for a capture of this run.
         progress: as for verify. For the option `reduce`, it is called after each run of the board with the step
             `reduce`.
+        cancel: as for verify.
         options: the options of the command. reduce is a folder that does not exist yet, for the smallest part of the
             model that still differs; Triage.document.reduced has the result.
     """
     from qverify.session.triage.run_reduction import run_reduction
     from qverify.session.triage.run_triage import run_triage
 
-    with _documented_errors(), input_files(inputs) as fed:
+    with documented_errors(), input_files(inputs) as fed, cancellable(cancel, progress) as watch:
         keywords = {"models": models, "board": board, "inputs": fed.files, **options}
         parsed = parse_command("triage", [os.fspath(replay)] if replay is not None else [], keywords, drawings)
         request, reduction = parsed.job
         request = _with_array_source(request) if fed.are_arrays else request
-        document, failing = run_triage(request, progress)
+        document, failing = run_triage(request, watch)
         if reduction is not None:
-            document.reduced = run_reduction(document, failing, reduction, _count_lines("reduce", progress))
+            document.reduced = run_reduction(document, failing, reduction, _count_lines("reduce", watch))
         document.command = "" if fed.are_arrays else parsed.command
         return Triage(document)
 
@@ -211,7 +231,7 @@ def replay(
     model = options.get("model")
     rerun = options.get("rerun")
     keywords = {**options, "model": _join_list(model), "rerun": _join_list(rerun)}
-    with _documented_errors():
+    with documented_errors():
         parsed = parse_command("replay", [os.fspath(folder)], keywords, drawings)
         is_capture = isinstance(parsed.job, RejudgeRequest)
         outcome = rejudge(parsed.job, None, progress) if is_capture else replay_bundle(parsed.job, progress)
@@ -225,7 +245,7 @@ def _join_list(value: Any) -> Any:
 
 
 @contextmanager
-def _documented_errors() -> Iterator[None]:
+def documented_errors() -> Iterator[None]:
     """Converts LinkError and OSError into exceptions of qverify.errors with the text that the command prints."""
     try:
         yield

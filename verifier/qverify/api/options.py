@@ -89,6 +89,12 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     labels: Path | None
     task_metric: str | None
+    profile: str
+    side: str
+    dtype: Mapping[str, str] | Some
+    layer_info: Path
+    frame: int
+    map: Path
     server: str | None
     token: str | None
 
@@ -133,6 +139,56 @@ class CompareOptions(JudgingOptions, total=False):
     quantization: Some
     map: Path
     outputs_only: bool
+
+
+class QuantizeOptions(InputOptions, total=False):
+    """The options of quantize(). stated: --from. engine: --with."""
+
+    stated: Some
+    engine: str
+    scheme: Literal["u8s8", "s8s8", "u8u8", "s16s8"]
+    method: Literal["minmax", "entropy", "percentile"]
+    per_tensor: bool
+    float: Some
+    int16: Some
+    shape: Shapes
+
+
+class InputsDiffOptions(TypedDict, total=False):
+    """The options of inputs_diff(): how long to search, and the description of the intended bytes, as the command takes it."""
+
+    seconds: float
+    description: Path | None
+    model: Path | None
+    name: str
+    format: str
+    size: str
+    train: str
+    mode: str
+    range: str
+    siting: str
+    colour_rounding: str
+    library: str
+    interpolation: str
+    resize_dtype: str
+    fit: str
+    roi: str
+    source: str
+    fill: str
+    mean: str
+    scale: str
+    std: str
+    resize_order: str
+    quantize: str
+    quantize_dtype: str
+    rounding: str
+    layout: str
+    stride: str
+    width_align: str
+    height_align: str
+    innermost_align: str
+    buffer_align: str
+    profile: str
 
 
 class ReplayOptions(LinkOptions, JudgingOptions, total=False):

@@ -11,6 +11,7 @@ import click
 
 from qverify.cli.description_options import description_options
 from qverify.cli.numbers import Finite
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import require_writable
 from qverify.cli.view_options import screen
 
@@ -37,6 +38,8 @@ def diff(a: str, b: str, seconds: float, path: str | None, description: Descript
 
     if path is not None and path != "-":
         require_writable("--json", path)
+    if hand_over((a, b, description, seconds)):
+        return 0
     with progress_bars() as watch:
         frames = compare_inputs.compare(a, b, description, seconds, watch)
     if path:

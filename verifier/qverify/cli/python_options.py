@@ -24,7 +24,14 @@ NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a c
 NOT_IN_PYTHON = {"compile": frozenset({"list"}), "verify": frozenset({"no_board"})}
 MAPPINGS = ("inputs", "shape", "roi", "dtype", "input")  # options that may be mappings of names to values
 LISTS = ("inputs", "stages", "model", "rerun")  # options that cannot be repeated, but may be lists
-RENAMED = {"model": "models", "input_img": "inputs"}  # options that are named arguments of the functions
+RENAMED = {  # options that are named arguments of the functions, or whose names are words of Python
+    "model": "models",
+    "input_img": "inputs",
+    "from": "stated",
+    "with": "engine",
+}
+NOT_REPEATED = ("input_img", "with")  # of these, those that cannot be repeated
+COMMANDS = {"inputs_diff": ("qverify.cli.inputs_diff", "diff")}  # module and name of commands of groups
 
 
 @dataclass(slots=True)
@@ -69,7 +76,8 @@ def parse_command(
             known = [*by_keyword, *RENAMED.values()]
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}{did_you_mean(keyword, known)}")
         words += _to_words(by_keyword[keyword], keyword, value)
-    command, parsed = _command(name), ParsedCommand(command=repeating_command([name, *words, *arguments]))
+    typed = [*name.split("_"), *words, *arguments]
+    command, parsed = _command(name), ParsedCommand(command=repeating_command(typed))
     try:
         with command.make_context(f"qverify {name}", [*words, "--", *arguments], obj=parsed) as context:
             command.invoke(context)
@@ -80,14 +88,15 @@ def parse_command(
 
 
 def _command(name: str) -> click.Command:
-    command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+    module, attribute = COMMANDS.get(name, (f"qverify.cli.commands.{name}", "command"))
+    command: click.Command = getattr(import_module(module), attribute)
     return command
 
 
 def _keyword(option: click.Option) -> str:
     """Returns the keyword of an option."""
     flag = max(option.opts, key=len).lstrip("-").replace("-", "_")
-    return RENAMED.get(flag, flag) if option.multiple or flag == "input_img" else flag
+    return RENAMED.get(flag, flag) if option.multiple or flag in NOT_REPEATED else flag
 
 
 def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:

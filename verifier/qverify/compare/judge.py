@@ -61,6 +61,16 @@ class Judged:
         value_a, value_b = self.a.get_local(p.a), self.b.get_local(p.b)
         return None if value_a is None or value_b is None else bits_equal(value_a, value_b)
 
+    def stands_for_equal(self, name: str) -> bool:
+        """Returns whether a side gives the real values of a quantized tensor, and they stand for the other's integers."""
+        p = next(p for p in self.declared if p.name == name)
+        a, b = self.a.get_local(p.a), self.b.get_local(p.b)
+        spec_a, spec_b = (side.recording.specs.get(n) for side, n in ((self.a, p.a), (self.b, p.b)))
+        if a is None or b is None or spec_a is None or a.dtype == b.dtype or a.shape != b.shape:
+            return False
+        stored = store_as(b, spec_b, spec_a)
+        return not isinstance(stored, str) and bits_equal(a, stored)
+
 
 class Judge:
     """Compares side b with side a, which is the standard that b is measured against."""

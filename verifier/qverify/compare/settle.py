@@ -154,4 +154,5 @@ def find_other_differences(judged: Judged, agreeing: Collection[str] = ()) -> Ot
     if judged.pair.verdict != "PASSED":
         return None
     outside = [n for n, same in map_known_equality(judged).items() if not same and n not in judged.rows]
+    outside = [n for n in outside if not judged.stands_for_equal(n)]
     return OtherDifferences(len(outside), outside[0], set(outside) <= set(agreeing)) if outside else None

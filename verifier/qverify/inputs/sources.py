@@ -19,7 +19,7 @@ from qverify.inputs.description import Description
 from qverify.inputs.description_keys import describe_differences, make_normalization_key, make_values_key
 from qverify.inputs.draft import draft_description
 from qverify.inputs.fit_hints import hint_for_array, hint_for_file, hint_for_missing_file
-from qverify.inputs.formats import YUV420
+from qverify.inputs.formats import BYTES, SIGNED, YUV420
 from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
@@ -170,9 +170,21 @@ class InputRequirement:
                 self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
             )
         try:
-            return PreparedInput(self.spec, self.read_bytes(path), path)
+            return PreparedInput(self.spec, self.read_bytes(path), path, is_bgr=self._is_bgr)
         except UndescribedError as error:
             raise UndescribedError(str(error), self.called, self.draft) from error
+
+    @property
+    def _is_bgr(self) -> bool:
+        """Whether three channels of the input are blue, green and red: those of the training, or of the buffer that is fed."""
+        wanted = self.description
+        if wanted is None:
+            return False
+        return (
+            wanted.format.startswith("bgr")
+            if self.fed and wanted.format in (*BYTES, *SIGNED)
+            else wanted.train == "bgr"
+        )
 
     def check(self, path: str, stated: ManifestEntry) -> None:
         """Raises UsageError if the file does not match its manifest, or was prepared for another kind of input."""

@@ -19,11 +19,10 @@ from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.opsets import lower_opset
-from qverify.onnx_model.other_files import FOLDER, describe_other
+from qverify.onnx_model.other_files import FOLDER, describe_other, describe_unknown
 from qverify.onnx_model.plain_layout import write_plain_layout
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
-from qverify.plural import count
 
 QUANTIZED = {
     "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "MatMulBnb4", "QAttention", "MatMulIntegerToFloat",
@@ -74,12 +73,7 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError:
-        size = count(len(data), "byte")
-        why = (
-            describe_other(data)
-            or f"not an ONNX: {size} that protobuf does not parse, of another format or cut off; give the whole .onnx"
-        )
-        raise BadFileError(f"{name}: {why}") from None
+        raise BadFileError(f"{name}: {describe_other(data, name) or describe_unknown(data, name)}") from None
     return check_parsed(model, name)
 
 

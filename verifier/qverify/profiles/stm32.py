@@ -53,7 +53,7 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
     if options.side not in sides:
         choices = ", ".join(f"{side} ({SIDES[side]})" for side in sides)
         raise BadFileError(
-            f"{folder.path}: contains {choices}; name one of them: --side {sides[-1]}, --side-a, --side-b"
+            f"{folder.path}: contains {choices}; name one of them: --side {sides[-1]} (of compare also --side-a, --side-b)"
         )
     report = _report(place)
     dump = VendorDump("stm32", [], spelled_loosely)

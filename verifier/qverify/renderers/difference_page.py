@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+from qverify.plural import count
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
 from qverify.renderers.html_page.elements import code, element, text, verdict
 from qverify.renderers.html_page.elements import table as table_of
@@ -15,6 +16,7 @@ from qverify.report.difference import ReportDifference
 
 KINDS = {"worse": "failed", "better": "passed", "not known": "inconclusive"}
 SIGNS = {"worse": "✗", "better": "✓", "not known": "?"}
+MAX_OPEN, MAX_OPEN_TENSORS = 30, 12  # rows of a list, and tensors, in sight; the others are folded
 LISTS = (  # id, title, caption, the rows' kind
     ("blame", "Blame", "the node to blame, by side", "blame"),
     ("only", "Tensors of one run only", "compared in one run only", "only"),
@@ -73,7 +75,12 @@ def _verdicts(rows: list[DifferenceRow]) -> str:
     cells = [
         [_change(r.direction), text(f"{r.pair or r.what}{_place(r)}"), _value(r.before), _value(r.now)] for r in rows
     ]
-    return table_of("verdicts of both runs", ("change", "of", "a", "b"), cells, heading=1)
+    heads = ("change", "of", "a", "b")
+    shown, more = cells[:MAX_OPEN], cells[MAX_OPEN:]
+    rest = (
+        _fold(f"{count(len(more), 'more verdict')}", table_of("more verdicts", heads, more, heading=1)) if more else ""
+    )
+    return table_of("verdicts of both runs", heads, shown, heading=1) + rest
 
 
 def _tensors(rows: Iterable[DifferenceRow]) -> str:
@@ -85,9 +92,19 @@ def _tensors(rows: Iterable[DifferenceRow]) -> str:
         element("tbody", *map(_tensor_row, group))
         for _, group in groupby(changed, lambda row: (row.pair, row.frame, row.board, row.tensor))
     ]
+    shown, more = bodies[:MAX_OPEN_TENSORS], bodies[MAX_OPEN_TENSORS:]
+    rest = _fold(count(len(more), "more tensor"), _tensor_table("the other tensors", more)) if more else ""
+    return _tensor_table("tensor by tensor, the worse ones first", shown) + rest
+
+
+def _tensor_table(caption: str, bodies: list[str]) -> str:
     head = element("tr", *(element("th", name, scope="col") for name in ("change", "what", "a", "b")))
-    caption = element("caption", "tensor by tensor, the worse ones first")
-    return _wide(element("table", caption, element("thead", head), *bodies, class_="changes"), "tensors that changed")
+    inside = (element("caption", text(caption)), element("thead", head), *bodies)
+    return _wide(element("table", *inside, class_="changes"), caption)
+
+
+def _fold(summary: str, inside: str) -> str:
+    return element("details", element("summary", text(summary)), inside)
 
 
 def _tensor_row(row: DifferenceRow) -> str:
@@ -108,7 +125,8 @@ def _list(caption: str, rows: list[DifferenceRow], kind: str) -> str:
         [*([code(r.tensor), text(r.pair + _place(r))] if placed else []), text(r.what), _value(r.before), _value(r.now)]
         for r in rows
     ]
-    return table_of(caption, (*(("tensor", "pair") if placed else ()), "what", "a", "b"), cells)
+    whole = table_of(caption, (*(("tensor", "pair") if placed else ()), "what", "a", "b"), cells)
+    return whole if len(cells) <= MAX_OPEN else _fold(f"{len(cells)}: {caption}", whole)
 
 
 def _command(command: str) -> str:

@@ -189,7 +189,7 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str], of_pairs: lis
         *of_pairs,
         Column(
             "max LSB",
-            lsbs := _unless(partly, [_largest(row, "max_lsb") for row in compared]),
+            lsbs := _unless(partly, [_largest_lsb(row) for row in compared]),
             ["LSB", *lsbs],
             right=True,
             rank=1,
@@ -232,6 +232,13 @@ def _unless(hidden: list[bool], texts: list[str]) -> list[str]:
 def _largest(row: list[TensorRow], metric: str) -> str:
     numbers = [n for r in row if isinstance(n := r.metrics.get(metric), int | float)]
     return "" if not numbers else str(max(numbers)) if isinstance(max(numbers), int) else f"{max(numbers):.4g}"
+
+
+def _largest_lsb(row: list[TensorRow]) -> str:
+    """Returns the largest difference in LSB; "-" if a pair that differs is of real values, so that it has none."""
+    unknown = any(not r.bit_equal and r.metrics.get("max_lsb") is None for r in row)
+    largest = _largest(row, "max_lsb")
+    return "-" if unknown and largest else largest
 
 
 def _describe_cosine(row: list[TensorRow]) -> str:

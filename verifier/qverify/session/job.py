@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,8 @@ def verify(request: Request, watch: Watch | None = None, job: Job | None = None)
 class Job:
     """One model and its sides, for any number of inputs. The board stays connected from one to the next.
 
-    unreached: the error because of which the board could not be reached, None if it was reached."""
+    unreached: the error because of which the board could not be reached, None if it was reached. on_unreached: called with
+    that reason as soon as it is known, while the sides of this host still compute."""
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Job:
         itself or provides fewer than `fewest_sides` sides."""
         self.request = request
         self.unreached: LinkError | None = None
+        self.on_unreached: Callable[[str], None] | None = None
         self.history = OutputHistory()
         self._causes = CauseFinder()
         self.sides = choose_sides(request) if sides is None else sides
@@ -230,31 +233,39 @@ class Job:
         # With host islands, the host computes nodes for the board in the session that its own sides use.
         one_by_one = self.request.board is None or bool(self.models.graph.islands)
         if one_by_one or self._host.results_are_known:
+            reached = self._reach()  # before anything is computed for a board that is not there
             ran = self._host.run(prepared, self.sides.simulator, watch)
-            recording, unreached = self._record_board(prepared, watch)
+            recording, unreached = self._record_board(prepared, watch, reached)
         else:
             with Background(partial(self._host.run, prepared, self.sides.simulator), watch) as host:
-                recording, unreached = self._record_board(prepared, watch)
+                recording, unreached = self._record_board(prepared, watch, self._reach())
                 ran = host.result()
-        if isinstance(unreached, LinkError):
-            raise unreached
         if recording is not None:
             ran.recordings["board"] = recording
             name_optimization(self._board, prepared, ran.recordings)
         return ran, self._board.pull if self._board is not None else None, unreached
 
-    def _record_board(self, prepared: PreparedInputs, watch: Watch | None) -> tuple[Recording | None, str | LinkError]:
-        """Returns the board's recording (None without a board), and why it could not be reached ("" if it was). An
-        error of the address or the link that is not INCONCLUSIVE is returned as that reason, for the caller to
-        raise."""
+    def _reach(self) -> str:
+        """Connects the board. Returns why it could not be reached, "" if it was, or if there is none. Raises LinkError for an
+        error of the address or the link that is not INCONCLUSIVE."""
         try:
-            board = self._connect()
+            self._connect()
         except LinkError as error:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
-                return None, error
-            self.unreached = error
-            unreached = " ".join(str(error).split())
+                raise
+            self.unreached, unreached = error, " ".join(str(error).split())
+            if self.on_unreached is not None:
+                self.on_unreached(unreached)
+            return unreached
+        return ""
+
+    def _record_board(
+        self, prepared: PreparedInputs, watch: Watch | None, unreached: str
+    ) -> tuple[Recording | None, str]:
+        """Returns the board's recording (None without a board), and why it could not be reached, as _reach() gave it."""
+        if unreached:
             return unreachable_board(self.models.graph, str(self.request.board), unreached), unreached
+        board = self._board
         if board is None:
             return None, ""
         pull = "all" if self.request.paranoid else self.request.pull

@@ -346,7 +346,7 @@ def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
         return "model.bin"
     if data[4:8] == b"TFL3":
         return "tflite"
-    if other := describe_other(data):
+    if other := describe_other(data, path):
         raise BadFileError(f"{path}: {other}")
     name = os.path.basename(path)
     model = parse(data, name) if parsed is None else check_parsed(parsed, name)

@@ -11,6 +11,7 @@ from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.session.task.task_request import TaskRequest
+from qverify.vendor_files.vendor_dump import ReadingOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,23 @@ class Request:
             reference_python=engine.python,
             reference_timeout_s=engine.timeout_s,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BoardDump:
+    """A dump that stands in the board's place.
+
+    Attributes:
+        path: of its folder or file.
+        profile: name of the vendor's profile; "" to recognise the format by its content.
+        reading: how it is read.
+        names: file of --map, which pairs its names with those of the model; "" for none.
+    """
+
+    path: str
+    profile: str = ""
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
+    names: str = ""
 
 
 def find_dump(paths: Sequence[str]) -> str | None:

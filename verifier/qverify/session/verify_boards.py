@@ -10,7 +10,7 @@ from qverify.capture.writer import check_capture_folder
 from qverify.compare.verdict import combine
 from qverify.report.document import ReportDocument, worst
 from qverify.session.many_frames import FrameSource
-from qverify.session.request import Request
+from qverify.session.request import BoardDump, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class VerifyJob:
         request: the options of the main job, without a board.
         boards: addresses; () for the sides of this host alone.
         frames: the frames to run; None for one frame, the inputs of the request.
+        dump: a dump in the board's place; None without one.
         on_farm: the request to a farm (a qverify_farm.client FarmRequest); None to use boards from this host.
     """
 
@@ -28,6 +29,7 @@ class VerifyJob:
     boards: tuple[str, ...] = ()
     frames: list[FrameSource] | None = None
     on_farm: Any = None
+    dump: BoardDump | None = None
 
 
 def verify_boards(

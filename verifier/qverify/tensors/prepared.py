@@ -20,12 +20,14 @@ class PreparedInput:
         data: the aligned bytes (spec.size_bytes).
         source: a path, or `random`.
         seed: seed of a random input, else None.
+        is_bgr: whether its three channels are blue, green and red, as its description states.
     """
 
     spec: TensorSpec
     data: bytes
     source: str
     seed: int | None = None
+    is_bgr: bool = False
 
     @property
     def sha256(self) -> str:

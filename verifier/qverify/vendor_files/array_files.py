@@ -81,16 +81,31 @@ def npy_in_memory(data: bytes, name: str, where: str) -> StoredArray:
     return _array(name, where, data[:MAX_HEADER_BYTES], len(data), lambda offset, size: data[offset : offset + size])
 
 
-def npz(file: UntrustedFile) -> list[StoredArray]:
-    """Returns the arrays of all members, without unpacking them. Raises BadFileError like npy(), and for a duplicate
-    member or one that unpacks to too many bytes."""
+def npz_text(file: UntrustedFile, name: str, most: int) -> bytes:
+    """Returns the bytes of a member that is no array; b"" if the archive has none of this name. Raises BadFileError for
+    more than `most` bytes."""
+    try:
+        members = _Members(file)
+        member = next((m for m in members.listed if m.filename == name), None)
+        if member is None:
+            return b""
+        if member.file_size > most:
+            raise BadFileError(f"{file.path}: {name!r} has {member.file_size} bytes; at most {most} are read")
+        return members.read(member, 0, member.file_size)
+    except _ZIP_ERRORS as error:
+        raise BadFileError(f"{file.path}: not a readable .npz: {_short(error)}") from error
+
+
+def npz(file: UntrustedFile, no_array: str = "") -> list[StoredArray]:
+    """Returns the arrays of all members but that called `no_array`, without unpacking them. Raises BadFileError like
+    npy(), and for a duplicate member or one that unpacks to too many bytes."""
     arrays: list[StoredArray] = []
     try:
         members = _Members(file)
         _check_bounds(file, members.listed)
         if members.listed and (first := min(m.header_offset for m in members.listed)):
             raise BadFileError(f"{file.path}: {first} bytes before its first member; it begins with another file")
-        for member in members.listed:
+        for member in (m for m in members.listed if not no_array or m.filename != no_array):
             where = f"{file.path}: {member.filename!r} at byte {member.header_offset}"
             if member.file_size > min(MAX_FILE_BYTES, member.compress_size * _MAX_RATIO + 1024):
                 raise BadFileError(f"{where}: {member.compress_size} bytes that unpack to {member.file_size}")

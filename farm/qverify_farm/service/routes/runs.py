@@ -14,7 +14,7 @@ from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
 from qverify_farm.service.job_waits import JobWaits
-from qverify_farm.service.row_replies import counts_of_runs, job_reply, run_reply
+from qverify_farm.service.row_replies import counts_of_runs, job_reply, names_in_runs, run_reply
 from qverify_farm.service.schemas.runs import (
     Cancel,
     Changed,
@@ -82,8 +82,9 @@ def list_runs(
         rows = session.scalars(
             query.order_by(SuiteRunRecord.created.desc(), SuiteRunRecord.id).limit(limit).offset(offset)
         ).all()
-        counts = counts_of_runs(session, [row.id for row in rows])
-    return Runs(runs=[run_reply(row, scope.project_name, counts[row.id]) for row in rows])
+        ids = [row.id for row in rows]
+        counts, names = counts_of_runs(session, ids), names_in_runs(session, ids)
+    return Runs(runs=[run_reply(row, scope.project_name, counts[row.id], names[row.id]) for row in rows])
 
 
 @router.get("/runs/{run}", summary="A run")
@@ -93,7 +94,7 @@ def get_run(scope: Scoped, run: IdPath) -> RunShort:
         row = session.get(SuiteRunRecord, run)
         if row is None or row.project != scope.project:
             raise not_found("run", run)
-        return run_reply(row, scope.project_name, counts_of(session, run))
+        return run_reply(row, scope.project_name, counts_of(session, run), names_in_runs(session, [run])[run])
 
 
 @router.get("/runs/{run}/jobs", summary="A run's jobs")
@@ -159,9 +160,16 @@ def _outcome(job: JobRecord) -> tuple[str | None, str, str]:
 
 
 @router.get("/runs/{run}/differences", summary="What changed since another run")
-def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(pattern=ID)]) -> Differences:
-    """Jobs are matched by name. since: the earlier run."""
-    earlier, after = _results(scope, since), _results(scope, run)
+def get_differences(
+    scope: Scoped,
+    run: IdPath,
+    since: Annotated[str, Query(pattern=ID)],
+    board: TitleQuery = "",
+    since_board: TitleQuery = "",
+) -> Differences:
+    """Jobs are matched by name. since: the earlier run, or the same. board, since_board: only the jobs on this board of the run,
+    and on that board of the earlier one; names are then matched without the boards, so that one model on two boards is."""
+    earlier, after = _results(scope, since, since_board), _results(scope, run, board)
     different, same = [], 0
     for name in sorted(earlier.keys() | after.keys()):
         old, new = earlier.get(name), after.get(name)
@@ -181,6 +189,8 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 after_blame=new.blame_node if new else "",
                 before_caveats=old.caveats if old else "",
                 after_caveats=new.caveats if new else "",
+                before_job=old.id if old else "",
+                after_job=new.id if new else "",
                 before_report=old.report if old else "",
                 after_report=new.report if new else "",
             )
@@ -193,10 +203,13 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
 MAX_DIFFERENT = 20_000
 
 
-def _results(scope: Scope, run: str) -> dict[str, JobRecord]:
+def _results(scope: Scope, run: str, board: str) -> dict[str, JobRecord]:
+    """Returns the jobs of a run by name. board: only those on it, without its name in theirs; "" for all."""
     find_run(scope, run)
+    query = select(JobRecord).where(JobRecord.run == run)
     with scope.farm.database.read() as session:
-        return {job.name: job for job in session.scalars(select(JobRecord).where(JobRecord.run == run))}
+        jobs = session.scalars(query.where(JobRecord.board == board) if board else query).all()
+    return {" ".join(word for word in job.name.split() if word != board): job for job in jobs}
 
 
 def find_run(scope: Scope, run: str) -> SuiteRunRecord:

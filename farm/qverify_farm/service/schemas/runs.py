@@ -102,7 +102,7 @@ class Triage(Submission):
 class RunShort(BaseModel):
     """A run without its jobs. counts: the number of jobs in each state and with each verdict, and of jobs that PASSED with caveats
     (`caveats`). note: what the sender of a triage or
-    a bad case saw."""
+    a bad case saw. models, boards: those of its jobs, each once."""
 
     id: Id
     name: str
@@ -120,6 +120,8 @@ class RunShort(BaseModel):
     qverify: str
     note: str = ""
     counts: dict[str, int] = Field(default_factory=dict)
+    models: list[str] = Field(default_factory=list)
+    boards: list[str] = Field(default_factory=list)
 
 
 class Runs(BaseModel):
@@ -259,6 +261,8 @@ class Difference(BaseModel):
     after_blame: str = ""
     before_caveats: str = ""
     after_caveats: str = ""
+    before_job: str
+    after_job: str
     before_report: str = ""
     after_report: str = ""
 

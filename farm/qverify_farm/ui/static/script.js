@@ -94,6 +94,16 @@ function acceptDrops(field) {
   });
 }
 
+/** Gives the frame of a report the height of its page, so that the report stands in this page and has no scroll bar of its own. */
+function fitReports() {
+  addEventListener("message", (event) => {
+    const height = event.data?.qverifyHeight;
+    const frame = [...document.querySelectorAll("iframe.report")].find((one) => one.contentWindow === event.source);
+    if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(Math.ceil(height), 300), 500000) + 4}px`;
+  });
+}
+
+fitReports();
 const main = document.getElementById("main");
 if (main.dataset.live) follow(main);
 document.querySelectorAll(".drop").forEach(acceptDrops);

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.dump_options import DTYPE, FRAME, LAYER_INFO, MAP
 from qverify.cli.engine_options import QUANTIZATION
 from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.judging import judging_options
@@ -62,31 +63,17 @@ class WithProfiles(GroupedCommand):
 )
 @click.option("--profile-a", default="", metavar="NAME", help="vendor profile of dump A")
 @click.option("--profile-b", default="", metavar="NAME", help="vendor profile of dump B")
-@click.option(
-    "--dtype", multiple=True, metavar="[NAME=]DTYPE", help="dtype of files that do not state it (raw .bin, tidl .y)"
-)
-@click.option("--layer-info", default="", metavar="DIR", help="tidl: folder of *.layer_info.txt  [default: the dump]")
+@DTYPE
+@LAYER_INFO
 @click.option(
     "--side",
     default="",
-    help="captures: reference, simulator or board  [default: board]; rockchip, axera: a folder; stm32: m or c",
+    help="captures and --npz: reference, simulator or board  [default: board]; rockchip, axera: a folder; stm32: m or c",
 )
 @click.option("--side-a", default="", metavar="SIDE", help="side of dump A  [default: --side]")
 @click.option("--side-b", default="", metavar="SIDE", help="side of dump B  [default: --side]")
-@click.option(
-    "--frame",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="frame of a capture; qualcomm: N of Result_N; axera: N of output/N",
-)
-@click.option(
-    "--map",
-    "names",
-    default="",
-    metavar="FILE",
-    help="TOML that pairs names of B with names of A; a file that does not exist is written as a draft",
-)
+@FRAME
+@MAP
 @click.option(
     "--arithmetic",
     default="",

@@ -5,12 +5,13 @@ toolkit did, with the scales that its files state; with --with, runs the toolkit
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from qverify.cli.input_options import input_options
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say, say_command
 
@@ -82,35 +83,37 @@ def command(
     from qverify.errors import UsageError
     from qverify.onnx_model.quantizer import QuantizeOptions
     from qverify.session.models import parse_shapes
-    from qverify.session.other_jobs.quantize import quantize_file
+    from qverify.session.other_jobs.quantize import quantize_as_stated, quantize_file
+    from qverify.session.other_jobs.quantize_with import quantize_with
+    from qverify.vendor_quantization import Quantized
 
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
         raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
     require_writable("-o", output)
     if stated and engine:
         raise UsageError("--from and --with each say what quantizes; give one")
-    if stated:
-        return _write_stated(model, stated, output, inputs)
-    if engine:
-        from qverify.session.other_jobs.quantize_with import quantize_with
-
-        built = quantize_with(model, engine, inputs, output)
-        return _print_stated(output, built.quantized, built.files)
+    if stated and inputs.files is not None:
+        raise UsageError("--from states the ranges; leave out -i")
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
+
+    def make(watch: Callable[[str, int, int], None] | None) -> QuantizedFile | Quantized:
+        if stated:
+            return quantize_as_stated(model, stated, output)
+        if engine:
+            built = quantize_with(model, engine, inputs, output)
+            files.extend(built.files)
+            return built.quantized
+        return quantize_file(model, inputs, output, options, watch)
+
+    files = [*stated]
+    if hand_over(make):
+        return 0
     with progress_bars() as watch:
-        result = quantize_file(model, inputs, output, options, watch)
+        result = make(watch)
+    if isinstance(result, Quantized):
+        return _print_stated(output, result, files)
     _print_result(output, result, shlex.join(["-i", str(inputs.files), *inputs.words]))
     return 0
-
-
-def _write_stated(model: str, files: tuple[str, ...], output: str, inputs: InputRequest) -> int:
-    """Writes the quantized ONNX that a toolkit's files state, and prints what the toolkit changed."""
-    from qverify.errors import UsageError
-    from qverify.session.other_jobs.quantize import quantize_as_stated
-
-    if inputs.files is not None:
-        raise UsageError("--from states the ranges; leave out -i")
-    return _print_stated(output, quantize_as_stated(model, files, output), files)
 
 
 def _print_stated(output: str, made: Quantized, files: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ import click
 
 from qverify.cli.board_options import link_options
 from qverify.cli.ci_annotations import annotate
+from qverify.cli.dump_options import dump_in_place_options
 from qverify.cli.engine_options import QUANTIZATION, side_options
 from qverify.cli.grouped_help import GroupedCommand
 from qverify.cli.input_options import input_options
@@ -27,18 +28,19 @@ from qverify.cli.reporting import (
     require_writable,
 )
 from qverify.cli.runner_options import runner_options
-from qverify.cli.say_line import say
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
     from qverify.renderers.text_view import TextView
     from qverify.report.document import ReportDocument
     from qverify.session.many_frames import FrameSource
-    from qverify.session.request import Request
+    from qverify.session.request import BoardDump, Request
     from qverify.session.task.task_request import TaskRequest
     from qverify.session.verify_boards import VerifyJob
 
@@ -154,6 +156,7 @@ EXAMPLES = (
     help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
 @server_options
+@dump_in_place_options
 @NPZ
 @view_options
 @report_options()
@@ -192,6 +195,7 @@ def command(
     deadline_s: float,
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
+    reading: Callable[[str | None], BoardDump | None],
     options: Options,
 ) -> int:
     from qverify.session.many_frames import frame_sources
@@ -209,12 +213,11 @@ def command(
     if task is not None:
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
-    dump = find_dump(paths) if server is None and not boards else None
-    if dump is not None:
-        paths = [path for path in paths if path != dump]
-        if no_board:
-            raise click.UsageError(f"-m {dump}: a dump is in the board's place; leave out --no-board")
+    dump = reading(find_dump(paths) if server is None and not boards else None)
     frames = frame_sources(inputs_text)
+    if dump is not None:
+        paths = [path for path in paths if path != dump.path]
+        _check_dump(dump.path, {"--no-board": no_board, "--npz": npz is not None}, frames is not None)
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)
         reports.check_other(npz, "--npz")
@@ -244,22 +247,19 @@ def command(
         task=task,
         reference_engine=reference_engine,
     )
-    if dump is not None:
-        if frames is not None or npz is not None:
-            what = "it is of one frame; give one input" if frames is not None else "leave out --npz"
-            raise click.UsageError(f"-m {dump}: a dump is in the board's place; {what}")
-        from qverify.renderers import terminal
-        from qverify.session.offline.verify_dump import verify_dump
-
-        whole = verify_dump(request, dump)
-        return emit(whole, terminal.render(whole, [], view), reports)
-    job = VerifyJob(request, boards, frames)
+    job = VerifyJob(request, boards, frames, dump=dump)
     if server is not None:
         if npz is not None:
             raise click.UsageError("--npz: a farm keeps no tensors; leave it out, or run here without --server")
         job = replace(job, on_farm=farm_request(all_paths, boards, inputs_text, server))
     if hand_over(job):
         return 0
+    if dump is not None:
+        from qverify.renderers import terminal
+        from qverify.session.offline.verify_dump import verify_dump
+
+        whole = verify_dump(request, dump)
+        return emit(whole, terminal.render(whole, [], view), reports)
     _check_board(boards, no_board)
     if job.on_farm is not None:
         whole = verify_on_farm(job, view, reports.stdout_taken)
@@ -312,6 +312,14 @@ def _check_board(boards: tuple[str, ...], no_board: bool) -> None:
         raise click.UsageError("no -b given, so no board would be tested (CI=true); give -b BOARD, or --no-board")
 
 
+def _check_dump(path: str, given: dict[str, bool], many_frames: bool) -> None:
+    """Raises UsageError for options that a dump in the board's place cannot have, and for several frames."""
+    option = next((name for name, value in given.items() if value), "")
+    if option or many_frames:
+        what = f"leave out {option}" if option else "it is of one frame; give one input"
+        raise click.UsageError(f"-m {path}: a dump is in the board's place; {what}")
+
+
 def _check_npz(path: str, boards: int, many_frames: bool) -> None:
     """Raises UsageError if --npz cannot be written for this run."""
     if boards > 1 or many_frames:
@@ -325,23 +333,26 @@ def _verify_board(request: Request, frames: list[FrameSource] | None, output: Ou
     from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.cli.streams import is_one_stream
+    from qverify.printable import printable
     from qverify.renderers import frame_lines, terminal
-    from qverify.session.job import verify
+    from qverify.session.job import Job, verify
     from qverify.session.many_frames import verify_frames
     from qverify.session.write_tensors import write_tensors
 
     with live_progress() as live:
+        job, told = Job(request), output.quiet or not is_one_stream()  # else a verdict line states the reason
+        job.on_unreached = (
+            (lambda why: live.say(printable(f"qverify: {why}"), err=True)) if told or live.watch else None
+        )
         if frames is None:
-            outcome = verify(request, live.watch)
+            outcome = verify(request, live.watch, job)
             if output.npz is not None and outcome.evidence is not None:
                 write_tensors(output.npz, outcome.evidence)
             text = terminal.render(outcome.report, outcome.finals, output.view)
         else:
             on_frame = FramePrinter(live, output.view, len(frames), output.quiet)
-            outcome = verify_frames(request, frames, on_frame, live.watch)
+            outcome = verify_frames(request, frames, on_frame, live.watch, job)
             text = frame_lines.render(outcome.report, output.view)
     if not output.quiet:
         click.echo(text)
-    if outcome.unreached and (output.quiet or not is_one_stream()):  # else a verdict line states the reason
-        say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report

@@ -16,6 +16,7 @@ from qverify.tensors.recording import Array
 
 MAX_CELLS, WORST = 48, 3  # largest number of cells along a side; number of channels drawn besides the map of all
 LONGEST = 1 << 16  # largest number of elements in a row
+TALLEST = 16  # height by width of a plane; rows of boxes or scores are no picture, and a map of them would be a line
 Reals = npt.NDArray[np.float64]
 
 
@@ -46,7 +47,11 @@ def _split_planes(values: PairedValues) -> tuple[Array, Array, bool]:
     if not values.integers:
         a, b = (s.dequantized(v) if s.scale else v for v, s in ((a, values.spec_a), (b, values.spec_b)))
     shape = [n for n in a.shape if n > 1]
-    if len(shape) < 2 or shape[-1] > LONGEST:
+    if (
+        len(shape) < 2
+        or shape[-1] > LONGEST
+        or (len(shape) == 2 and shape[0] > MAX_CELLS and shape[0] > TALLEST * shape[1])
+    ):
         width = isqrt(a.size - 1) + 1
         height = ceil(a.size / width)
         return _fold(a, height, width), _fold(b, height, width), True

@@ -32,7 +32,7 @@ def draw_inputs(prepared: PreparedInputs) -> list[InputDrawing]:
 
 def _draw_input(prepared_input: PreparedInput) -> InputDrawing:
     value, spec = prepared_input.array(), prepared_input.spec
-    picture, description = _make_picture(value, spec)
+    picture, description = _make_picture(value, prepared_input.is_bgr)
     return InputDrawing(spec.name, spec.dtype, spec.shape, picture, _make_histogram(value, spec), description)
 
 
@@ -48,9 +48,9 @@ def _make_histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
     return ValueHistogram(span.low, span.high, counts, None, limits, count_at_ends(value) if limits else None, None)
 
 
-def _make_picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:
+def _make_picture(value: Array, is_bgr: bool) -> tuple[npt.NDArray[np.uint8] | None, str]:
     """Returns a picture (height, width, 3) and its description, or None and "" if the input does not have 1 or 3
-    channels."""
+    channels. is_bgr: whether three channels are blue, green and red."""
     if value.ndim not in (3, 4) or value.dtype.kind not in "iuf" or not value.size:
         return None, ""
     first = value[0] if value.ndim == 4 else value
@@ -63,10 +63,11 @@ def _make_picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8]
     small = np.where(np.isfinite(small), small, 0.0)
     low, high = float(small.min()), float(small.max())
     shades = (small / (high - low) - low / (high - low)) * 255 if high > low else np.zeros_like(small)
-    whole = np.repeat(shades, 3, axis=2) if channels == 1 else shades
+    whole = np.repeat(shades, 3, axis=2) if channels == 1 else shades[..., ::-1] if is_bgr else shades
     words = f"{width} x {height}" + (f", one pixel of {step} x {step}" if step > 1 else "")
     more = f", the first of {value.shape[0]}" if value.ndim == 4 and value.shape[0] > 1 else ""
-    order = ", channels in the order in which they were fed" if channels == 3 else ""
+    fed = "fed as BGR, shown in its colours" if is_bgr else "channels in the order in which they were fed"
+    order = f", {fed}" if channels == 3 else ""
     return np.clip(np.rint(whole), 0, 255).astype(
         np.uint8
     ), f"{words}{order}{more}; its least value is black, its largest full"

@@ -13,6 +13,7 @@ from qverify.report.triage_document import TriageDocument
 
 MAX_OPEN_ROWS = 12  # rows of the ledger that are not folded
 FELL_BACK = "fell back"
+MAX_UNFOLDED = 8  # inputs whose hashes are in sight
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
@@ -26,7 +27,10 @@ def sections(report: ReportDocument | TriageDocument) -> list[Section]:
         for i in report.inputs
     ]
     hashes = table("models", ("model", "kind", "sha256"), models) if models else ""
-    hashes += table("inputs", ("input", "from", "seed", "sha256"), fed) if fed else ""
+    of_inputs = table("inputs", ("input", "from", "seed", "sha256"), fed) if fed else ""
+    if len(fed) > MAX_UNFOLDED:
+        of_inputs = element("details", element("summary", text(f"{len(fed)} inputs")), of_inputs)
+    hashes += of_inputs
     return [
         Section("again", "The command that repeats it", _command(report.command)),
         Section("sides", "What ran: versions, settings, board", "".join(sides) + listed(absent)),

@@ -43,8 +43,14 @@ for (const curve of document.querySelectorAll("svg.curve")) { // one stop of the
     points[to].focus();
   });
 }
+const rowOf = (name) => { // of #tensor=NAME, by which other pages link to a tensor or node
+  const rows = [...document.querySelectorAll("table.tensors tbody tr")];
+  const texts = (row) => [1, 2, 3].map((column) => row.cells[column]?.dataset.value ?? row.cells[column]?.textContent.trim() ?? "");
+  return rows.find((row) => texts(row).includes(name)) ?? rows.find((row) => texts(row)[0].startsWith(name));
+};
 const open = () => {
-  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const target = hash.startsWith("tensor=") ? rowOf(hash.slice(7)) : hash && document.getElementById(hash);
   if (!target) return;
   for (let at = target; at; at = at.parentElement) if (at.localName === "details") at.open = true;
   if (target.localName === "tr") {
@@ -61,3 +67,8 @@ document.addEventListener("click", (event) => { // the same link once more
   if (to && to === location.hash) setTimeout(open);
 });
 open();
+if (parent !== window) { // the page of a service has this page in a frame, which takes its height
+  const tell = () => parent.postMessage({ qverifyHeight: document.documentElement.offsetHeight }, "*");
+  new ResizeObserver(tell).observe(document.documentElement);
+  tell();
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
@@ -24,11 +24,13 @@ from qverify.report.document import Pair, ReportDocument
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
+from qverify.session.offline.partial_dump import find_not_offered, state_offered
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.rewritten_names import apply_map, draft_map, pair_rewritten, read_map, without_partner
+from qverify.sides.dumps.run_npz import read_index
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
@@ -52,6 +54,7 @@ class DumpPair:
         arithmetic: file or name of the arithmetic that both are stated to have; "" for none.
         names: file of --map, which pairs names; "" for none.
         quantization: files in which a vendor's toolkit states how it quantized the float ONNX of `model`.
+        partial: whether B stands in a board's place, so that it is judged by the tensors that it has.
     """
 
     a: str
@@ -66,6 +69,7 @@ class DumpPair:
     arithmetic: str = ""
     quantization: tuple[str, ...] = ()
     names: str = ""
+    partial: bool = False
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
@@ -92,7 +96,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         for side in sides:
             use_names_of_model(side, models)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
-    first, second = _make_recordings(dumps, sides, models)
+    first, second = _make_recordings(dumps, sides, models, options.decimals and options.rule == "exact")
     paired = _pair_names(dumps, first, second)
     for path, side, recording in zip((dumps.a, dumps.b), sides, (first, second), strict=True):
         if isinstance(side, VendorDump) and side.profile == "raw" and os.path.isdir(path):
@@ -104,14 +108,18 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
     _check_precision((first, second), options)
     model_tensors = models.graph.tensors if models is not None else {}
+    not_offered, why = set[str](), dict[str, str]()
+    if dumps.partial and models is not None:
+        not_offered, why = find_not_offered(first, second, models)
     inner = leave_out_inner(first, second, models) if models is not None else []
-    borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
+    borrowed = [name for name in _share_specs(first, second, not_offered) if name not in model_tensors]
+    second.missing |= why
     _refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     if models is not None:
         _refuse_another_network(dumps, (first, second), models)
     first, second = unwrap_differing(first, second, model_tensors)
-    first.finals = second.finals = outputs or tuple(first.specs)
+    first.finals = second.finals = outputs or tuple(n for n in first.specs if n not in not_offered)
     for side in (first, second):
         side.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
@@ -136,7 +144,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
-        _state_scope(pair, dumps.outputs_only, _list_absent(first, models), inner)
+        _state_scope(pair, dumps, _list_absent(first, models), inner)
     report.notes += paired
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
@@ -152,12 +160,13 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     return report
 
 
-def _share_specs(first: Recording, second: Recording) -> list[str]:
+def _share_specs(first: Recording, second: Recording, not_offered: Collection[str]) -> list[str]:
     """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale
-    the scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
+    the scale that the other one states: it shows that they are stored values. Returns the names of the latter.
+    not_offered: tensors that the second one need not have."""
     borrowed: list[str] = []
     for side, other in ((first, second), (second, first)):
-        for name in [n for n in other.specs if n not in side.specs]:
+        for name in [n for n in other.specs if n not in side.specs and n not in not_offered]:
             side.specs[name] = other.specs[name]
             why = other.missing.get(name)
             side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")
@@ -215,7 +224,9 @@ def _describe_same_source(dumps: DumpPair, sides: list[Recording | VendorDump]) 
     """Returns the note for the verdict if A and B are the same folder or file, also by a link; "" if they are not, or
     are two sides of it."""
     files_read = [{t.where for t in side.tensors} for side in sides if isinstance(side, VendorDump)]
-    two_sides = is_capture(dumps.a) and dumps.reading_of(False).side != dumps.reading_of(True).side
+    two_sides = (is_capture(dumps.a) or read_index(dumps.a) is not None) and dumps.reading_of(
+        False
+    ).side != dumps.reading_of(True).side
     disjoint = len(files_read) == 2 and not files_read[0] & files_read[1]
     if not os.path.samefile(dumps.a, dumps.b) or two_sides or disjoint:
         return ""
@@ -257,18 +268,20 @@ def _list_absent(first: Recording, models: Models | None) -> list[str]:
     return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
-def _state_scope(pair: Pair, outputs_only: bool, absent: list[str], inner: list[str]) -> None:
+def _state_scope(pair: Pair, dumps: DumpPair, absent: list[str], inner: list[str]) -> None:
     """Adds what the verdict line must state about the scope: --outputs-only, or tensors of the model that neither dump
     has, and tensors inside its nodes that only one has. inner: the text on the latter, if there are any."""
-    if outputs_only:
-        pair.scope = "final outputs only, as asked"
+    if dumps.partial:
+        state_offered(pair, dumps.outputs_only)
+    if dumps.outputs_only:
+        pair.scope = pair.scope if dumps.partial else "final outputs only, as asked"
         return
     pair.relaxed += inner
     if absent:
         pair.relaxed.append(
             f"{count(len(absent), 'tensor')} of the model {'is' if len(absent) == 1 else 'are'} in neither dump, first {absent[0]}"
         )
-    if pair.cause == "coverage":
+    if pair.cause == "coverage" and not dumps.partial:
         pair.why += "; if one side has only the final outputs, --outputs-only compares those"
 
 
@@ -319,10 +332,10 @@ def _open_side(path: str, profile: str, reading: ReadingOptions, models: Models 
 
 
 def _make_recordings(
-    dumps: DumpPair, sides: list[Recording | VendorDump], models: Models | None
+    dumps: DumpPair, sides: list[Recording | VendorDump], models: Models | None, exact: bool
 ) -> tuple[Recording, Recording]:
     """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is
-    therefore read first."""
+    therefore read first. exact: as for align_profiles()."""
     a, b = sides
     model = infer_layouts(models.graph) if models is not None else {}
     outputs = models.graph.outputs if models is not None else ()
@@ -335,7 +348,7 @@ def _make_recordings(
         return a, record_dump(b, dumps.b, "dump", OtherSide(_usable(a), None, model, outputs), dtype_options)
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
-        align_profiles(a, b)
+        align_profiles(a, b, exact)
     if b.respell is None:  # b has the original names, which a gets as well
         first = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), dtype_options)
         return first, record_dump(b, dumps.b, "dump", OtherSide(_usable(first), None, model), dtype_options)

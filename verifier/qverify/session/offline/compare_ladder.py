@@ -13,6 +13,7 @@ from qverify.compare.vendor_criteria import CRITERIA
 from qverify.compare.verdict import combine
 from qverify.profiles import board_rung, rungs
 from qverify.report.document import Pair, ReportDocument
+from qverify.report.side_names import named
 from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
 from qverify.vendor_files.vendor_dump import Rung
 from qverify.vendor_names import known_spelling
@@ -74,6 +75,9 @@ def _name_pair(pair: Pair, names: dict[str, str]) -> None:
     pair.a, pair.b = names.get(pair.a, pair.a), names.get(pair.b, pair.b)
     pair.why = re.sub(r"(?<= is missing in )[AB](?=: )", lambda found: names[found[0]], pair.why)
     for missing in (*pair.coverage.missing, *pair.coverage.not_offered):
+        missing.why = missing.why.replace(
+            f"{missing.side} does not offer", f"{named(names.get(missing.side, missing.side))} does not offer"
+        )
         missing.side = names.get(missing.side, missing.side)
     for row in pair.tensors:
         if row.forced is not None:

@@ -14,6 +14,7 @@ from qverify.sides.dumps.array_dump import describes_itself, find_arrays, open_a
 from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
 from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
+from qverify.sides.dumps.run_npz import read_index, read_run_npz
 from qverify.tensors.recording import Recording
 from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
@@ -37,6 +38,9 @@ def open_dump(
         return read_board_dump(run_sh_dump, graph, model_sha256)
     if not profile and graph is not None and is_qvrt_dump(path):
         return read_qvrt_dump(path, graph)
+    if not profile and (index := read_index(path)) is not None:
+        side = read_run_npz(path, index, options.side)
+        return side if graph is None else add_scales(side, graph)
     has_arrays = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
     if name == "generic" and not profile and describes_itself(path):

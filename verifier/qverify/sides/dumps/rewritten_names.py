@@ -47,7 +47,7 @@ def pair_rewritten(first: Recording, second: Recording) -> list[str]:
         elif len(meant) > 1 or (meant and len(rivals) > 1):
             doubtful.append(f"{' or '.join(meant)} for {', '.join(sorted(rivals))}")
     rename(second, renamed)
-    notes += _fit_axes(first, second, renamed.values())
+    notes += _fit_axes(first, second, [name for name in first.specs if name in second.specs])
     if renamed:
         notes.append(
             f"paired by a rewritten name: {len(renamed)}: {_listed(f'{new} for {old}' for old, new in renamed.items())}"
@@ -86,7 +86,6 @@ def apply_map(path: str, names: Mapping[str, str], first: Recording, second: Rec
     if taken:
         raise UsageError(f"--map {path}: B has a tensor {printable(taken[0])!r} already; map that one, too")
     rename(second, names)
-    _fit_axes(first, second, names.values())
     return f"paired by --map: {count(len(names), 'tensor')}"
 
 
@@ -115,7 +114,12 @@ def rename(recording: Recording, names: Mapping[str, str]) -> None:
 def _fit_axes(first: Recording, second: Recording, names: Iterable[str]) -> list[str]:
     """Gives these tensors of the second dump the shapes of the first, where only axes of one element differ. Returns a note
     of what was changed; [] if nothing was."""
-    fitted = [n for n in names if second.specs[n].shape != first.specs[n].shape and _are_alike(first, second, n, n)]
+    given = {n for side in (first, second) for n in side.missing}
+    fitted = [
+        n
+        for n in names
+        if n not in given and second.specs[n].shape != first.specs[n].shape and _are_alike(first, second, n, n)
+    ]
     if not fitted:
         return []
     arrays, specs = dict(second.tensors), dict(second.specs)
@@ -133,6 +137,12 @@ def _are_alike(first: Recording, second: Recording, a: str, b: str) -> bool:
     x, y = first.specs[a], second.specs[b]
     dense = y.aligned_shape == y.shape and y.channel_axis < 0
     return x.shape == y.shape or (dense and [d for d in x.shape if d > 1] == [d for d in y.shape if d > 1])
+
+
+def find_rewritings(name: str, names: Iterable[str]) -> list[str]:
+    """Returns the names that may be rewritings of a name, or it of them."""
+    keys = _keys(name)
+    return [other for other in names if other != name and keys & _keys(other)]
 
 
 def without_partner(first: Recording, second: Recording) -> bool:

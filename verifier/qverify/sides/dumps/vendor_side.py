@@ -228,9 +228,10 @@ def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
     return specs
 
 
-def align_profiles(a: VendorDump, b: VendorDump) -> None:
+def align_profiles(a: VendorDump, b: VendorDump, exact: bool = False) -> None:
     """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor.
-    If neither dump states the dtype, equal bytes count as equal values."""
+    If neither dump states the dtype, equal bytes count as equal values. exact: whether only equal values pass, so that
+    other bytes of integers fail, whatever their type."""
     forms = [{n: {t.form for t in g} for n, g in _group_by_name(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []
@@ -247,18 +248,20 @@ def align_profiles(a: VendorDump, b: VendorDump) -> None:
         for tensor_a in a.tensors
         if (tensor_a.name, tensor_a.form) in tensors_b
     ]
-    equal = {
-        (tensor_a.name, tensor_a.form)
-        for tensor_a, tensor_b in pairs
-        if _same_unknown_type(tensor_a, tensor_b) and tensor_a.read() == tensor_b.read()
-    }
-    for dump in (a, b) if equal else ():
-        dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if (t.name, t.form) in equal else t for t in dump.tensors]
-    if equal:
-        names = sorted(name for name, _ in equal)
-        a.notes.append(
-            f"{a.profile}: {count(len(equal), 'tensor', 'has', 'have')} equal bytes, of any type: {_some(names)}"
-        )
+    equal, other = set[tuple[str, str]](), set[tuple[str, str]]()
+    for tensor_a, tensor_b in pairs:
+        if _same_unknown_type(tensor_a, tensor_b):
+            if tensor_a.read() == tensor_b.read():
+                equal.add((tensor_a.name, tensor_a.form))
+            elif exact and all("int" in dtype for dtype in tensor_a.dtypes):
+                other.add((tensor_a.name, tensor_a.form))
+    known = equal | other
+    for dump in (a, b) if known else ():
+        dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if (t.name, t.form) in known else t for t in dump.tensors]
+    for found, text in ((equal, "equal bytes, of any type"), (other, "other bytes, equal in no type; read as signed")):
+        if found:
+            names = _some(sorted(name for name, _ in found))
+            a.notes.append(f"{a.profile}: {count(len(found), 'tensor', 'has', 'have')} {text}: {names}")
 
 
 def _same_unknown_type(a: VendorTensor, b: VendorTensor) -> bool:

@@ -1,0 +1,36 @@
+"""The coverage of a dump that stands in the board's place: it is judged by the tensors that it has, as a runner is. A final
+output that it lacks is missing, and so is a tensor that it may have under a name that was not paired."""
+
+from __future__ import annotations
+
+from qverify.plural import count
+from qverify.printable import printable
+from qverify.report.document import Pair
+from qverify.session.models import Models
+from qverify.sides.dumps.rewritten_names import find_rewritings
+from qverify.tensors.recording import Recording
+
+ASKED = "final outputs only; -r True judges every node that the dump gives"
+
+
+def find_not_offered(first: Recording, dump: Recording, models: Models) -> tuple[set[str], dict[str, str]]:
+    """Returns the tensors of the host's side that the dump does not offer, and why others are missing in it, by name."""
+    not_offered, why = set[str](), dict[str, str]()
+    lacking = [n for n in first.specs if n not in dump.specs and n not in dump.missing]
+    for name in lacking:
+        unpaired = [n for n in find_rewritings(name, (*dump.specs, *dump.missing)) if n not in first.specs]
+        if unpaired:
+            reason = dump.missing.get(unpaired[0], "its values, shape or name do not say so")
+            why[name] = f"{printable(unpaired[0])} of the dump may be it: {reason}"
+        elif name not in models.graph.outputs:
+            not_offered.add(name)
+    return not_offered, why
+
+
+def state_offered(pair: Pair, narrow: bool) -> None:
+    """States in the verdict line which part of the model was judged. narrow: whether only the final outputs were."""
+    if narrow:
+        pair.scope = ASKED
+    elif offered := pair.coverage.not_offered:
+        total = len(offered) + pair.coverage.expected
+        pair.relaxed.append(f"the dump gave {pair.coverage.compared} of {count(total, 'tensor')}")

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from qverify_agents.connect import connect
 from qverify_agents.errors import AgentError, Contradiction, LinkError
+from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
@@ -38,12 +39,14 @@ class Board(BoardUnits):
         spot_seed: selects the tensor that a run pulls to check its digest; None selects a random one in each run.
         islands: the host islands of the graph.
         sha256: SHA-256 of the model, or "" to compute it here.
+        agent: the board's agent if it is connected already.
 
     The constructor raises LinkError if no agent answers, and BadAddress if the address names a fault of a node that the
     graph does not have."""
 
     runtime = "qvrt"
     kernels = ""  # see Recording.kernels
+    why_not_sent = "the board did not send it"
 
     def __init__(
         self,
@@ -55,13 +58,14 @@ class Board(BoardUnits):
         spot_seed: int | None = None,
         islands: HostIslands | None = None,
         sha256: str = "",
+        agent: Agent | None = None,
     ):
         check_struck_nodes(uri, graph)
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = sha256 or hashlib.sha256(model).hexdigest()
         self._connect = partial(connect, uri, deadline_s, options)
-        self._agent = self._connect()
+        self._agent = agent or self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self.received_digests: dict[str, str] = {}  # of the last run, even if it did not finish
@@ -105,9 +109,9 @@ class Board(BoardUnits):
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        for name in offered:
+        for name in self._offered(offered, recording):
             if name not in recording.tensors and name not in recording.digests:
-                recording.missing.setdefault(name, recording.why or "the board did not send it")
+                recording.missing.setdefault(name, recording.why or self.why_not_sent)
         if recording.missing and recording.state == "complete":
             reason = next(iter(recording.missing.values()))
             missing_count = count(len(recording.missing), "tensor", "was", "were")
@@ -165,7 +169,8 @@ class Board(BoardUnits):
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
         tensors: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
         recording.tensors = tensors
-        pulled_names = [n for n in observable if n not in self._finals] if per_node else []
+        finals = [n for n in finals if self._is_sent(n)]
+        pulled_names = [n for n in observable if n not in self._finals and self._is_sent(n)] if per_node else []
         spot = digests and pull != "all" and bool(pulled_names)
         seed = secrets.randbelow(1 << 32) if self._spot_seed is None else self._spot_seed
         if spot:
@@ -187,8 +192,17 @@ class Board(BoardUnits):
             self._contents[sha256] = data
             self._inputs.append(sha256)
 
-    def _in_running_order(self, names: Collection[str]) -> list[str]:
-        """Returns those of `names` that nodes compute, in running order. A run that reports them sends these events."""
+    def _offered(self, names: list[str], recording: Recording) -> list[str]:
+        """Returns those of `names` that the board offers, after a run."""
+        return names
+
+    def _is_sent(self, name: str) -> bool:
+        """Returns whether the board of the last run has this tensor."""
+        return True
+
+    def _in_running_order(self, names: Collection[str]) -> list[str] | None:
+        """Returns those of `names` that nodes compute, in running order: a run that reports them sends these events.
+        None if the board itself determines them."""
         requested = set(names)
         return [o for node in self.graph.nodes for o in node.outputs if o in requested]
 

@@ -12,7 +12,8 @@
 
 enum { DATA = 0, STATE = 4, CONTROL = 8, DIVISOR = 16, TX_FULL = 1, RX_FULL = 2, TX_AND_RX = 3 };
 enum { TICKS = 0x1000000, UNUSED = 0x5AA55AA5 };
-static const uint32_t SYSTICK = 0xE000E010u, COPROCESSORS = 0xE000ED88u;
+#define SYSTICK 0xE000E010u
+#define COPROCESSORS 0xE000ED88u
 
 extern uint32_t qv_data_load[], qv_data_begin[], qv_data_end[], qv_bss_begin[], qv_bss_end[], qv_stack_begin[], qv_stack_end[];
 int main(void);
@@ -97,6 +98,8 @@ uint64_t qv_hal_now_ns(void) {
   } while (before != wraps);
   return ((uint64_t)before * TICKS + (TICKS - 1 - left)) * (1000000000u / CLOCK_HZ);
 }
+
+void qv_hal_watchdog(long limit_s) { (void)limit_s; }
 
 uint32_t qv_hal_stack_used(void) {
   const uint32_t *p = qv_stack_begin;

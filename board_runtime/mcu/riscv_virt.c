@@ -52,6 +52,8 @@ uint64_t qv_hal_now_ns(void) {
   return ((uint64_t)high << 32 | low) * TICK_NS;
 }
 
+void qv_hal_watchdog(long limit_s) { (void)limit_s; }
+
 uint32_t qv_hal_stack_used(void) {
   const uint32_t *p = qv_stack_begin;
   while (p < qv_stack_end && *p == UNUSED) p++;

@@ -3,10 +3,12 @@
 
 static int32_t clamp(int32_t v, int32_t low, int32_t high) { return v < low ? low : v > high ? high : v; }
 
-/* Returns v times a factor, rounded to the nearest, halves up. */
+/* Returns v times a factor, rounded to the nearest, halves to even. */
 static int32_t scaled(int32_t v, factor f) {
   int32_t bits = 31 + f.shift;
-  return bits > 62 ? 0 : (int32_t)(((int64_t)v * f.value + ((int64_t)1 << (bits - 1))) >> bits);
+  if (bits > 62) return 0;
+  int64_t product = (int64_t)v * f.value, half = (int64_t)1 << (bits - 1), whole = (product + half) >> bits;
+  return (int32_t)(product + half == whole * 2 * half ? whole & ~(int64_t)1 : whole);
 }
 
 static int32_t nearest_even(float v) {

@@ -120,7 +120,7 @@ class Writer:
             fields |= self._product(node)
         elif node.op == "lookup":
             table = graph.constants[node.inputs[1]].astype(np.int64)
-            fields["weights"] = self._array("int8_t", np.roll(table, 128).tolist())
+            fields["weights"] = self._array("int8_t", table.tolist())
         elif node.op == "add":
             fields |= self._addition(node)
         elif node.op == "global_average_pool":

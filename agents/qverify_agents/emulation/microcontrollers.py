@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.printable import last_line
 from qverify_agents.process_group import KILL, new_group_arguments
 from qverify_agents.signals_held import signals_held
@@ -30,8 +30,9 @@ class Microcontroller:
         apt: the package of Debian that has the program.
         flags: arguments of the compiler for this core.
         compiler: the compiler for it.
-        start: file of board_runtime/mcu with its start-up code, without suffix.
-        defines: macros for that file, and symbols for its linker script.
+        start: name of its start-up code and of its linker script in board_runtime/mcu, without suffix.
+        symbols: values for the linker script.
+        defines: macros for the start-up code.
     """
 
     core: str
@@ -61,9 +62,16 @@ def _cortex(
     )
 
 
+def find_microcontroller(name: str, where: str) -> Microcontroller:
+    """Returns the machine of this name. Raises BadAddress, which begins with `where`, if there is none."""
+    if name not in MICROCONTROLLERS:
+        raise BadAddress(f"{where}: no microcontroller {name!r}; known machines are {', '.join(MICROCONTROLLERS)}")
+    return MICROCONTROLLERS[name]
+
+
 def _riscv(name: str, march: str, mabi: str) -> Microcontroller:
     machine, symbols = ("-M", "virt", "-m", "32M", "-bios", "none"), (("qv_ram_bytes", 32 << 20),)
-    flags = (f"-march={march}", f"-mabi={mabi}", "-mcmodel=medany")
+    flags = (f"-march={march}", f"-mabi={mabi}", "-mcmodel=medany", "--specs=picolibc.specs")
     compiler = "riscv64-unknown-elf-gcc"
     return Microcontroller(name, "qemu-system-riscv32", machine, "qemu-system-misc", compiler, flags, "riscv_virt", symbols)
 

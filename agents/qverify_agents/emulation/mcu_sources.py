@@ -44,7 +44,12 @@ NAME = re.compile(r"\bqv_\w+")
 DEFINITION = re.compile(r"^(?!static|typedef|extern|#|\s|/)[^;={]*?\b(qv_\w+)\s*(?:\[[^\]]*\]\s*=|=|\()", re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 OP = re.compile(r"^const qv_op qv_op_(\w+)", re.M)
-FLOOR = ("mcu/agent_main.c", "mcu/double_addition.c", "mcu/text.c", "mcu/heap.c")  # used by name of the library, or at the start
+FLOOR = (
+    "mcu/agent_main.c",
+    "mcu/double_addition.c",
+    "mcu/text.c",
+    "mcu/heap.c",
+)  # used by name of the library, or at the start
 
 
 def sources_root() -> Path:
@@ -73,7 +78,11 @@ def flash_text(models: Mapping[str, bytes]) -> str:
     for at, (name, data) in enumerate(models.items()):
         lines = (", ".join(map(str, data[i : i + 32])) for i in range(0, len(data), 32))
         section = '__attribute__((aligned(64), section(".contents")))'
-        parts.append(f"/* {name.replace('*/', '')} */\nstatic const uint8_t model_{at}[] {section} = {{\n" + ",\n".join(lines) + "};\n")
+        parts.append(
+            f"/* {name.replace('*/', '')} */\nstatic const uint8_t model_{at}[] {section} = {{\n"
+            + ",\n".join(lines)
+            + "};\n"
+        )
         digest = ", ".join(map(str, hashlib.sha256(data).digest()))
         rows.append(f"  {{{{{digest}}}, model_{at}, model_{at} + sizeof model_{at}}},\n")
     return "\n".join(parts) + "\nconst qv_flash_content qv_flash[] = {\n" + "".join(rows) + "  {{0}, NULL, NULL}};\n"
@@ -84,8 +93,21 @@ def needed_files(root: Path, ops: Collection[str]) -> list[str]:
     BadAddress for an op that has no file."""
     if unknown := next((op for op in ops if op not in known_ops(root)), None):
         raise BadAddress(f"{unknown}: no such op in {root / 'src' / 'ops'}")
-    excluded = {"src/ops/table.c", "src/posix.c", "src/threads.c", "src/main.c", "src/agent/agent_main.c", "src/agent/store.c"}
-    excluded |= {"src/agent/store_folder.c", "src/agent/board_lock.c", "src/agent/lock_holder.c", "src/agent/wire.c", "mcu/no_flash.c"}
+    excluded = {
+        "src/ops/table.c",
+        "src/posix.c",
+        "src/threads.c",
+        "src/main.c",
+        "src/agent/agent_main.c",
+        "src/agent/store.c",
+    }
+    excluded |= {
+        "src/agent/store_folder.c",
+        "src/agent/board_lock.c",
+        "src/agent/lock_holder.c",
+        "src/agent/wire.c",
+        "mcu/no_flash.c",
+    }
     texts = {}
     for path in [*(root / "src").rglob("*.c"), *(root / "mcu").glob("*.c")]:
         name = path.relative_to(root).as_posix()

@@ -58,7 +58,15 @@ def _cortex(
     symbols = (("qv_flash", flash), ("qv_ram", ram), ("qv_ram_bytes", ram_bytes))
     arguments = (f"-mcpu={core}", "-mthumb", *flags.split())
     return Microcontroller(
-        core, "qemu-system-arm", ("-M", machine), "qemu-system-arm", "arm-none-eabi-gcc", arguments, "cortex_m", symbols, defines
+        core,
+        "qemu-system-arm",
+        ("-M", machine),
+        "qemu-system-arm",
+        "arm-none-eabi-gcc",
+        arguments,
+        "cortex_m",
+        symbols,
+        defines,
     )
 
 
@@ -73,7 +81,9 @@ def _riscv(name: str, march: str, mabi: str) -> Microcontroller:
     machine, symbols = ("-M", "virt", "-m", "32M", "-bios", "none"), (("qv_ram_bytes", 32 << 20),)
     flags = (f"-march={march}", f"-mabi={mabi}", "-mcmodel=medany", "--specs=picolibc.specs")
     compiler = "riscv64-unknown-elf-gcc"
-    return Microcontroller(name, "qemu-system-riscv32", machine, "qemu-system-misc", compiler, flags, "riscv_virt", symbols)
+    return Microcontroller(
+        name, "qemu-system-riscv32", machine, "qemu-system-misc", compiler, flags, "riscv_virt", symbols
+    )
 
 
 _SECURE_UART_M33, _UART_M55 = "UART=0x50200000u", "UART=0x59303000u"

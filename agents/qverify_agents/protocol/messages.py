@@ -22,7 +22,9 @@ PUT_HEADER_BYTES, HASH_BYTES = 52, 32  # the first: of PUT_PACKED
 MAX_TEXT_BYTES, MAX_NESTING, MAX_NUMBER = 1023, 8, 1 << 64
 TEXT, WHOLE, NUMBER = (str,), (int,), (int, float)
 HELLO_FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("version", "arch", "system", "endian", "packs", "lock", "instructions", "own_model", "float"), TEXT),
+    **dict.fromkeys(
+        ("version", "arch", "system", "endian", "packs", "lock", "instructions", "own_model", "float"), TEXT
+    ),
     **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s", "max_payload"), WHOLE),
     **dict.fromkeys(("temperature_c", "frequency_mhz"), NUMBER),
     **dict.fromkeys(("features", "inputs"), (list,)),

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import AgentError, Contradiction, LinkError
+from qverify_agents.errors import Contradiction, LinkError
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import NodeEvent
 
@@ -20,6 +20,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.sides.board_events import DigestMismatch, digests_of, finite_number, note_digest, quote_troubles
 from qverify.sides.board_islands import BoardIslands
+from qverify.sides.board_pulls import BoardPulls
 from qverify.sides.board_units import BoardUnits
 from qverify.sides.host_islands import HostIslands
 from qverify.sides.struck_nodes import check_struck_nodes
@@ -31,7 +32,7 @@ from qverify.tensors.spool import Spool
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
 
 
-class Board(BoardUnits):
+class Board(BoardPulls, BoardUnits):
     """One board with one model. run() records a fault of the board in the Recording and does not raise it.
 
     Args:
@@ -281,67 +282,6 @@ class Board(BoardUnits):
         """Returns the current temperature_c and frequency_mhz, or None for each that the board does not report."""
         facts = self._agent.refresh_hello()
         return {k: finite_number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
-
-    def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, each checked against the digest that the board reported. A board that has no
-        memory for every tensor, or that ran a unit since, runs once more. Raises DigestMismatch if a tensor differs,
-        LinkError if the board fails."""
-        kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
-        try:
-            if kept and self._generation == self._agent.generation:
-                return self._fetch(names)
-        except AgentError:
-            if self._generation == self._agent.generation:
-                raise
-        # The tensors of the run are lost: no memory for them, a unit ran since, or the connection was lost.
-        broken = self._run_to_fetch(names)
-        try:
-            tensors = self._fetch([n for n in names if n not in broken])
-        except DigestMismatch as error:
-            tensors, broken = error.matching, broken | error.broken
-        if broken:
-            raise DigestMismatch(tensors, broken)
-        return tensors
-
-    def _run_to_fetch(self, names: list[str]) -> dict[str, str]:
-        """Runs again so that these tensors can be fetched. Returns the names of those whose digest differs from that of
-        the first run, with the reason."""
-        has_digests = "digests" in self.capabilities
-        events = self._agent.run(
-            self._sha256,
-            self._inputs,
-            nodes=names,
-            digests=has_digests,
-            names=list(self.graph.tensors),
-            events=self._in_running_order(names),
-        )
-        self._values_are_of_the_run, self._generation = True, self._agent.generation
-        requested = frozenset(names)
-        return {
-            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; "
-            "it is not deterministic"
-            for event in (events if has_digests else [])
-            if event.tensor in requested and event.digest != self._digests.get(event.tensor, event.digest)
-        }
-
-    def _fetch(self, names: list[str]) -> dict[str, Array]:
-        """Fetches tensors from the board. Raises DigestMismatch, once all are fetched, if any does not match its
-        digest."""
-        pulled: dict[str, Array] = {}
-        broken: dict[str, str] = {}
-        for name in names:
-            spec = self.graph.spec(name)
-            value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
-            if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
-                broken[name] = (
-                    f"{name}: the pulled bytes do not match the digest that the board reported; "
-                    "its memory or its link is not stable"
-                )
-            else:
-                pulled[name] = self._spool.keep(value)
-        if broken:
-            raise DigestMismatch(pulled, broken)
-        return pulled
 
     @contextmanager
     def bounded_until(self, until: float) -> Iterator[None]:

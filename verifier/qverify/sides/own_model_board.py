@@ -40,7 +40,9 @@ class OwnModelBoard(Board):
         hello = agent.hello
         self._order: list[str] = hello.get("inputs", [])
         if graph.islands:
-            raise UsageError(f"-b {uri}: a firmware with a model of its own runs none of which the host computes a part")
+            raise UsageError(
+                f"-b {uri}: a firmware with a model of its own runs none of which the host computes a part"
+            )
         if hello.get("endian") != "little":
             raise UsageError(f"-b {uri}: the firmware's tensors are big-endian; wanted little-endian")
         if sorted(self._order) != sorted(graph.inputs):
@@ -74,9 +76,7 @@ class OwnModelBoard(Board):
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Runs the model `runs` times. Returns, for each run, the seconds between the tensors that the firmware named, by
         name of the node that computes them. Raises LinkError if it names none."""
-        events = self._agent.run(
-            self._sha256, self._inputs, digests=False, repeat=runs, names=list(self.graph.tensors)
-        )
+        events = self._agent.run(self._sha256, self._inputs, digests=False, repeat=runs, names=list(self.graph.tensors))
         nodes = {o: node.name for node in self.graph.nodes for o in node.outputs}
         times: list[dict[str, float]] = [{} for _ in range(runs)]
         for event in events:

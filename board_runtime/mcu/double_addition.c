@@ -4,7 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__arm__) && !(defined(__ARM_FP) && (__ARM_FP & 8))
+/* QV_LIBRARY_ADDITION leaves that of libgcc, for the test of the canary. */
+#if defined(__arm__) && !(defined(__ARM_FP) && (__ARM_FP & 8)) && !defined(QV_LIBRARY_ADDITION)
 #define LIBRARY __attribute__((pcs("aapcs"), used, noinline))
 
 enum { BIAS = 1023, WIDTH = 52, EXTRA = 10, TOP = WIDTH + EXTRA, SPECIAL = 2047 };

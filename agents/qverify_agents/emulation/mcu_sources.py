@@ -175,16 +175,27 @@ def _quoted(argument: str) -> str:
     return f"'{argument}'" if '"' in argument else argument
 
 
-def compile_agent(folder: Path, files: Collection[str], name: str) -> Path:
-    """Compiles sources that write_sources() wrote for a machine, and returns the program. Raises BoardUnreachable if the
-    compiler is not on this machine or fails."""
+def compile_agent(folder: Path, files: Collection[str], name: str, extra: Collection[str] = ()) -> Path:
+    """Compiles sources that write_sources() wrote for a machine, and returns the program. extra: further arguments of the
+    compiler. Raises BoardUnreachable if the compiler is not on this machine or fails."""
     kind, out = MICROCONTROLLERS[name], folder / f"agent-{name}.elf"
     if shutil.which(kind.compiler) is None:
         raise BoardUnreachable(
             f"-b qemu-mcu:{name}: no {kind.compiler} on this machine, to compile the agent; apt-get install {COMPILER_APT[kind.compiler]}"
         )
     part = out.with_suffix(f".{os.getpid()}.part")
-    command = [kind.compiler, *CFLAGS, "-I.", *files, *board_arguments(kind), *LINK, "-lm", "-o", str(part.absolute())]
+    command = [
+        kind.compiler,
+        *CFLAGS,
+        *extra,
+        "-I.",
+        *files,
+        *board_arguments(kind),
+        *LINK,
+        "-lm",
+        "-o",
+        str(part.absolute()),
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=COMPILE_S, check=False)
     if done.returncode:
         error = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])

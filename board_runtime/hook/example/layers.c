@@ -1,6 +1,9 @@
 /* The kernels of the example's inference engine. */
 #include "layers.h"
 
+/* The integers of all tensors have one type: int8, or uint8. */
+static int32_t get(int32_t at) { return network_is_unsigned ? arena[at] : (int8_t)arena[at]; }
+static void put(int32_t at, int32_t v) { arena[at] = (uint8_t)v; }
 static int32_t clamp(int32_t v, int32_t low, int32_t high) { return v < low ? low : v > high ? high : v; }
 
 /* Returns v times a factor, rounded to the nearest, halves to even. */
@@ -20,88 +23,98 @@ static int32_t nearest_even(float v) {
 }
 
 static void quantize(const layer *l) {
-  int8_t *to = (int8_t *)arena + l->out;
   int32_t pixels = l->out_h * l->out_w;
   float scale = l->table[0];
   for (int32_t c = 0; c < l->out_c; c++)
     for (int32_t i = 0; i < pixels; i++) {
       float steps = network_input[c * pixels + i] / scale;
       steps = steps < -1000.0f ? -1000.0f : steps > 1000.0f ? 1000.0f : steps;
-      to[i * l->out_c + c] = (int8_t)clamp(nearest_even(steps) + l->zero_out, -128, 127);
+      put(l->out + i * l->out_c + c, clamp(nearest_even(steps) + l->zero_out, l->low, l->high));
     }
 }
 
 /* The sum of one output element before it is scaled; depthwise: only channel `channel` of the input. */
 static int32_t window_sum(const layer *l, int32_t row, int32_t column, int32_t channel) {
-  const int8_t *from = (const int8_t *)arena + l->in;
   int32_t sum = l->bias ? l->bias[channel] : 0;
   for (int32_t i = 0; i < l->kernel_h; i++)
     for (int32_t j = 0; j < l->kernel_w; j++) {
       int32_t y = row * l->stride_h - l->pad_top + i, x = column * l->stride_w - l->pad_left + j;
       if (y < 0 || y >= l->in_h || x < 0 || x >= l->in_w) continue;
-      const int8_t *pixel = from + (y * l->in_w + x) * l->in_c;
+      int32_t pixel = l->in + (y * l->in_w + x) * l->in_c;
       if (l->kind == DEPTHWISE) {
-        sum += (pixel[channel] - l->zero_in) * l->weights[(i * l->kernel_w + j) * l->out_c + channel];
+        sum += (get(pixel + channel) - l->zero_in) * l->weights[(i * l->kernel_w + j) * l->out_c + channel];
         continue;
       }
       const int8_t *weights = l->weights + ((channel * l->kernel_h + i) * l->kernel_w + j) * l->in_c;
-      for (int32_t c = 0; c < l->in_c; c++) sum += (pixel[c] - l->zero_in) * weights[c];
+      for (int32_t c = 0; c < l->in_c; c++) sum += (get(pixel + c) - l->zero_in) * weights[c];
     }
   return sum;
 }
 
 static void convolve(const layer *l) {
-  int8_t *to = (int8_t *)arena + l->out;
+  int32_t to = l->out;
   for (int32_t y = 0; y < l->out_h; y++)
     for (int32_t x = 0; x < l->out_w; x++)
-      for (int32_t c = 0; c < l->out_c; c++)
-        *to++ = (int8_t)clamp(scaled(window_sum(l, y, x, c), l->factors[c]) + l->zero_out, l->low, l->high);
+      for (int32_t c = 0; c < l->out_c; c++) put(to++, clamp(scaled(window_sum(l, y, x, c), l->factors[c]) + l->zero_out, l->low, l->high));
+}
+
+static void take_largest(const layer *l) {
+  int32_t to = l->out;
+  for (int32_t y = 0; y < l->out_h; y++)
+    for (int32_t x = 0; x < l->out_w; x++)
+      for (int32_t c = 0; c < l->out_c; c++) {
+        int32_t largest = -128;
+        for (int32_t i = 0; i < l->kernel_h; i++)
+          for (int32_t j = 0; j < l->kernel_w; j++) {
+            int32_t row = y * l->stride_h - l->pad_top + i, column = x * l->stride_w - l->pad_left + j;
+            if (row < 0 || row >= l->in_h || column < 0 || column >= l->in_w) continue;
+            int32_t v = get(l->in + (row * l->in_w + column) * l->in_c + c);
+            largest = v > largest ? v : largest;
+          }
+        put(to++, largest);
+      }
 }
 
 static void look_up(const layer *l) {
-  const int8_t *from = (const int8_t *)arena + l->in;
-  int8_t *to = (int8_t *)arena + l->out;
-  for (uint32_t i = 0; i < output_elements(l); i++) to[i] = l->weights[from[i] + 128];
+  for (int32_t i = 0; i < (int32_t)output_elements(l); i++) put(l->out + i, l->weights[arena[l->in + i]]);
 }
 
 static void add(const layer *l) {
-  const int8_t *a = (const int8_t *)arena + l->in, *b = (const int8_t *)arena + l->in2;
-  int8_t *to = (int8_t *)arena + l->out;
-  for (uint32_t i = 0; i < output_elements(l); i++) {
-    int32_t sum = scaled((a[i] - l->zero_in) * (1 << 20), l->factors[0]) + scaled((b[i] - l->zero_in2) * (1 << 20), l->factors[1]);
-    to[i] = (int8_t)clamp(scaled(sum, l->factors[2]) + l->zero_out, l->low, l->high);
+  for (int32_t i = 0; i < (int32_t)output_elements(l); i++) {
+    int32_t a = (get(l->in + i) - l->zero_in) * (1 << 20), b = (get(l->in2 + i) - l->zero_in2) * (1 << 20);
+    int32_t sum = scaled(a, l->factors[0]) + scaled(b, l->factors[1]);
+    put(l->out + i, clamp(scaled(sum, l->factors[2]) + l->zero_out, l->low, l->high));
   }
 }
 
 static void average(const layer *l) {
-  const int8_t *from = (const int8_t *)arena + l->in;
-  int8_t *to = (int8_t *)arena + l->out;
   for (int32_t c = 0; c < l->out_c; c++) {
     int32_t sum = 0;
-    for (int32_t i = 0; i < l->in_h * l->in_w; i++) sum += from[i * l->in_c + c] - l->zero_in;
-    to[c] = (int8_t)clamp(scaled(sum * 64, l->factors[0]) + l->zero_out, l->low, l->high);
+    for (int32_t i = 0; i < l->in_h * l->in_w; i++) sum += get(l->in + i * l->in_c + c) - l->zero_in;
+    put(l->out + c, clamp(scaled(sum * 64, l->factors[0]) + l->zero_out, l->low, l->high));
   }
 }
 
-static void copy(const layer *l) {
-  for (uint32_t i = 0; i < output_elements(l); i++) arena[l->out + (int32_t)i] = arena[l->in + (int32_t)i];
+/* The elements of a tensor in another shape; channels come first in the order of elements. */
+static void reshape(const layer *l) {
+  int32_t pixels = l->in_h * l->in_w, count = (int32_t)output_elements(l);
+  for (int32_t i = 0; i < count; i++) put(l->out + i, get(l->in + i % pixels * l->in_c + i / pixels));
 }
 
 static void softmax(const layer *l) {
-  const int8_t *from = (const int8_t *)arena + l->in;
-  int8_t *to = (int8_t *)arena + l->out;
   int32_t largest = -128, n = l->out_c;
   float sum = 0.0f;
-  for (int32_t i = 0; i < n; i++) largest = from[i] > largest ? from[i] : largest;
-  for (int32_t i = 0; i < n; i++) sum += l->table[largest - from[i]];
-  for (int32_t i = 0; i < n; i++)
-    to[i] = (int8_t)clamp(nearest_even(l->table[largest - from[i]] / sum / l->table[256]) + l->zero_out, -128, 127);
+  for (int32_t i = 0; i < n; i++) largest = get(l->in + i) > largest ? get(l->in + i) : largest;
+  for (int32_t i = 0; i < n; i++) sum += l->table[largest - get(l->in + i)];
+  for (int32_t i = 0; i < n; i++) {
+    float share = l->table[largest - get(l->in + i)] / sum;
+    put(l->out + i, clamp(nearest_even(share / l->table[256]) + l->zero_out, l->low, l->high));
+  }
 }
 
 static void dequantize(const layer *l) {
-  const int8_t *from = (const int8_t *)arena + l->in;
   float *to = (float *)(void *)(arena + l->out);
-  for (uint32_t i = 0; i < output_elements(l); i++) to[i] = (float)(from[i] - l->zero_in) * l->table[0];
+  for (int32_t i = 0; i < (int32_t)output_elements(l); i++) to[i] = (float)(get(l->in + i) - l->zero_in) * l->table[0];
 }
 
 void run_layer(const layer *l) {
@@ -113,7 +126,8 @@ void run_layer(const layer *l) {
     case LOOKUP: look_up(l); break;
     case ADD: add(l); break;
     case AVERAGE_POOL: average(l); break;
-    case RESHAPE: copy(l); break;
+    case MAX_POOL: take_largest(l); break;
+    case RESHAPE: reshape(l); break;
     case SOFTMAX: softmax(l); break;
     default: dequantize(l); break;
   }

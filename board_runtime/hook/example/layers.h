@@ -4,7 +4,7 @@
 #define EXAMPLE_LAYERS_H
 #include <stdint.h>
 
-enum { QUANTIZE, CONV, DEPTHWISE, FULLY_CONNECTED, LOOKUP, ADD, AVERAGE_POOL, RESHAPE, SOFTMAX, DEQUANTIZE };
+enum { QUANTIZE, CONV, DEPTHWISE, FULLY_CONNECTED, LOOKUP, ADD, AVERAGE_POOL, MAX_POOL, RESHAPE, SOFTMAX, DEQUANTIZE };
 
 /* The real number value / 2^31 * 2^-shift, below 1. */
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
 } layer;
 
 extern const layer network[];
-extern const int32_t network_layers, network_input_elements, network_output;
+extern const int32_t network_layers, network_input_elements, network_is_unsigned;
 extern uint8_t arena[];
 extern float network_input[]; /* the network's input, as the host sends it: channels first */
 

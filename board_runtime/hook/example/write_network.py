@@ -21,6 +21,7 @@ KINDS = {
     "lookup": "LOOKUP",
     "add": "ADD",
     "global_average_pool": "AVERAGE_POOL",
+    "max_pool": "MAX_POOL",
     "reshape": "RESHAPE",
     "softmax": "SOFTMAX",
     "dequantize": "DEQUANTIZE",
@@ -56,6 +57,11 @@ class Writer:
         self._graph, self._fault = graph, fault
         self._arrays, self._rows, self._offsets = list[str](), list[str](), dict[str, int]()
         self.arena_bytes = 0
+        types = {graph.spec(o).dtype for node in graph.nodes for o in node.outputs} - {"float32"}
+        if types not in ({"int8"}, {"uint8"}):
+            raise ValueError(f"tensors of {', '.join(sorted(types))}; the example has either int8 or uint8")
+        self._unsigned = types == {"uint8"}
+        self._low, self._high = (0, 255) if self._unsigned else (-128, 127)
 
     def text(self) -> str:
         """Returns the C file. Raises ValueError for an operator that the engine does not have."""
@@ -72,7 +78,7 @@ class Writer:
                 *self._rows,
                 "};",
                 f"const int32_t network_layers = {len(self._rows)}, network_input_elements = {elements};",
-                f"const int32_t network_output = {self._offsets[self._graph.outputs[0]]};",
+                f"const int32_t network_is_unsigned = {int(self._unsigned)};",
                 f"uint8_t arena[{self.arena_bytes}] __attribute__((aligned(8)));",
                 f"float network_input[{elements}];",
                 "",
@@ -108,12 +114,12 @@ class Writer:
         graph, out = self._graph, self._graph.spec(node.outputs[0])
         x = graph.spec(node.inputs[0])
         fields: dict[str, object] = {"name": f'"{node.outputs[0]}"', "kind": KINDS.get(node.op, "")}
+        fields |= {"low": self._low, "high": self._high}
         fields["out"] = self._offsets[node.outputs[0]]
         if node.inputs[0] in self._offsets:
             fields["in"] = self._offsets[node.inputs[0]]
         for prefix, spec in (("in", x), ("out", out)):
-            if prefix == "out" or node.op != "reshape":
-                fields |= {f"{prefix}_{k}": v for k, v in zip("hwc", plain_shape(spec.shape), strict=True)}
+            fields |= {f"{prefix}_{k}": v for k, v in zip("hwc", plain_shape(spec.shape), strict=True)}
             if spec.zero_point:
                 fields[f"zero_{prefix}"] = spec.zero_point[0]
         if node.op in ("conv", "fully_connected"):
@@ -126,7 +132,10 @@ class Writer:
         elif node.op == "global_average_pool":
             pixels = x.shape[2] * x.shape[3]
             real = x.scale[0] / out.scale[0] / pixels / (1 << AVERAGE_BITS)
-            fields |= {"factors": self._array("factor", [factor(real)]), "low": -128, "high": 127}
+            fields["factors"] = self._array("factor", [factor(real)])
+        elif node.op == "max_pool":
+            names = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left")
+            fields |= dict(zip(names, node.words[:6], strict=True))
         elif node.op == "softmax":
             steps = np.exp(-np.arange(256) * float(x.scale[0]))
             fields["table"] = self._floats([*steps, out.scale[0]])

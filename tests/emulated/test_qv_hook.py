@@ -18,6 +18,7 @@ from qverify_agents.connect import connect
 from qverify_agents.emulation.mcu_sources import sources_root
 from qverify_agents.errors import AgentError
 from qverify_agents.protocol.messages import own_content
+from xxhash import xxh64_hexdigest
 
 from tests.emulated.microcontrollers import build_firmware, each, need
 
@@ -124,15 +125,16 @@ def test_contents_are_inputs_only(onnx: Path, firmware: Path):
     agent = connect(f"qemu-mcu:an386?firmware={firmware}", 60, {})
     try:
         assert agent.hello["inputs"] == ["image"] and agent.hello["max_payload"] == 512
-        identity, data = own_content(0, b"\1" * 256)
+        data = b"\1" * 256
+        identity = own_content(0, xxh64_hexdigest(data))
         assert agent.have([identity]) == {identity: 0}
         agent.put(identity, data)
         assert agent.have([identity]) == {identity: 256}
         with pytest.raises(AgentError, match="no input of this size"):
-            agent.put(*own_content(0, b"\1" * 255))
+            agent.put(own_content(0, xxh64_hexdigest(data[1:])), data[1:])
         with pytest.raises(AgentError, match="no input of this size"):
-            agent.put(*own_content(1, b"\1" * 256))
-        other, _ = own_content(0, b"\2" * 256)
+            agent.put(own_content(1, xxh64_hexdigest(data)), data)
+        other = own_content(0, "0" * 16)
         with pytest.raises(AgentError, match="an input was not sent"):
             agent.run("0" * 64, [other])
     finally:

@@ -55,7 +55,7 @@ def _cortex(
     ram_bytes: int = 4 << 20,
     defines: tuple[str, ...] = (),
 ) -> Microcontroller:
-    symbols = (("qv_flash", flash), ("qv_ram", ram), ("qv_ram_bytes", ram_bytes))
+    symbols = (("qv_flash_origin", flash), ("qv_ram", ram), ("qv_ram_bytes", ram_bytes))
     arguments = (f"-mcpu={core}", "-mthumb", *flags.split())
     return Microcontroller(
         core,

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xxhash import xxh64_intdigest
-
 from qverify_agents.errors import AgentError, Contradiction, ProtocolError
 from qverify_agents.printable import one_line
 
@@ -157,11 +155,10 @@ def read_error(payload: bytes) -> AgentError:
     return AgentError(struct.unpack_from("<i", payload)[0], _shorten(read_text(payload, 4)[0]))
 
 
-def own_content(index: int, data: bytes) -> tuple[str, bytes]:
-    """Returns the identity, in hex, of the content that is input number `index` of a firmware with a model of its own,
-    and the bytes."""
-    identity = struct.pack("<QH", xxh64_intdigest(data), index)
-    return identity.ljust(HASH_BYTES, b"\0").hex(), data
+def own_content(index: int, digest: str) -> str:
+    """Returns the identity, in hex, of the content that is input number `index` of a firmware with a model of its own.
+    digest: the XXH64 of its bytes in 16 hex digits."""
+    return struct.pack("<QH", int(digest, 16), index).ljust(HASH_BYTES, b"\0").hex()
 
 
 def encode_put(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes:

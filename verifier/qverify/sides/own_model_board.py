@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
 from qverify_agents.errors import AgentError, LinkError
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import own_content
@@ -13,6 +14,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.printable import printable
 from qverify.sides.board import Board
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
@@ -57,7 +59,8 @@ class OwnModelBoard(Board):
         """Sends the dense bytes of the inputs, unless the firmware has them already."""
         values = prepared.arrays()
         self._contents, self._inputs = {}, []
-        self._send_inputs(own_content(at, values[name].tobytes()) for at, name in enumerate(self._order))
+        given = (np.ascontiguousarray(values[name]) for name in self._order)
+        self._send_inputs((own_content(at, tensor_digest(v)), v.tobytes()) for at, v in enumerate(given))
 
     def _offered(self, names: list[str], recording: Recording) -> list[str]:
         """Narrows the recording to the tensors that the firmware named, and the final outputs."""

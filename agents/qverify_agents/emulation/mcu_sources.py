@@ -39,7 +39,16 @@ CFLAGS = (
     "-Isrc",
 )
 LINK = ("-nostartfiles", "-Wl,--gc-sections", "-Wl,--no-warn-rwx-segments")
-TABLE, FLASH = "table.c", "flash.c"
+FIRMWARE_CFLAGS = (
+    "-std=c99",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-Ihook/example",
+)
+TABLE, FLASH, NETWORK = "table.c", "flash.c", "network.c"
 NAME = re.compile(r"\bqv_\w+")
 DEFINITION = re.compile(r"^(?!static|typedef|extern|#|\s|/)[^;={]*?\b(qv_\w+)\s*(?:\[[^\]]*\]\s*=|=|\()", re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -148,6 +157,28 @@ def write_sources(folder: Path, ops: Collection[str], models: Mapping[str, bytes
     return files
 
 
+def write_firmware(folder: Path, network: str, input_name: str) -> list[str]:
+    """Writes the sources of the example firmware: qv_hook, its adapters, an inference engine with this network (a C
+    file), and a Makefile. Returns the names of the C files but those of single boards. Raises OSError."""
+    root, files = sources_root(), ["hook/qv_hook.c", "hook/example/main.c", "hook/example/layers.c"]
+    parts = [p for part in ("hook", "mcu") for p in (root / part).rglob("*.h")]
+    boards = [root / "mcu" / f"{start}.{end}" for start in STARTS for end in ("c", "ld")]
+    for path in [*parts, *boards, *(root / f for f in files)]:
+        target = folder / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    (folder / NETWORK).write_text(network)
+    (folder / "input_name.h").write_text(f'#define INPUT_NAME "{input_name}"\n')
+    files = [*files, NETWORK]
+    (folder / "Makefile").write_text(_makefile(files, "firmware", FIRMWARE_CFLAGS))
+    return files
+
+
+def compile_firmware(folder: Path, files: Collection[str], name: str, extra: Collection[str] = ()) -> Path:
+    """Compiles sources that write_firmware() wrote, as compile_agent() does."""
+    return _compile(folder, files, name, folder / f"firmware-{name}.elf", (*FIRMWARE_CFLAGS, *extra))
+
+
 def board_arguments(kind: Microcontroller) -> list[str]:
     """Returns the arguments of the compiler that are those of one machine."""
     symbols = [f"-Wl,--defsym={k}={v:#x}" for k, v in (*kind.symbols, ("qv_stack_bytes", STACK_BYTES))]
@@ -155,18 +186,18 @@ def board_arguments(kind: Microcontroller) -> list[str]:
     return [*kind.flags, *defines, f"mcu/{kind.start}.c", "-T", f"mcu/{kind.start}.ld", *symbols]
 
 
-def _makefile(files: Collection[str]) -> str:
+def _makefile(files: Collection[str], program: str = "agent", flags: Collection[str] = CFLAGS) -> str:
     boards = "".join(
         f"CC_{name} = {kind.compiler}\nARGUMENTS_{name} = {' '.join(_quoted(a) for a in board_arguments(kind))}\n"
         for name, kind in MICROCONTROLLERS.items()
     )
-    return f"""# make BOARD=NAME builds agent-NAME.elf; NAME is one of {" ".join(MICROCONTROLLERS)}.
+    return f"""# make BOARD=NAME builds {program}-NAME.elf; NAME is one of {" ".join(MICROCONTROLLERS)}.
 # For a board of your own: compile SOURCES with CFLAGS, and write the functions of mcu/hal.h for it.
 BOARD ?= an386
-CFLAGS = {" ".join(CFLAGS)} -I.
+CFLAGS = {" ".join(flags)} -I.
 SOURCES = {" ".join(files)}
 {boards}
-agent-$(BOARD).elf: $(SOURCES)
+{program}-$(BOARD).elf: $(SOURCES)
 \t$(CC_$(BOARD)) $(CFLAGS) $(SOURCES) $(ARGUMENTS_$(BOARD)) {" ".join(LINK)} -lm -o $@
 """
 
@@ -178,24 +209,17 @@ def _quoted(argument: str) -> str:
 def compile_agent(folder: Path, files: Collection[str], name: str, extra: Collection[str] = ()) -> Path:
     """Compiles sources that write_sources() wrote for a machine, and returns the program. extra: further arguments of the
     compiler. Raises BoardUnreachable if the compiler is not on this machine or fails."""
-    kind, out = MICROCONTROLLERS[name], folder / f"agent-{name}.elf"
+    return _compile(folder, files, name, folder / f"agent-{name}.elf", (*CFLAGS, *extra))
+
+
+def _compile(folder: Path, files: Collection[str], name: str, out: Path, flags: Collection[str]) -> Path:
+    kind = MICROCONTROLLERS[name]
     if shutil.which(kind.compiler) is None:
         raise BoardUnreachable(
-            f"-b qemu-mcu:{name}: no {kind.compiler} on this machine, to compile the agent; apt-get install {COMPILER_APT[kind.compiler]}"
+            f"-b qemu-mcu:{name}: no {kind.compiler} on this machine; apt-get install {COMPILER_APT[kind.compiler]}"
         )
     part = out.with_suffix(f".{os.getpid()}.part")
-    command = [
-        kind.compiler,
-        *CFLAGS,
-        *extra,
-        "-I.",
-        *files,
-        *board_arguments(kind),
-        *LINK,
-        "-lm",
-        "-o",
-        str(part.absolute()),
-    ]
+    command = [kind.compiler, *flags, "-I.", *files, *board_arguments(kind), *LINK, "-lm", "-o", str(part.absolute())]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=COMPILE_S, check=False)
     if done.returncode:
         error = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])

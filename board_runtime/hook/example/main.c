@@ -5,12 +5,13 @@
 #include "../../mcu/hal.h"
 #include "../qv_hook.h"
 #include "layers.h"
+#include "input_name.h" /* INPUT_NAME, written beside the network */
 
 #ifndef EXAMPLE_MODEL
 #define EXAMPLE_MODEL "example"
 #endif
-#ifndef EXAMPLE_ARCH
-#define EXAMPLE_ARCH "unknown"
+#ifndef QV_ARCH
+#define QV_ARCH "unknown"
 #endif
 
 static int infer(void *user) {
@@ -31,8 +32,7 @@ static uint32_t microseconds(void) { return (uint32_t)(qv_hal_now_ns() / 1000); 
 
 int main(void) {
   const qv_hook_input input = {INPUT_NAME, network_input, (uint32_t)network_input_elements * 4};
-  const qv_hook_board board = {qv_hal_read, qv_hal_write,  microseconds,       infer,       NULL, &input,
-                               1,           EXAMPLE_MODEL, "example engine 1", EXAMPLE_ARCH};
+  const qv_hook_board board = {qv_hal_read, qv_hal_write, microseconds, infer, NULL, &input, 1, EXAMPLE_MODEL, "example engine 1", QV_ARCH};
   qv_hal_open();
   qv_hook_open(&board);
   for (;;) qv_hook_poll();

@@ -1,18 +1,13 @@
-"""Writes the table of layers of the example firmware from a quantized ONNX: python write_network.py Q.onnx OUT.c
-
-The operators are those of the small networks of MLPerf Tiny. --fault NAME spoils one bias of the layer that computes
-this tensor, to see that the host finds it there."""
+"""Writes a network as a table of layers in C, for the example firmware of board_runtime/hook."""
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from qverify.compiler.compile_model import CompilerOptions, compile_model
+
+from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 
 KINDS = {
@@ -31,12 +26,12 @@ AVERAGE_BITS = 6  # by which the sum of an average is
 
 
 def plain_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Returns height, width and channels of a tensor of one frame. Raises ValueError for ranks other than 2 and 4."""
+    """Returns height, width and channels of a tensor of one frame. Raises UsageError for ranks other than 2 and 4."""
     if len(shape) == 2:
         return 1, 1, shape[1]
     if len(shape) == 4:
         return shape[2], shape[3], shape[1]
-    raise ValueError(f"a tensor of shape {tuple(shape)}; wanted rank 2 or 4")
+    raise UsageError(f"a tensor of shape {tuple(shape)}; wanted rank 2 or 4")
 
 
 def factor(real: float) -> str:
@@ -46,7 +41,7 @@ def factor(real: float) -> str:
     if value == 1 << 31:
         value, exponent = value // 2, exponent + 1
     if exponent > 0:
-        raise ValueError(f"the factor {real} is not below 1")
+        raise UsageError(f"the factor {real} is not below 1")
     return f"{{{value}, {-exponent}}}"
 
 
@@ -59,12 +54,12 @@ class Writer:
         self.arena_bytes = 0
         types = {graph.spec(o).dtype for node in graph.nodes for o in node.outputs} - {"float32"}
         if types not in ({"int8"}, {"uint8"}):
-            raise ValueError(f"tensors of {', '.join(sorted(types))}; the example has either int8 or uint8")
+            raise UsageError(f"tensors of {', '.join(sorted(types))}; the example has either int8 or uint8")
         self._unsigned = types == {"uint8"}
         self._low, self._high = (0, 255) if self._unsigned else (-128, 127)
 
     def text(self) -> str:
-        """Returns the C file. Raises ValueError for an operator that the engine does not have."""
+        """Returns the C file. Raises UsageError for an operator that the engine does not have."""
         self._place()
         for node in self._graph.nodes:
             self._add(node)
@@ -142,7 +137,7 @@ class Writer:
         elif node.op in ("quantize", "dequantize"):
             fields["table"] = self._floats([(out if node.op == "quantize" else x).scale[0]])
         elif node.op != "reshape":
-            raise ValueError(f"{node.name}: the example has no {node.op}; wanted {', '.join(['conv', *KINDS])}")
+            raise UsageError(f"{node.name}: the example has no {node.op}; wanted {', '.join(['conv', *KINDS])}")
         self._rows.append("    {" + ", ".join(f".{k} = {v}" for k, v in fields.items()) + "},")
 
     def _product(self, node: Node) -> dict[str, object]:
@@ -170,7 +165,7 @@ class Writer:
             elif groups == weights.shape[0] and weights.shape[1] == 1:
                 fields["kind"], plain = "DEPTHWISE", weights.transpose(1, 2, 3, 0)
             else:
-                raise ValueError(f"{node.name}: a convolution of {groups} groups")
+                raise UsageError(f"{node.name}: a convolution of {groups} groups")
         fields["weights"] = self._array("int8_t", plain.reshape(-1).tolist())
         fields["bias"] = self._array("int32_t", bias.tolist())
         fields["factors"] = self._array("factor", [factor(float(r)) for r in reals])
@@ -190,24 +185,12 @@ class Writer:
         }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("onnx", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--fault", default="", metavar="NAME", help="spoil the layer that computes this tensor")
-    options = parser.parse_args()
-    graph = compile_model(options.onnx.read_bytes(), options.onnx.name, CompilerOptions(check=False)).graph
-    if options.fault and options.fault not in {o for n in graph.nodes for o in n.outputs}:
-        print(f"--fault {options.fault}: no layer computes it", file=sys.stderr)
-        return 2
-    try:
-        options.out.write_text(Writer(graph, options.fault).text())
-    except ValueError as error:
-        print(f"{options.onnx.name}: {error}", file=sys.stderr)
-        return 2
-    print(f"INPUT_NAME={graph.inputs[0]}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def network_text(graph: Graph, fault: str) -> str:
+    """Returns the C file of a network. fault: name of the tensor whose layer gets one wrong bias, or "" for none. Raises
+    UsageError for a network that the example's engine does not run."""
+    products = {n.outputs[0] for n in graph.nodes if n.op in ("conv", "fully_connected")}
+    if fault and fault not in products:
+        raise UsageError(f"{fault}: no layer with a bias computes it; wanted one of {', '.join(sorted(products))}")
+    if len(graph.inputs) != 1 or graph.spec(graph.inputs[0]).dtype != "float32":
+        raise UsageError("the example firmware runs networks of one float input")
+    return Writer(graph, fault).text()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 RUNTIME = Path(__file__).resolve().parents[1] / "board_runtime"
 FLOORS = (  # the lowest first: a room (a folder, or NAME.h with NAME.c) includes from lower floors only; never up, never sideways
-    ("include/qvrt",),
+    ("include/qvrt", "hook"),
     ("src/elements", "src/errors", "src/posix", "src/threads", "src/check_graph", "src/arena", "src/digest"),
     ("src/byte_order", "src/run", "src/model_bin", "src/loaded", "src/arithmetic"),
     ("src/ops", "src/commands"),
     ("src/agent", "src/faults"),
-    ("src/main", "fuzz"),
+    ("src/main", "fuzz", "mcu"),
+    ("hook/example",),
 )
 FILES = sorted(p.relative_to(RUNTIME).as_posix() for p in RUNTIME.rglob("*.[ch]"))
 

@@ -82,6 +82,7 @@ VALUES = {
     "dtr": FLAG,
     "engine": one_of("docker", "podman"),
     "fault": TEXT,
+    "firmware": TEXT,
     "flow": one_of("none", "rtscts"),
     "form": one_of("integer", "original"),
     "host_key": TEXT,

@@ -6,6 +6,7 @@ BOARDS = {
     "local": "qverify_agents.boards.local",
     "qemu-user": "qverify_agents.boards.qemu_user",
     "qemu": "qverify_agents.boards.qemu_system",
+    "qemu-mcu": "qverify_agents.boards.qemu_mcu",
     "docker": "qverify_agents.boards.container",
     "podman": "qverify_agents.boards.container",
     "labgrid": "qverify_agents.boards.labgrid",

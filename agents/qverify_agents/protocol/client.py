@@ -57,7 +57,7 @@ class Agent(Conversation):
         while present < len(data) or not data:
             present_before, rounds_left = present, rounds_left - 1
             for answer in self._request_ahead(self._encode_pieces(present, sha256, data), frames.PUT):
-                stored, expected = _stored_bytes(answer), min(present + self._link.piece_bytes, len(data))
+                stored, expected = _stored_bytes(answer), min(present + self.piece_bytes, len(data))
                 if not 0 <= stored <= len(data):
                     raise ProtocolError(
                         f"PUT: the board answered {stored} of {len(data)} bytes after the piece at {present}"
@@ -77,8 +77,8 @@ class Agent(Conversation):
         """Yields (message type, payload) of PUT or PUT_PACKED from `start` to the end. On a link that sends requests
         ahead, packing stops after the first piece that does not become smaller."""
         pack, view = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
-        for at in range(start, max(len(data), 1), self._link.piece_bytes):
-            piece = view[at : at + self._link.piece_bytes]
+        for at in range(start, max(len(data), 1), self.piece_bytes):
+            piece = view[at : at + self.piece_bytes]
             packed = messages.encode_put_packed(sha256, len(data), at, piece) if pack else None
             if packed is not None:
                 yield frames.PUT_PACKED, packed
@@ -186,8 +186,8 @@ class Agent(Conversation):
         packed_flag = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
         for _ in range(self._max_rounds(length)):
             start = offset + len(data)
-            offsets = range(start, max(offset + length, start + 1), self._link.piece_bytes)
-            lengths = [min(self._link.piece_bytes, offset + length - piece_offset) for piece_offset in offsets]
+            offsets = range(start, max(offset + length, start + 1), self.answer_bytes)
+            lengths = [min(self.answer_bytes, offset + length - piece_offset) for piece_offset in offsets]
             requests = (
                 (frames.GET, name + struct.pack("<QI", piece_offset, piece_length) + packed_flag)
                 for piece_offset, piece_length in zip(offsets, lengths, strict=True)
@@ -212,7 +212,7 @@ class Agent(Conversation):
 
     def _max_rounds(self, size_bytes: int) -> int:
         """Returns how often the rest of a transfer is requested before it is given up."""
-        return 8 + 2 * (size_bytes // self._link.piece_bytes)
+        return 8 + 2 * (size_bytes // self.piece_bytes)
 
     @in_turn
     def ping(self) -> None:

@@ -83,6 +83,27 @@ class Conversation:
         """True if the link is so slow that contents are compressed."""
         return self._link.packs
 
+    @property
+    def piece_bytes(self) -> int:
+        """The most bytes of a content that one frame carries on this link to this agent."""
+        return min(self._link.piece_bytes, self.max_payload - messages.PUT_HEADER_BYTES)
+
+    @property
+    def answer_bytes(self) -> int:
+        """The most bytes of a tensor that one request asks for. A firmware with a model of its own sends values as they
+        are computed, so that its answers are not bounded by what it receives."""
+        return self._link.piece_bytes if self.has_own_model else self.piece_bytes
+
+    @property
+    def has_own_model(self) -> bool:
+        """True for a firmware that runs a model of its own, and takes inputs only."""
+        return "own_model" in self.hello
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of a payload that this agent receives."""
+        return int(self.hello.get("max_payload", messages.MAX_PIECE_BYTES))
+
     def _take_board(self, wait_s: float) -> dict[str, Any]:
         """Sends HELLO until this connection has locked the board, and returns the answer. Raises BoardBusy, which names
         the holder, after wait_s seconds."""

@@ -15,13 +15,17 @@ from qverify_agents.printable import one_line
 DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4  # flags of RUN
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11  # statuses
 MAX_PIECE_BYTES = 1 << 20
+MIN_PAYLOAD_BYTES = 160  # of max_payload in HELLO
+PUT_HEADER_BYTES, HASH_BYTES = 52, 32  # the first: of PUT_PACKED
 MAX_TEXT_BYTES, MAX_NESTING, MAX_NUMBER = 1023, 8, 1 << 64
 TEXT, WHOLE, NUMBER = (str,), (int,), (int, float)
 HELLO_FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("version", "arch", "system", "endian", "packs", "lock", "instructions"), TEXT),
-    **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s"), WHOLE),
+    **dict.fromkeys(
+        ("version", "arch", "system", "endian", "packs", "lock", "instructions", "own_model", "float"), TEXT
+    ),
+    **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s", "max_payload"), WHOLE),
     **dict.fromkeys(("temperature_c", "frequency_mhz"), NUMBER),
-    "features": (list,),
+    **dict.fromkeys(("features", "inputs"), (list,)),
     "holder": (dict,),
 }
 HOLDER_FIELDS: dict[str, tuple[type, ...]] = {
@@ -93,8 +97,12 @@ def read_hello(payload: bytes) -> dict[str, Any]:
             f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
         )
     fields = _keep_typed(hello, HELLO_FIELDS)
-    if "features" in fields:
-        fields["features"] = [_shorten(f) for f in fields["features"] if isinstance(f, str)]
+    for name in fields.keys() & {"features", "inputs"}:
+        fields[name] = [_shorten(f) for f in fields[name] if isinstance(f, str)]
+    if not MIN_PAYLOAD_BYTES <= fields.get("max_payload", MAX_PIECE_BYTES) <= MAX_PIECE_BYTES:
+        raise ProtocolError(
+            f"the agent receives payloads of at most {fields['max_payload']} bytes; wanted {MIN_PAYLOAD_BYTES} to {MAX_PIECE_BYTES}"
+        )
     if "holder" in fields:
         fields["holder"] = _keep_typed(fields["holder"], HOLDER_FIELDS)
     return fields
@@ -145,6 +153,12 @@ def read_error(payload: bytes) -> AgentError:
     if len(payload) < 4:
         raise ProtocolError("an ERROR is cut short")
     return AgentError(struct.unpack_from("<i", payload)[0], _shorten(read_text(payload, 4)[0]))
+
+
+def own_content(index: int, digest: str) -> str:
+    """Returns the identity, in hex, of the content that is input number `index` of a firmware with a model of its own.
+    digest: the XXH64 of its bytes in 16 hex digits."""
+    return struct.pack("<QH", int(digest, 16), index).ljust(HASH_BYTES, b"\0").hex()
 
 
 def encode_put(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes:

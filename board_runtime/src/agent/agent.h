@@ -7,7 +7,10 @@
 #include "messages.h"
 #include "store.h"
 
-enum { QV_EVENTS_MAX = 1 << 20, QV_LIST_MAX = 4096 };
+#ifndef QV_LIST_LIMIT
+#define QV_LIST_LIMIT 4096
+#endif
+enum { QV_EVENTS_MAX = 1 << 20, QV_LIST_MAX = QV_LIST_LIMIT };
 
 typedef struct {
   int32_t tensor;
@@ -59,6 +62,8 @@ typedef struct {
   qv_held_list injected, copies;
 } qv_agent;
 
+/* Answers frames until the agent must end. idle_ms: milliseconds without a byte after which it ends; -1: never. */
+void qv_agent_serve(qv_agent *a, int idle_ms);
 void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length); /* the payload is already in a->out */
 void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char *text);
 /* Handles the frames that have arrived during a run: answers PING and CANCEL, ignores a repetition of the run's own

@@ -3,7 +3,12 @@
 #define QV_FRAMES_H
 #include "qvrt.h"
 
-enum { QV_MAX_PAYLOAD = 1 << 20, QV_FRAME_HEADER = 16, QV_FRAME_BUFFER = QV_MAX_PAYLOAD + 4096 };
+/* Largest payload. A build for a machine with little memory defines a smaller one; HELLO states it. */
+#ifndef QV_PAYLOAD_LIMIT
+#define QV_PAYLOAD_LIMIT (1 << 20)
+#define QV_FRAME_SLACK 4096
+#endif
+enum { QV_MAX_PAYLOAD = QV_PAYLOAD_LIMIT, QV_FRAME_HEADER = 16, QV_FRAME_BUFFER = QV_MAX_PAYLOAD + QV_FRAME_SLACK };
 enum {
   QV_HELLO = 1,
   QV_HAVE,

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-enum { MATCH = 4, LAST_LITERALS = 5, NO_MATCH_WITHIN = 12, TABLE_BITS = 12, FARTHEST = 65535 };
+#ifndef QV_LZ4_BITS
+#define QV_LZ4_BITS 12 /* fewer bits need less memory and find fewer matches */
+#endif
+enum { MATCH = 4, LAST_LITERALS = 5, NO_MATCH_WITHIN = 12, TABLE_BITS = QV_LZ4_BITS, FARTHEST = 65535 };
 
 typedef struct {
   uint8_t *out;

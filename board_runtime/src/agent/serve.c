@@ -1,9 +1,9 @@
-/* The command qvrt agent: answers the messages of PROTOCOL.md on stdin and stdout. */
+/* Answers the messages of PROTOCOL.md. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "../arithmetic/float_canary.h"
 #include "../commands/options.h"
 #include "../posix.h"
 #include "agent.h"
@@ -11,6 +11,7 @@
 #include "store_folder.h"
 #include "wire.h"
 
+enum { EVENTS_BYTES = QV_MAX_PAYLOAD < 8192 ? QV_MAX_PAYLOAD : 8192 };
 enum { PATIENCE_MS = 400 }; /* milliseconds after which the rest of an incomplete frame counts as lost */
 
 void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length) {
@@ -26,8 +27,9 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
 
 /* Writes value / 1000 as a JSON number, or null if value is INT32_MIN. */
 static void thousandths(char *text, size_t size, int32_t value) {
+  int tenths = (int)(value / 100), positive = tenths < 0 ? -tenths : tenths;
   if (value == INT32_MIN) snprintf(text, size, "null");
-  else snprintf(text, size, "%.1f", value / 1000.0);
+  else snprintf(text, size, "%s%d.%d", tenths < 0 ? "-" : "", positive / 10, positive % 10);
 }
 
 /* Answers HELLO. If the payload names an owner, takes the board's lock for it; if another process has the lock, the
@@ -52,9 +54,10 @@ static void hello(qv_agent *a, const qv_frame *f) {
       json, sizeof json,
       "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
       "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"instructions\": \"%s\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
-      "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
+      "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld, \"max_payload\": %ld, \"float\": \"%s\"}",
       qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), qv_instructions_name(), temperature,
-      frequency, STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
+      frequency, STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s, (long)QV_MAX_PAYLOAD,
+      qv_float_canary());
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 
@@ -115,7 +118,7 @@ static void events(qv_agent *a, const qv_frame *f) {
     qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "EVENTS: there was no run");
     return;
   }
-  for (; index < a->event_count && length + 24 + 2 + QV_TEXT < 8192; index++) length += qv_agent_event(a, index, p + length);
+  for (; index < a->event_count && length + 24 + 2 + QV_TEXT < EVENTS_BYTES; index++) length += qv_agent_event(a, index, p + length);
   qv_agent_send(a, QV_EVENTS, f->sequence, length);
 }
 
@@ -191,8 +194,7 @@ void qv_agent_poll(qv_agent *a) {
     if (found == 1) answer_meanwhile(a, &f);
 }
 
-/* Answers frames until the agent must end. idle_ms: milliseconds without a byte after which it ends; -1: never. */
-static void serve(qv_agent *a, int idle_ms) {
+void qv_agent_serve(qv_agent *a, int idle_ms) {
   for (int going = 1; going && !a->broken;) {
     qv_frame f;
     int found = qv_frame_take(&a->in, &f), half = a->in.used != 0;
@@ -203,38 +205,4 @@ static void serve(qv_agent *a, int idle_ms) {
       qv_frame_give_up(&a->in);
     }
   }
-}
-
-int qv_agent_main(int argc, char **argv) {
-  static qv_agent a;
-  if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &a.idle_s)) return 2;
-  if (!qv_number(argc, argv, "node_limit", 0, 0, 1000000, &a.node_limit_s) || !qv_take_instructions(argc, argv) ||
-      !qv_take_threads(argc, argv))
-    return 2;
-  a.lock_path = qv_option(argc, argv, "lock", NULL);
-  a.lock.file = -1;
-  int64_t half = qv_memory_bytes() / 2;
-  a.store.folder = qv_option(argc, argv, "store", NULL);
-  a.memory_limit = strtoll(qv_option(argc, argv, "memory", "0"), NULL, 10);
-  if (a.memory_limit <= 0) a.memory_limit = half > 0 ? half : (int64_t)64 << 20;
-  a.store.limit_bytes = strtoull(qv_option(argc, argv, "store_limit", "0"), NULL, 10);
-  if (!a.store.limit_bytes) a.store.limit_bytes = a.store.folder ? (uint64_t)4 << 30 : (uint64_t)a.memory_limit;
-  if (a.store.folder && strlen(a.store.folder) > 700) {
-    fprintf(stderr, "qvrt agent: the store's path has %lu bytes, wanted at most 700. Next: --store=DIR with a shorter one\n",
-            (unsigned long)strlen(a.store.folder));
-    return 2;
-  }
-  a.in.buffer = qv_aligned_alloc(QV_FRAME_BUFFER);
-  a.out = qv_aligned_alloc(QV_FRAME_BUFFER);
-  if (!a.in.buffer || !a.out) {
-    fprintf(stderr, "qvrt agent: not enough memory for two frames of %d bytes\n", (int)QV_FRAME_BUFFER);
-    return 3;
-  }
-  qv_wire_open();
-  serve(&a, a.idle_s ? (int)a.idle_s * 1000 : -1);
-  qv_agent_forget(&a);
-  qv_store_close(&a.store);
-  free(a.in.buffer);
-  free(a.out);
-  return 0;
 }

@@ -3,7 +3,11 @@
 #define QV_STORE_H
 #include "qvrt.h"
 
-enum { QV_STORE_ENTRIES = 64, QV_USES = 8192 };
+#ifndef QV_STORE_LIMIT
+#define QV_STORE_LIMIT 64
+#define QV_USES_LIMIT 8192
+#endif
+enum { QV_STORE_ENTRIES = QV_STORE_LIMIT, QV_USES = QV_USES_LIMIT };
 
 typedef struct {
   uint8_t hash[32];

@@ -22,6 +22,7 @@ COMMANDS = {
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
     "plan": "bytes and seconds that a board's link will take, before touching the board",
     "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",
+    "mcu": "write the agent's C sources for a microcontroller, with only a model's ops",
     "replay": "judge again without the board: a capture, or the output of a bundle's run.sh",
     "extract": "write a capture's inputs and tensors as raw aligned files",
     "infer": "run one side and write every tensor",
@@ -51,7 +52,7 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, labgrid:PLACE, a name in boards.toml.
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, qemu-mcu:an386, labgrid:PLACE, a name in boards.toml.
 qverify verify --help shows every option of the main job.
 In verdict lines Quanti.onnx is the reference, Sim the simulator, Arm the board; Strict check means that every element is judged.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""

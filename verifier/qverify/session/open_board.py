@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from qverify_agents.connect import connect
+
 from qverify.engines import QVRT, ChosenSide
 from qverify.errors import UsageError
 from qverify.session.chosen_sides import LITERT
 from qverify.session.models import Models
 from qverify.sides.board import Board
+from qverify.sides.own_model_board import OwnModelBoard
 
 if TYPE_CHECKING:
     from qverify.sides.untapped_model import UntappedModel
@@ -33,8 +36,7 @@ def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: i
 
         return LiteRtBoard(uri, *models.tflite, models.graph, deadline_s, options, spot_seed)
     if runtime == QVRT:
-        sha256 = models.binary_sha256
-        return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands, sha256)
+        return _open_qvrt_or_firmware(models, side, deadline_s, spot_seed)
     if side.file == "network":
         from qverify.sides.original_board import OriginalBoard
 
@@ -49,6 +51,20 @@ def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: i
     integer: Any = models.compiled.integer_model()
     model = _open_untapped(models)
     return RuntimeBoard(uri, integer, model.cut, models.graph, runtime, model, deadline_s, options, spot_seed)
+
+
+def _open_qvrt_or_firmware(models: Models, side: ChosenSide, deadline_s: float, spot_seed: int | None) -> Board:
+    """Returns the board that runs model.bin or, if its agent says so, a model of its own."""
+    agent = connect(side.where, deadline_s, side.reach)
+    try:
+        sha256 = models.binary_sha256
+        where = side.where, models.binary, models.graph, deadline_s, side.reach, spot_seed
+        if agent.has_own_model:
+            return OwnModelBoard(*where, sha256, agent)
+        return Board(*where, models.islands, sha256, agent)
+    except BaseException:
+        agent.close()
+        raise
 
 
 def _open_untapped(models: Models) -> UntappedModel:

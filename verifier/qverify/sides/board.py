@@ -12,13 +12,15 @@ from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import AgentError, Contradiction, LinkError
+from qverify_agents.errors import Contradiction, LinkError
+from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.sides.board_events import DigestMismatch, digests_of, finite_number, note_digest, quote_troubles
 from qverify.sides.board_islands import BoardIslands
+from qverify.sides.board_pulls import BoardPulls
 from qverify.sides.board_units import BoardUnits
 from qverify.sides.host_islands import HostIslands
 from qverify.sides.struck_nodes import check_struck_nodes
@@ -30,7 +32,7 @@ from qverify.tensors.spool import Spool
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # fields of the HELLO message that reports include
 
 
-class Board(BoardUnits):
+class Board(BoardPulls, BoardUnits):
     """One board with one model. run() records a fault of the board in the Recording and does not raise it.
 
     Args:
@@ -38,12 +40,14 @@ class Board(BoardUnits):
         spot_seed: selects the tensor that a run pulls to check its digest; None selects a random one in each run.
         islands: the host islands of the graph.
         sha256: SHA-256 of the model, or "" to compute it here.
+        agent: the board's agent if it is connected already.
 
     The constructor raises LinkError if no agent answers, and BadAddress if the address names a fault of a node that the
     graph does not have."""
 
     runtime = "qvrt"
     kernels = ""  # see Recording.kernels
+    why_not_sent = "the board did not send it"
 
     def __init__(
         self,
@@ -55,13 +59,14 @@ class Board(BoardUnits):
         spot_seed: int | None = None,
         islands: HostIslands | None = None,
         sha256: str = "",
+        agent: Agent | None = None,
     ):
         check_struck_nodes(uri, graph)
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = sha256 or hashlib.sha256(model).hexdigest()
         self._connect = partial(connect, uri, deadline_s, options)
-        self._agent = self._connect()
+        self._agent = agent or self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self.received_digests: dict[str, str] = {}  # of the last run, even if it did not finish
@@ -105,9 +110,9 @@ class Board(BoardUnits):
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        for name in offered:
+        for name in self._offered(offered, recording):
             if name not in recording.tensors and name not in recording.digests:
-                recording.missing.setdefault(name, recording.why or "the board did not send it")
+                recording.missing.setdefault(name, recording.why or self.why_not_sent)
         if recording.missing and recording.state == "complete":
             reason = next(iter(recording.missing.values()))
             missing_count = count(len(recording.missing), "tensor", "was", "were")
@@ -165,7 +170,8 @@ class Board(BoardUnits):
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
         tensors: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
         recording.tensors = tensors
-        pulled_names = [n for n in observable if n not in self._finals] if per_node else []
+        finals = [n for n in finals if self._is_sent(n)]
+        pulled_names = [n for n in observable if n not in self._finals and self._is_sent(n)] if per_node else []
         spot = digests and pull != "all" and bool(pulled_names)
         seed = secrets.randbelow(1 << 32) if self._spot_seed is None else self._spot_seed
         if spot:
@@ -187,8 +193,17 @@ class Board(BoardUnits):
             self._contents[sha256] = data
             self._inputs.append(sha256)
 
-    def _in_running_order(self, names: Collection[str]) -> list[str]:
-        """Returns those of `names` that nodes compute, in running order. A run that reports them sends these events."""
+    def _offered(self, names: list[str], recording: Recording) -> list[str]:
+        """Returns those of `names` that the board offers, after a run."""
+        return names
+
+    def _is_sent(self, name: str) -> bool:
+        """Returns whether the board of the last run has this tensor."""
+        return True
+
+    def _in_running_order(self, names: Collection[str]) -> list[str] | None:
+        """Returns those of `names` that nodes compute, in running order: a run that reports them sends these events.
+        None if the board itself determines them."""
         requested = set(names)
         return [o for node in self.graph.nodes for o in node.outputs if o in requested]
 
@@ -267,67 +282,6 @@ class Board(BoardUnits):
         """Returns the current temperature_c and frequency_mhz, or None for each that the board does not report."""
         facts = self._agent.refresh_hello()
         return {k: finite_number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
-
-    def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, each checked against the digest that the board reported. A board that has no
-        memory for every tensor, or that ran a unit since, runs once more. Raises DigestMismatch if a tensor differs,
-        LinkError if the board fails."""
-        kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
-        try:
-            if kept and self._generation == self._agent.generation:
-                return self._fetch(names)
-        except AgentError:
-            if self._generation == self._agent.generation:
-                raise
-        # The tensors of the run are lost: no memory for them, a unit ran since, or the connection was lost.
-        broken = self._run_to_fetch(names)
-        try:
-            tensors = self._fetch([n for n in names if n not in broken])
-        except DigestMismatch as error:
-            tensors, broken = error.matching, broken | error.broken
-        if broken:
-            raise DigestMismatch(tensors, broken)
-        return tensors
-
-    def _run_to_fetch(self, names: list[str]) -> dict[str, str]:
-        """Runs again so that these tensors can be fetched. Returns the names of those whose digest differs from that of
-        the first run, with the reason."""
-        has_digests = "digests" in self.capabilities
-        events = self._agent.run(
-            self._sha256,
-            self._inputs,
-            nodes=names,
-            digests=has_digests,
-            names=list(self.graph.tensors),
-            events=self._in_running_order(names),
-        )
-        self._values_are_of_the_run, self._generation = True, self._agent.generation
-        requested = frozenset(names)
-        return {
-            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; "
-            "it is not deterministic"
-            for event in (events if has_digests else [])
-            if event.tensor in requested and event.digest != self._digests.get(event.tensor, event.digest)
-        }
-
-    def _fetch(self, names: list[str]) -> dict[str, Array]:
-        """Fetches tensors from the board. Raises DigestMismatch, once all are fetched, if any does not match its
-        digest."""
-        pulled: dict[str, Array] = {}
-        broken: dict[str, str] = {}
-        for name in names:
-            spec = self.graph.spec(name)
-            value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
-            if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
-                broken[name] = (
-                    f"{name}: the pulled bytes do not match the digest that the board reported; "
-                    "its memory or its link is not stable"
-                )
-            else:
-                pulled[name] = self._spool.keep(value)
-        if broken:
-            raise DigestMismatch(pulled, broken)
-        return pulled
 
     @contextmanager
     def bounded_until(self, until: float) -> Iterator[None]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from qverify_farm.client.verify_on_farm import WAITS_SAID_S, WaitReasons
 from qverify_farm.service.triage_engine import LANE, TRIAGE_WANTED
-from qverify_farm.store.boards import ensure_board
+from qverify_farm.store.boards import all_boards, ensure_board
+from qverify_farm.store.jobs import jobs_of
 from qverify_farm.store.tables import SuiteRunRecord
 from qverify_farm.suites.board_waits import clock, lines_of_run
 from sqlalchemy import select
@@ -131,7 +132,7 @@ def test_the_next_check_and_the_deadline_are_said(idle: Service) -> None:
     )
     with idle.farm.database.read() as session:
         run = next(iter(session.scalars(select(SuiteRunRecord))))
-        (line,) = lines_of_run(session, run)
+        (line,) = lines_of_run(run, jobs_of(session, run.id), all_boards(session))
         until = clock(run.created + 900)
     assert line == (
         "1 job waits for j5-0: j5-0 is quarantined: 3 INCONCLUSIVE in a row, next check 08:00:00 UTC; "

@@ -345,3 +345,28 @@ def test_the_history_is_chosen_from_menus_and_its_axis_is_whole(service: tuple[s
             const box = one.getBBox(); return box.x < 0 || box.x + box.width > 900; }).map((one) => one.textContent)"""
         assert page.evaluate(outside) == []
         assert "Inconclusive" in (page.locator("figure svg").text_content() or "")
+
+
+def test_a_picture_takes_a_description_that_is_drafted_first(
+    service: tuple[str, Farm], browser: Any, tmp_path: Path
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    picture = tmp_path / "three.png"
+    image.new("L", (8, 8), 128).save(picture)
+    url = service[0]
+    with looking(browser, url, logged=("422",)) as page:
+        page.goto(f"{url}/submit?board=desk")
+        page.get_by_label("Models").set_input_files(MODEL)
+        page.locator("#inputs").set_input_files(str(picture))
+        page.get_by_role("button", name="Submit").click()
+        field = page.get_by_label("Description of pictures")
+        field.wait_for()
+        assert "three.png: a picture needs a description" in page.get_by_role("alert").inner_text()
+        assert field.input_value().startswith("[inputs.NAME]")
+        assert page.get_by_label("desk").is_checked()
+        field.fill('[inputs.image]\nformat = "featuremap"\nsize = "8x8"\ntrain = "gray"\nmean = 0\nstd = 255\n')
+        page.get_by_label("Models").set_input_files(MODEL)
+        page.locator("#inputs").set_input_files(str(picture))
+        page.get_by_role("button", name="Submit").click()
+        page.wait_for_url("**/runs/*", timeout=60_000)
+        page.locator("h1 .verdict.passed").wait_for(timeout=120_000)

@@ -151,13 +151,15 @@ def report(id: str, outputs: SuiteOutputs, database: str) -> int:
 
 def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
     from qverify_farm.cli.suite_work import opened_database, report_of, say_timed_out, say_unfinished
+    from qverify_farm.store.boards import all_boards
+    from qverify_farm.store.jobs import jobs_of
     from qverify_farm.store.runs import find_run
     from qverify_farm.suites.board_waits import lines_of_run
 
     with opened_database(database) as farm:
         with farm.read() as session:
             suite_run = find_run(session, id)
-            waits = lines_of_run(session, suite_run)
+            waits = lines_of_run(suite_run, jobs_of(session, suite_run.id), all_boards(session))
         report = report_of(farm, suite_run.id)
     outputs.show(report)
     for line in waits:

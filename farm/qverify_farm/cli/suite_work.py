@@ -24,6 +24,7 @@ from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import ArtifactStore
+from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.database_artifacts import open_database_artifacts
 from qverify_farm.store.jobs import jobs_of as rows_of
@@ -173,7 +174,8 @@ def _say_why_waiting(dispatcher: Dispatcher, last_reason: str, database: Databas
     why = why or (f"the database cannot be reached: {health.database}" if health.database else "")
     if not why and health.unserved:
         with database.read() as session:
-            lines = lines_of_run(session, session.get_one(SuiteRunRecord, run))
+            record = session.get_one(SuiteRunRecord, run)
+            lines = lines_of_run(record, rows_of(session, run), all_boards(session))
         why = "; ".join(map(printable, lines)) or f"{count(health.unserved, 'job')} wait: no board that fits is usable"
     if why and why != last_reason:
         say(f"qverify: {why}", err=True)

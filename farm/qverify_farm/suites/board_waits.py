@@ -4,13 +4,10 @@ the job waits for them."""
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
 from qverify_farm.scheduling.board_filter import BoardFilter
-from qverify_farm.store.boards import all_boards
 from qverify_farm.store.states import BUSY, FREE, QUARANTINED, QUEUED
 from qverify_farm.store.tables import BoardRecord, JobRecord, SuiteRunRecord
 
@@ -55,19 +52,17 @@ def clock(stamp: float) -> str:
     return time.strftime("%H:%M:%S UTC", time.gmtime(stamp))
 
 
-def lines_of_run(session: Session, run: SuiteRunRecord) -> list[str]:
+def lines_of_run(run: SuiteRunRecord, jobs: Iterable[JobRecord], boards: Sequence[BoardRecord]) -> list[str]:
     """Returns a line for each kind of board that the queued jobs of a run wait for, unless one is free or busy: how many
     jobs, the boards with their reasons and next checks, and the deadline."""
-    boards, waiting = all_boards(session), dict[tuple[str, ...], int]()
-    for words in session.scalars(select(JobRecord.wanted).where(JobRecord.run == run.id, JobRecord.state == QUEUED)):
-        waiting[tuple(map(str, words))] = waiting.get(tuple(map(str, words)), 0) + 1
+    waiting = Counter(tuple(map(str, job.wanted)) for job in jobs if job.state == QUEUED)
     lines = list[str]()
     for wanted, number in waiting.items():
         until = given_up_at(wanted, run.started or run.created, boards, run.definition or {})
         reason = reason_to_wait(wanted, boards, lambda board: "drained" if board.drained else board.reason)
         if reason is not None and until is not None:
-            jobs = "1 job waits" if number == 1 else f"{number} jobs wait"
-            lines.append(f"{jobs} for {', '.join(wanted)}: {reason}; INCONCLUSIVE at {clock(until)} if none is usable")
+            said = "1 job waits" if number == 1 else f"{number} jobs wait"
+            lines.append(f"{said} for {', '.join(wanted)}: {reason}; INCONCLUSIVE at {clock(until)} if none is usable")
     return lines
 
 

@@ -19,6 +19,18 @@ PIECE_BYTES = 1 << 20
 OPEN_PATHS = ("/login", "/logout")  # forms that do not need a session
 MAX_FILES, MAX_FIELDS = 1000, 60
 NUMBER_OPTIONS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
+MAX_DESCRIPTION = 20_000  # characters
+DESCRIPTION = "description.toml"  # the job's path of it
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+DRAFT = """\
+[inputs.NAME]           # the model's name of the input
+format = "featuremap"   # (x - mean) / std of each pixel x, 0..255, computed on the host
+size = "224x224"        # of the input, WIDTHxHEIGHT
+train = "rgb"           # or "bgr", "gray": the order of channels in training
+fit = "stretch"         # or "crop", "letterbox"
+mean = 0                # or one for each channel: [123.675, 116.28, 103.53]
+std = 255               # or one for each channel: [58.395, 57.12, 57.375]
+"""
 BOARD_ACTIONS = ("drain", "undrain", "check")
 BOOLEAN_OPTIONS = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
 
@@ -63,9 +75,32 @@ async def submit(request: Request) -> Response:
         try:
             run = await _submit_verification(form, calls)
         except RefusedError as error:
-            boards = (await calls.get("/boards"))["boards"]
-            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=_typed(form))
+            boards, given = (await calls.get("/boards"))["boards"], _typed(form)
+            if isinstance(error, UndescribedError):
+                given["description"] = DRAFT
+            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=given)
         return redirect_to(f"/runs/{run}")
+
+
+class UndescribedError(RefusedError):
+    """Raised for pictures without a description; the form is shown again with the draft of one."""
+
+    def __init__(self, text: str):
+        super().__init__(422, text)
+
+
+def _missing_description(models: list[UploadFile], inputs: list[UploadFile], described: str) -> str:
+    """Returns what is missing: a description, if inputs are pictures and no model.bin was given, which may have one."""
+    pictures = [u.filename or "" for u in inputs if (u.filename or "").lower().endswith(PICTURES)]
+    if described or not pictures or any((u.filename or "").endswith(".bin") for u in models):
+        return ""
+    return (
+        f"inputs: {pictures[0]}: a picture needs a description of its bytes; correct the draft below, and send it again"
+    )
+
+
+async def _bytes(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
@@ -77,6 +112,8 @@ async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
         raise RefusedError(422, "models: choose the quantized ONNX, model.bin, or both")
     if not boards:
         raise RefusedError(422, "boards: choose at least one, or type a tag such as soc=j5")
+    if wrong := _missing_description(models, inputs, described := _text(form, "description", MAX_DESCRIPTION)):
+        raise UndescribedError(wrong)
     files, paths = await _upload_files(calls, models, "models")
     input_files, input_paths = await _upload_files(calls, inputs, "inputs")
     body: dict[str, Any] = {
@@ -88,6 +125,10 @@ async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
         "labels": _labels(_text(form, "labels", 2000)),
         "keep_capture": bool(form.get("keep_capture")),
     }
+    if described:
+        text = described.replace("\r\n", "\n").encode()
+        body["files"][DESCRIPTION] = await calls.put_file(_bytes(text), DESCRIPTION)
+        body["options"]["description"] = DESCRIPTION
     if name := _text(form, "name", 200):
         body["name"] = name
     return str((await calls.post("/verifications", body))["id"])
@@ -95,7 +136,8 @@ async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
 
 def _typed(form: FormData) -> dict[str, Any]:
     """Returns what was typed and chosen in a form, to show it again: `boards` as a list."""
-    given: dict[str, Any] = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
+    longest = {"description": MAX_DESCRIPTION}
+    given: dict[str, Any] = {k: v[: longest.get(k, 500)] for k, v in form.items() if isinstance(v, str)}
     return given | {"boards": [name for name in form.getlist("boards") if isinstance(name, str)]}
 
 

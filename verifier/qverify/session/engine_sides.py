@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from qverify.engines import ChosenSide
 from qverify.errors import UsageError
 from qverify.session.chosen_sides import SIMULATOR, ChosenSides
 from qverify.session.models import Models
-from qverify.sides.runner_board import RunnerBoard
-from qverify.sides.tflite_tensors import tensors_by_name
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
+
+if TYPE_CHECKING:
+    from qverify.sides.runner_board import RunnerBoard
 
 
 class EngineSides:
@@ -47,6 +49,9 @@ class EngineSides:
         return data
 
     def _open(self, side: ChosenSide) -> RunnerBoard:
+        from qverify.sides.runner_board import RunnerBoard
+        from qverify.sides.tflite_tensors import tensors_by_name
+
         models, alone = self._models, self._models.alone
         data, ids = self.file_of(side), (models.binary_sha256, models.onnx_names)
         ending = ".onnx" if alone is None else ".tflite"

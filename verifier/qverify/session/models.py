@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
-from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
@@ -28,12 +27,13 @@ from qverify.plural import count
 from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.session.vendor_quantized import quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
 
 if TYPE_CHECKING:
+    from qverify.arithmetic.forms import FormsOfOps
+    from qverify.session.tflite_alone import TfliteAlone
     from qverify.sides.engine_reference import EngineReference
 
 
@@ -193,7 +193,7 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
     """Returns the models with a caveat that names the arithmetic under which they were compiled. Raises UsageError if it
     is another one than that of --arithmetic, or none."""
     stated = read_stated(models.graph)
-    if arithmetic is not None and (stated is None or dict(stated.forms) != forms_of_ops(arithmetic).stored()["ops"]):
+    if arithmetic is not None and (stated is None or dict(stated.forms) != _forms_of(arithmetic).stored()["ops"]):
         compiled = "without an arithmetic" if stated is None else f"under the arithmetic {stated.name}"
         raise UsageError(
             f"--arithmetic {arithmetic.name}: the model.bin of -m was compiled {compiled}; compile it with --arithmetic, or leave it out"
@@ -206,6 +206,13 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
     return models
 
 
+def _forms_of(arithmetic: Arithmetic) -> FormsOfOps:
+    """Returns the forms that an arithmetic states; what reads such files is imported only for them."""
+    from qverify.compare.identify.arithmetic_file import forms_of_ops
+
+    return forms_of_ops(arithmetic)
+
+
 def _open_alone(
     tflite: _File,
     binary: _File | None,
@@ -215,9 +222,11 @@ def _open_alone(
 ) -> Models:
     """Returns the models of a .tflite without an ONNX. Raises BadFileError for a model.bin that the .tflite does not
     compile to."""
+    from qverify.session.tflite_alone import open_tflite
+
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    forms = None if arithmetic is None else forms_of_ops(arithmetic)
+    forms = None if arithmetic is None else _forms_of(arithmetic)
     compiled, alone = open_tflite(tflite.path, tflite.data, forms)
     under = "in LiteRT's arithmetic" if arithmetic is None else f"under the arithmetic {arithmetic.name}"
     notes = [*compiled.notes, f"the .tflite was converted and compiled {under}"]
@@ -370,7 +379,7 @@ def _compile_again(
     was_checked = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     if graph is None and arithmetic is not None:
-        options = replace(options, arithmetic=forms_of_ops(arithmetic))
+        options = replace(options, arithmetic=_forms_of(arithmetic))
     digest = quantized.digest.result()
     compiled, caveats = _compile_checked(quantized, options, digest)
     _check_compiled(

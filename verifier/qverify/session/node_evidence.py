@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, Pair
 from qverify.session.run_evidence import Pull, board_values
 from qverify.tensors.codes import restore_codes
+from qverify.tensors.find import Find, find_nothing
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Case, Find, find_nothing
-from qverify.triage.experiments import ExperimentBoard
+
+if TYPE_CHECKING:  # only a blamed node needs the rest of triage
+    from qverify.triage.case import Case
+    from qverify.triage.experiments import ExperimentBoard
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ def make_case(
 ) -> tuple[Case | None, str]:
     """Returns the case of one output of a unit and "", or None and the name of a tensor that is not available. board:
     as board_tensors returns it. on_host: use only tensors that are on this host already."""
+    from qverify.triage.case import Case
+
     values = {n: board[on_host](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:

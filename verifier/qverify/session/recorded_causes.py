@@ -10,9 +10,8 @@ from qverify.compare.one_arithmetic import choose_shown
 from qverify.model_bin.units import units
 from qverify.report.document import Blame, Pair, ReportDocument
 from qverify.session.node_evidence import NodeEvidence, as_stored, board_tensors, list_verdicts, make_case
+from qverify.tensors.find import Find, find_nothing
 from qverify.tensors.recording import Array, Recording
-from qverify.triage.case import Find, find_nothing
-from qverify.triage.recorded_cause import find_recorded_cause
 
 CPU_S = 2.0  # seconds of computing at one output
 MOST_ELEMENTS = 1 << 22  # of an output, beyond which computing it a few times takes longer
@@ -49,6 +48,8 @@ class CauseFinder:
 def name_cause(blame: Blame, pairs: Iterable[Pair], evidence: NodeEvidence, frame: int = 0) -> None:
     """Sets the blame's cause to the known faults that give what its side recorded at its node, if there are any. A node
     of which an arithmetic of the catalogue gives every element is left as it is, for the reason of the blame names it."""
+    from qverify.triage.recorded_cause import find_recorded_cause  # only a blamed node needs triage
+
     unit = next((u for u in units(evidence.graph) if u.name == blame.node), None)
     if unit is None or blame.region is not None:
         return

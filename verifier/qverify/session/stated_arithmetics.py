@@ -8,7 +8,6 @@ from importlib import resources
 from qverify_agents.inventory import find_arithmetic
 
 from qverify.closest_names import did_you_mean
-from qverify.compare.identify.arithmetic_file import read_arithmetic
 from qverify.errors import UsageError
 from qverify.report.learned import Arithmetic
 
@@ -42,6 +41,8 @@ def arithmetic_for(board: str | None, given: str) -> Arithmetic | None:
 def open_arithmetic(text: str) -> Arithmetic:
     """Returns the arithmetic of a file, or the shipped one of this name. Raises UsageError if there is neither, and
     BadFileError for a file that is none."""
+    from qverify.compare.identify.arithmetic_file import read_arithmetic
+
     if os.path.exists(text):
         return read_arithmetic(text)
     shipped = list_shipped()

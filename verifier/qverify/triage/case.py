@@ -15,21 +15,16 @@ import numpy.typing as npt
 from qverify import ops
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+from qverify.tensors.find import Find, find_nothing
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.drawn_integers import draw_integers
 
 Array = npt.NDArray[Any]
-Find = Callable[[str], Array | None]
 SMALL_INTEGERS = ("int32", "int64", "bool")  # of indices and conditions, for which most random values would be illegal
 
 
 class OutOfTime(Exception):
     """Raised while a page examines faults, if the limit of computing was reached."""
-
-
-def find_nothing(_: str) -> Array | None:
-    """Returns None. This is the lookup function of a case without further tensors."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from qverify import plural
 from qverify.arithmetic.functions64 import log2_choices, log2_of
 from qverify.tensors.digest import tensor_digest
+from qverify.tensors.find import Find
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, Find, element_bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 

@@ -19,8 +19,9 @@ from qverify.plural import count
 from qverify.report.document import ReportDocument
 from qverify.report.facts import NamedCause
 from qverify.session.node_evidence import NodeEvidence, board_tensors, list_verdicts, make_case
+from qverify.tensors.find import Find
 from qverify.tensors.recording import Array
-from qverify.triage.case import Case, Find
+from qverify.triage.case import Case
 from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search

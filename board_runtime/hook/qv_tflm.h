@@ -11,8 +11,8 @@
 #ifndef QV_TFLM_H
 #define QV_TFLM_H
 #include "qv_hook.h"
-#include "tensorflow/lite/micro/micro_interpreter.h"
-#include "tensorflow/lite/micro/micro_profiler_interface.h"
+#include <tensorflow/lite/micro/micro_interpreter.h>
+#include <tensorflow/lite/micro/micro_profiler_interface.h>
 
 namespace qv {
   class Profiler : public tflite::MicroProfilerInterface {

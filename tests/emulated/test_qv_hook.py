@@ -246,3 +246,31 @@ def test_the_profiler_of_tflm_names_each_operators_output(tmp_path: Path):
     subprocess.run(["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "a.out")], check=True, timeout=120)
     shown = subprocess.run([str(tmp_path / "a.out")], capture_output=True, text=True, check=True, timeout=20).stdout
     assert shown.splitlines() == ["conv 20 x 3 x 1 7", "dense 12 9"] * 2
+
+
+CMSIS_NN = """
+#include <stdio.h>
+#include "qv_cmsis_nn.h"
+typedef struct { int32_t n, h, w, c; } cmsis_nn_dims;
+void qv_hook_tensor(const char *name, const void *data, uint32_t bytes) { printf("%s %u %d\\n", name, bytes, *(const char *)data); }
+void qv_hook_channels_last(const char *name, const void *data, uint32_t pixels, uint32_t channels, uint32_t each) {
+  printf("%s %u x %u x %u %d\\n", name, pixels, channels, each, *(const char *)data);
+}
+int main(void) {
+  const cmsis_nn_dims image = {1, 4, 5, 3}, flat = {1, 1, 1, 12};
+  const char out[60] = {7};
+  QV_CMSIS_NN("conv", out, &image);
+  QV_CMSIS_NN_16("wide", out, &image);
+  QV_CMSIS_NN_FLAT("dense", out, &flat);
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc not on this machine")
+def test_the_macros_of_cmsis_nn_give_what_its_dims_say(tmp_path: Path):
+    (tmp_path / "main.c").write_text(CMSIS_NN)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{sources_root() / 'hook'}"]
+    subprocess.run(["gcc", *flags, str(tmp_path / "main.c"), "-o", str(tmp_path / "a.out")], check=True, timeout=120)
+    shown = subprocess.run([str(tmp_path / "a.out")], capture_output=True, text=True, check=True, timeout=20).stdout
+    assert shown.splitlines() == ["conv 20 x 3 x 1 7", "wide 20 x 3 x 2 7", "dense 12 7"]

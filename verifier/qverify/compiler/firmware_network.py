@@ -73,6 +73,7 @@ class Writer:
                 *self._rows,
                 "};",
                 f"const int32_t network_layers = {len(self._rows)}, network_input_elements = {elements};",
+                f'const char network_input_name[] = "{name}";',
                 f"const int32_t network_is_unsigned = {int(self._unsigned)};",
                 f"uint8_t arena[{self.arena_bytes}] __attribute__((aligned(8)));",
                 f"float network_input[{elements}];",

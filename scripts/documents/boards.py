@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-KINDS = ("ssh", "serial", "aarch64", "labgrid")
+KINDS = ("ssh", "serial", "aarch64", "labgrid", "mcu")
 
 
 def available() -> frozenset[str]:
     """Returns the kinds of boards that this machine can start: ssh and labgrid need sshd and root, aarch64 needs
-    QEMU."""
+    QEMU, mcu QEMU, make and a compiler."""
     from qverify_agents.emulation.user_mode import find_emulator
 
     from tests.links.servers import SSHD
 
     impossible = set() if SSHD is not None and os.geteuid() == 0 else {"ssh", "labgrid"}
+    if any(shutil.which(program) is None for program in ("qemu-system-arm", "arm-none-eabi-gcc", "make")):
+        impossible.add("mcu")
     return frozenset(KINDS) - (impossible if find_emulator("aarch64") else impossible | {"aarch64"})
 
 
@@ -28,14 +31,14 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     one."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
-    start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64, "labgrid": _labgrid}[kind]
+    start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64, "labgrid": _labgrid, "mcu": _aarch64}[kind]
     with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as started:
         yield started
 
 
 @contextlib.contextmanager
 def _aarch64(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Starts nothing: -b qemu-user:aarch64 starts a process for itself."""
+    """Starts nothing: -b qemu-user:aarch64 and qemu-mcu:an386 start a process for themselves."""
     yield {}, {}
 
 

@@ -89,12 +89,15 @@ def test_tensors_are_pulled_in_runs_that_fit_the_memory(graph: Graph, tmp_path: 
 @need("an386")
 @pytest.mark.parametrize("kind", ["drop", "flip", "insert"])
 def test_a_damaged_line_changes_no_result(kind: str, graph: Graph, tmp_path: Path):
-    program = build(tmp_path, "an386", graph, in_flash=True)
-    uri = f"qemu-mcu:an386?firmware={program}&link_fault={kind}&link_seed=7&link_probability=0.02"
-    board = run_equal(uri, graph)
-    faults = board._agent._link.faults
-    board.close()
-    assert faults > 0
+    program, faults = build(tmp_path, "an386", graph, in_flash=True), 0
+    for seed in range(6):
+        uri = f"qemu-mcu:an386?firmware={program}&link_fault={kind}&link_seed={seed}&link_probability=0.06"
+        board = run_equal(uri, graph)
+        faults += board._agent._link.faults
+        board.close()
+        if faults >= 2:
+            break
+    assert faults >= 1
 
 
 @need("an386")

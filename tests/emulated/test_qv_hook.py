@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -175,3 +176,101 @@ def test_the_hook_is_small(tmp_path: Path):
     sizes = subprocess.run(["arm-none-eabi-size", str(out)], capture_output=True, text=True, check=True, timeout=60)
     text, data, bss = map(int, re.findall(r"\d+", sizes.stdout.splitlines()[1])[:3])
     assert 0 < text + data <= MOST_FLASH and 0 < data + bss <= MOST_RAM
+
+
+DECLARATIONS = """
+#pragma once
+#include <cstdint>
+#include <cstddef>
+enum TfLiteType { kTfLiteInt8, kTfLiteInt16, kTfLiteInt32, kTfLiteInt64, kTfLiteFloat32 };
+struct TfLiteEvalTensor { union { void *data; char *raw; } data; void *dims; TfLiteType type; };
+namespace tflite {
+template <class T> struct Vector { T *values; uint32_t n; uint32_t size() const { return n; } T Get(uint32_t i) const { return values[i]; } };
+struct Operator { Vector<int32_t> *out; const Vector<int32_t> *outputs() const { return out; } };
+struct Tensor { Vector<int32_t> *dims; const Vector<int32_t> *shape() const { return dims; } };
+struct SubGraph {
+  Vector<const Operator *> *ops; Vector<const Tensor *> *all;
+  const Vector<const Operator *> *operators() const { return ops; }
+  const Vector<const Tensor *> *tensors() const { return all; }
+};
+struct Model { Vector<const SubGraph *> *graphs; const Vector<const SubGraph *> *subgraphs() const { return graphs; } };
+struct MicroProfilerInterface { virtual ~MicroProfilerInterface() {} virtual uint32_t BeginEvent(const char *) = 0; virtual void EndEvent(uint32_t) = 0; };
+struct MicroInterpreter { TfLiteEvalTensor *tensors; TfLiteEvalTensor *GetTensor(int i, int = 0) { return &tensors[i]; } };
+}
+"""
+PROGRAM = """
+#include <cstdio>
+#include "qv_tflm.h"
+extern "C" void qv_hook_tensor(const char *name, const void *data, uint32_t bytes) { std::printf("%s %u %d\\n", name, bytes, *(const char *)data); }
+extern "C" void qv_hook_channels_last(const char *name, const void *data, uint32_t pixels, uint32_t channels, uint32_t each) {
+  std::printf("%s %u x %u x %u %d\\n", name, pixels, channels, each, *(const char *)data);
+}
+int main() {
+  int32_t first[] = {1, 4, 5, 3}, second[] = {1, 6}, at[] = {0, 1};
+  char a[60] = {7}, b[12] = {9};
+  tflite::Vector<int32_t> shape_a{first, 4}, shape_b{second, 2}, out_a{&at[0], 1}, out_b{&at[1], 1};
+  tflite::Tensor ta{&shape_a}, tb{&shape_b};
+  tflite::Operator oa{&out_a}, ob{&out_b};
+  const tflite::Tensor *all[] = {&ta, &tb};
+  const tflite::Operator *ops[] = {&oa, &ob, &oa};
+  tflite::Vector<const tflite::Tensor *> tensors{all, 2};
+  tflite::Vector<const tflite::Operator *> operators{ops, 3};
+  tflite::SubGraph graph{&operators, &tensors};
+  const tflite::SubGraph *graphs[] = {&graph};
+  tflite::Vector<const tflite::SubGraph *> list{graphs, 1};
+  tflite::Model model{&list};
+  TfLiteEvalTensor values[] = {{{a}, nullptr, kTfLiteInt8}, {{b}, nullptr, kTfLiteInt16}};
+  tflite::MicroInterpreter interpreter{values};
+  static const char *const names[] = {"conv", "dense", nullptr};
+  qv::Profiler profiler(names, 3);
+  profiler.Watch(&interpreter, &model);
+  for (int again = 0; again < 2; again++) {
+    profiler.Begin();
+    for (int i = 0; i < 3; i++) profiler.EndEvent(profiler.BeginEvent("op"));
+  }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ not on this machine")
+def test_the_profiler_of_tflm_names_each_operators_output(tmp_path: Path):
+    """Against declarations like those of tflite-micro, which has no package with its headers."""
+    folder = tmp_path / "tensorflow" / "lite" / "micro"
+    folder.mkdir(parents=True)
+    for name in ("micro_interpreter.h", "micro_profiler_interface.h"):
+        (folder / name).write_text(
+            DECLARATIONS if name == "micro_interpreter.h" else '#include "micro_interpreter.h"\n'
+        )
+    (tmp_path / "main.cpp").write_text(PROGRAM)
+    flags = ["-std=c++14", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", f"-I{sources_root() / 'hook'}"]
+    subprocess.run(["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "a.out")], check=True, timeout=120)
+    shown = subprocess.run([str(tmp_path / "a.out")], capture_output=True, text=True, check=True, timeout=20).stdout
+    assert shown.splitlines() == ["conv 20 x 3 x 1 7", "dense 12 9"] * 2
+
+
+CMSIS_NN = """
+#include <stdio.h>
+#include "qv_cmsis_nn.h"
+typedef struct { int32_t n, h, w, c; } cmsis_nn_dims;
+void qv_hook_tensor(const char *name, const void *data, uint32_t bytes) { printf("%s %u %d\\n", name, bytes, *(const char *)data); }
+void qv_hook_channels_last(const char *name, const void *data, uint32_t pixels, uint32_t channels, uint32_t each) {
+  printf("%s %u x %u x %u %d\\n", name, pixels, channels, each, *(const char *)data);
+}
+int main(void) {
+  const cmsis_nn_dims image = {1, 4, 5, 3}, flat = {1, 1, 1, 12};
+  const char out[60] = {7};
+  QV_CMSIS_NN("conv", out, &image);
+  QV_CMSIS_NN_16("wide", out, &image);
+  QV_CMSIS_NN_FLAT("dense", out, &flat);
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc not on this machine")
+def test_the_macros_of_cmsis_nn_give_what_its_dims_say(tmp_path: Path):
+    (tmp_path / "main.c").write_text(CMSIS_NN)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{sources_root() / 'hook'}"]
+    subprocess.run(["gcc", *flags, str(tmp_path / "main.c"), "-o", str(tmp_path / "a.out")], check=True, timeout=120)
+    shown = subprocess.run([str(tmp_path / "a.out")], capture_output=True, text=True, check=True, timeout=20).stdout
+    assert shown.splitlines() == ["conv 20 x 3 x 1 7", "wide 20 x 3 x 2 7", "dense 12 7"]

@@ -157,7 +157,7 @@ def write_sources(folder: Path, ops: Collection[str], models: Mapping[str, bytes
     return files
 
 
-def write_firmware(folder: Path, network: str, input_name: str) -> list[str]:
+def write_firmware(folder: Path, network: str) -> list[str]:
     """Writes the sources of the example firmware: qv_hook, its adapters, an inference engine with this network (a C
     file), and a Makefile. Returns the names of the C files but those of single boards. Raises OSError."""
     root, files = sources_root(), ["hook/qv_hook.c", "hook/example/main.c", "hook/example/layers.c"]
@@ -168,7 +168,6 @@ def write_firmware(folder: Path, network: str, input_name: str) -> list[str]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     (folder / NETWORK).write_text(network)
-    (folder / "input_name.h").write_text(f'#define INPUT_NAME "{input_name}"\n')
     files = [*files, NETWORK]
     (folder / "Makefile").write_text(_makefile(files, "firmware", FIRMWARE_CFLAGS))
     return files

@@ -26,6 +26,7 @@ typedef struct {
 
 extern const layer network[];
 extern const int32_t network_layers, network_input_elements, network_is_unsigned;
+extern const char network_input_name[];
 extern uint8_t arena[];
 extern float network_input[]; /* the network's input, as the host sends it: channels first */
 

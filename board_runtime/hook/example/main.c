@@ -5,7 +5,6 @@
 #include "../../mcu/hal.h"
 #include "../qv_hook.h"
 #include "layers.h"
-#include "input_name.h" /* INPUT_NAME, written beside the network */
 
 #ifndef EXAMPLE_MODEL
 #define EXAMPLE_MODEL "example"
@@ -31,7 +30,7 @@ static int infer(void *user) {
 static uint32_t microseconds(void) { return (uint32_t)(qv_hal_now_ns() / 1000); }
 
 int main(void) {
-  const qv_hook_input input = {INPUT_NAME, network_input, (uint32_t)network_input_elements * 4};
+  const qv_hook_input input = {network_input_name, network_input, (uint32_t)network_input_elements * 4};
   const qv_hook_board board = {qv_hal_read, qv_hal_write, microseconds, infer, NULL, &input, 1, EXAMPLE_MODEL, "example engine 1", QV_ARCH};
   qv_hal_open();
   qv_hook_open(&board);

@@ -45,6 +45,11 @@ def factor(real: float) -> str:
     return f"{{{value}, {-exponent}}}"
 
 
+def _input(node: Node, at: int) -> str:
+    """Returns the name of an input, or "" if the node does not have it."""
+    return (node.inputs[at] or "") if at < len(node.inputs) else ""
+
+
 class Writer:
     """Writes the arrays and the table of one network. fault: name of the tensor whose layer is spoiled, or ""."""
 
@@ -73,6 +78,7 @@ class Writer:
                 *self._rows,
                 "};",
                 f"const int32_t network_layers = {len(self._rows)}, network_input_elements = {elements};",
+                f'const char network_input_name[] = "{name}";',
                 f"const int32_t network_is_unsigned = {int(self._unsigned)};",
                 f"uint8_t arena[{self.arena_bytes}] __attribute__((aligned(8)));",
                 f"float network_input[{elements}];",
@@ -107,12 +113,12 @@ class Writer:
 
     def _add(self, node: Node) -> None:
         graph, out = self._graph, self._graph.spec(node.outputs[0])
-        x = graph.spec(node.inputs[0])
+        x = graph.spec(_input(node, 0))
         fields: dict[str, object] = {"name": f'"{node.outputs[0]}"', "kind": KINDS.get(node.op, "")}
         fields |= {"low": self._low, "high": self._high}
         fields["out"] = self._offsets[node.outputs[0]]
-        if node.inputs[0] in self._offsets:
-            fields["in"] = self._offsets[node.inputs[0]]
+        if _input(node, 0) in self._offsets:
+            fields["in"] = self._offsets[_input(node, 0)]
         for prefix, spec in (("in", x), ("out", out)):
             fields |= {f"{prefix}_{k}": v for k, v in zip("hwc", plain_shape(spec.shape), strict=True)}
             if spec.zero_point:
@@ -120,7 +126,7 @@ class Writer:
         if node.op in ("conv", "fully_connected"):
             fields |= self._product(node)
         elif node.op == "lookup":
-            table = graph.constants[node.inputs[1]].astype(np.int64)
+            table = graph.constants[_input(node, 1)].astype(np.int64)
             fields["weights"] = self._array("int8_t", table.tolist())
         elif node.op == "add":
             fields |= self._addition(node)
@@ -143,12 +149,12 @@ class Writer:
     def _product(self, node: Node) -> dict[str, object]:
         """Returns the fields of a convolution or a fully connected layer."""
         graph, out = self._graph, self._graph.spec(node.outputs[0])
-        x, weights = graph.spec(node.inputs[0]), graph.constants[node.inputs[1]]
-        scales = np.broadcast_to(np.asarray(graph.spec(node.inputs[1]).scale, np.float64), (weights.shape[0],))
+        x, weights = graph.spec(_input(node, 0)), graph.constants[_input(node, 1)]
+        scales = np.broadcast_to(np.asarray(graph.spec(_input(node, 1)).scale, np.float64), (weights.shape[0],))
         reals = scales * float(x.scale[0]) / float(out.scale[0])
         bias = np.zeros(weights.shape[0], np.int64)
-        if len(node.inputs) > 2 and node.inputs[2]:
-            bias = graph.constants[node.inputs[2]].astype(np.int64)
+        if _input(node, 2):
+            bias = graph.constants[_input(node, 2)].astype(np.int64)
         if node.outputs[0] == self._fault:
             bias = bias.copy()
             bias[0] += 1 + int(20 / reals[0])
@@ -173,11 +179,11 @@ class Writer:
 
     def _addition(self, node: Node) -> dict[str, object]:
         graph, out = self._graph, self._graph.spec(node.outputs[0])
-        a, b = graph.spec(node.inputs[0]), graph.spec(node.inputs[1])
+        a, b = graph.spec(_input(node, 0)), graph.spec(_input(node, 1))
         twice = 2.0 * max(a.scale[0], b.scale[0])
         reals = [a.scale[0] / twice, b.scale[0] / twice, twice / out.scale[0] / (1 << ADDITION_BITS)]
         return {
-            "in2": self._offsets[node.inputs[1]],
+            "in2": self._offsets[_input(node, 1)],
             "zero_in2": b.zero_point[0],
             "factors": self._array("factor", [factor(r) for r in reals]),
             "low": node.words[-2],

@@ -13,6 +13,7 @@ from qverify.session.chosen_sides import LITERT
 from qverify.session.models import Models
 from qverify.sides.board import Board
 from qverify.sides.own_model_board import OwnModelBoard
+from qverify.sides.struck_nodes import check_struck_nodes
 
 if TYPE_CHECKING:
     from qverify.sides.untapped_model import UntappedModel
@@ -55,6 +56,7 @@ def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: i
 
 def _open_qvrt_or_firmware(models: Models, side: ChosenSide, deadline_s: float, spot_seed: int | None) -> Board:
     """Returns the board that runs model.bin or, if its agent says so, a model of its own."""
+    check_struck_nodes(side.where, models.graph)  # before the board is started
     agent = connect(side.where, deadline_s, side.reach)
     try:
         sha256 = models.binary_sha256

@@ -251,7 +251,8 @@ class Board(BoardPulls, BoardUnits):
 
     def notes(self) -> list[str]:
         """Returns notes of the runtime on the last run, one per line."""
-        return []
+        floats = self._agent.hello.get("float", "exact")
+        return [] if floats == "exact" else [f"the board's floats are not those of NUMERICS.md: {floats}"]
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends the model, the inputs and the results of host islands, unless the board has them already."""

@@ -56,7 +56,7 @@ def write_example_firmware(folder: str, onnx: str, fault: str) -> int:
     graph = compile_model(data, Path(onnx).name, CompilerOptions(check=False)).graph
     network = network_text(graph, fault)
     path.mkdir(parents=True, exist_ok=True)
-    return len(write_firmware(path, network, graph.inputs[0]))
+    return len(write_firmware(path, network))
 
 
 def _empty(folder: str) -> Path:

@@ -40,7 +40,7 @@ def differing(models: Models, seed: int) -> tuple[int, int]:
     return apart, every
 
 
-GROUPS = ("movements", "tables", "elementwise", "reductions", "products", "resizes")
+GROUPS = ("movements", "tables", "elementwise", "reductions", "products", "resizes", "norms")
 AT_ONCE = 25  # operators in a file for qvrt
 
 

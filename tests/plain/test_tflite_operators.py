@@ -7,12 +7,15 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from qverify.arithmetic.litert_functions import Codes
 from qverify.cli.main import main
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
+from qverify.sides.litert_engine import LiteRtEngine
 from qverify.sides.simulator import Simulator
+from qverify.tflite_model.tables import INT8_ONLY, UNARY
 
 from tests import tflite_operators
 from tests.plain.test_tflite_alone import opened
@@ -159,3 +162,33 @@ def test_the_largest_and_their_places_are_equal(tmp_path):
     f.inputs, f.outputs = [x], [values, places]
     apart, every = differing(opened(f.written(), tmp_path), 0)  # of 256 values, so that there are ties
     assert apart == 0 < every
+
+
+EVERY = [(kind, dtype) for kind in UNARY for dtype in ("int8", "uint8") if dtype == "int8" or kind not in INT8_ONLY]
+
+
+@pytest.mark.parametrize("kind, dtype", [e for e in EVERY if e[0] not in ("ELU",)])  # its reference kernels lack ELU
+def test_every_stored_value_is_equal(kind, dtype):
+    """Tables of 30 quantizations, each of every stored value."""
+    f, rng, limits = File(), np.random.default_rng([7, *kind.encode()]), np.iinfo(dtype)
+    table = {"LEAKY_RELU": "LeakyReluOptions", "GELU": "GeluOptions", "HARD_SWISH": "HardSwishOptions"}.get(kind, "")
+    every, wanted = np.arange(limits.min, limits.max + 1).astype(dtype), []
+    for k in range(30):
+        scales = rng.choice([0.05, 0.1, 0.25, 0.0078125, *np.exp(rng.uniform(-5, -1, 4))], 2).astype(np.float32)
+        first, second = (int(v) for v in rng.integers(limits.min, int(limits.max) + 1, 2))
+        first = int(limits.min) if kind in ("LOG", "RSQRT", "SQRT") else first
+        if kind == "TANH":
+            scales[1], second = 1 / 128, int(limits.min) + 128
+        scales[1] = max(scales[1], scales[0] / 64) if kind == "HARD_SWISH" else scales[1]  # LiteRT's limit
+        read = {"Alpha": 0.1 + k % 3 / 10, "Approximate": bool(k % 2)}
+        written = {"LEAKY_RELU": {"alpha": read["Alpha"]}, "GELU": {"approximate": read["Approximate"]}}.get(kind, {})
+        x, y = (
+            f.tensor(f"{n}{k}", [256], dtype, s, z) for n, s, z in (("x", scales[0], first), ("y", scales[1], second))
+        )
+        f.operator(kind, [x], [y], table, **written)
+        f.inputs.append(x)
+        f.outputs.append(y)
+        codes = [Codes(float(s), z, dtype) for s, z in ((scales[0], first), (scales[1], second))]
+        wanted.append(UNARY[kind](*codes, read))
+    made = LiteRtEngine("m.tflite").run(f.written(), "m.tflite", dict.fromkeys(f.inputs, every), f.outputs)
+    assert [int((made[i] != w).sum()) for i, w in zip(f.outputs, wanted, strict=True)] == [0] * 30

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
-from onnx import helper
 
 from qverify.tflite_model.checks import integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
@@ -192,9 +191,7 @@ def top_k(writer: Writer, operator: TfliteOperator) -> None:
     require(x.dtype in ("int8", "uint8") and places.dtype == "int32", f"{x.dtype} and places of {places.dtype}")
     wide = writer.entry(f"{writer.name(places.index)}@int64", places.index, range(rank), places.shape, "int64")
     k = writer.constant(f"{writer.name(y.index)}@k", np.array([many], np.int64))
-    writer.nodes.append(
-        helper.make_node("TopK", [writer.stored(x.index), k], [writer.mapped(y.index), wide], name=writer.name(y.index))
-    )
+    writer.split_node("TopK", [writer.stored(x.index), k], [writer.mapped(y.index), wide])
     writer.node("Cast", [wide], writer.mapped(places.index), to=INT32)
 
 

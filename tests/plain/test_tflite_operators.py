@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def every_case() -> list[tuple[Case, str]]:
     return [(c, dtype) for group in GROUPS for c in getattr(tflite_operators, group)() for dtype in c.dtypes]
 
 
-def of_one_kind() -> list[pytest.param]:
+def of_one_kind() -> list[Any]:
     kinds: dict[tuple[str, str], list[tuple[Case, str]]] = {}
     for case, dtype in every_case():
         kinds.setdefault((case.kind, dtype), []).append((case, dtype))

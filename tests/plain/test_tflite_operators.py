@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from qverify.arithmetic.litert_functions import Codes
 from qverify.cli.main import main
+from qverify.errors import QVerifyError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
 from qverify.sides.litert_engine import LiteRtEngine
 from qverify.sides.simulator import Simulator
+from qverify.tflite_model.convert import convert
+from qverify.tflite_model.read_tflite import read_tflite
 from qverify.tflite_model.tables import INT8_ONLY, UNARY
 
 from tests import tflite_operators
@@ -193,3 +196,22 @@ def test_every_stored_value_is_equal(kind, dtype):
         wanted.append(UNARY[kind](*codes, read))
     made = LiteRtEngine("m.tflite").run(f.written(), "m.tflite", dict.fromkeys(f.inputs, every), f.outputs)
     assert [int((made[i] != w).sum()) for i, w in zip(f.outputs, wanted, strict=True)] == [0] * 30
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("group", GROUPS)
+def test_damaged_operators_are_one_line(group):
+    """Files of several operators in which some bytes are others."""
+    rng, refused = np.random.default_rng(5), 0
+    cases = [(case, "int8") for case in getattr(tflite_operators, group)()]
+    for k in range(150):
+        chosen = [cases[int(i)] for i in rng.integers(0, len(cases), 3)]
+        data = bytearray(joined(chosen, k))
+        for _ in range(1 + k % 4):
+            data[int(rng.integers(8, len(data)))] = int(rng.choice([0, 1, 2, 127, 128, 255]))
+        try:
+            convert(read_tflite(bytes(data), "m.tflite"))
+        except QVerifyError as error:
+            assert str(error).startswith("m.tflite: ")
+            refused += 1
+    assert refused > 5

@@ -11,7 +11,7 @@ import numpy as np
 from tests.tflite_files import File
 
 Shape = tuple[int, ...]
-SCALES = (0.05, 0.0078125, 0.1, 0.021, 0.25, 0.5, 0.003, 1.0)  # with powers of two, which make ties
+SCALES = (0.05, 0.0078125, 0.1, 0.021, 0.25, 0.5, 0.003, 0.0625)  # with powers of two, which make ties
 SAME = "same"  # the output has the quantization of the first input
 
 
@@ -338,3 +338,9 @@ def transposed_convolution(
     f.operator("TRANSPOSE_CONV", [dims, w, x, *(more if bias else [])], [y], "TransposeConvOptions", **how)
     f.inputs, f.outputs = [x], [y]
     return f.written()
+
+
+def norms() -> Iterator[Case]:
+    """Yields normalizations along the last axis."""
+    for shape in ((40, 3), (200, 16), (2, 9, 7, 5), (30, 64)):
+        yield Case("L2_NORMALIZATION", (shape,), (shape,), "L2NormOptions", dtypes=("int8",), fixed=(1 / 128, 0))

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.litert_functions import Codes
 from qverify.cli.main import main
+from qverify.errors import QVerifyError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
+from qverify.sides.litert_engine import LiteRtEngine
 from qverify.sides.simulator import Simulator
+from qverify.tflite_model.convert import convert
+from qverify.tflite_model.read_tflite import read_tflite
+from qverify.tflite_model.tables import INT8_ONLY, UNARY
 
 from tests import tflite_operators
 from tests.plain.test_tflite_alone import opened
@@ -40,7 +47,7 @@ def differing(models: Models, seed: int) -> tuple[int, int]:
     return apart, every
 
 
-GROUPS = ("movements", "tables", "elementwise", "reductions", "products", "resizes")
+GROUPS = ("movements", "tables", "elementwise", "reductions", "products", "resizes", "norms")
 AT_ONCE = 25  # operators in a file for qvrt
 
 
@@ -48,7 +55,7 @@ def every_case() -> list[tuple[Case, str]]:
     return [(c, dtype) for group in GROUPS for c in getattr(tflite_operators, group)() for dtype in c.dtypes]
 
 
-def of_one_kind() -> list[pytest.param]:
+def of_one_kind() -> list[Any]:
     kinds: dict[tuple[str, str], list[tuple[Case, str]]] = {}
     for case, dtype in every_case():
         kinds.setdefault((case.kind, dtype), []).append((case, dtype))
@@ -159,3 +166,52 @@ def test_the_largest_and_their_places_are_equal(tmp_path):
     f.inputs, f.outputs = [x], [values, places]
     apart, every = differing(opened(f.written(), tmp_path), 0)  # of 256 values, so that there are ties
     assert apart == 0 < every
+
+
+EVERY = [(kind, dtype) for kind in UNARY for dtype in ("int8", "uint8") if dtype == "int8" or kind not in INT8_ONLY]
+
+
+@pytest.mark.parametrize("kind, dtype", [e for e in EVERY if e[0] not in ("ELU",)])  # its reference kernels lack ELU
+def test_every_stored_value_is_equal(kind, dtype):
+    """Tables of 30 quantizations, each of every stored value."""
+    f, rng, limits = File(), np.random.default_rng([7, *kind.encode()]), np.iinfo(dtype)
+    table = {"LEAKY_RELU": "LeakyReluOptions", "GELU": "GeluOptions", "HARD_SWISH": "HardSwishOptions"}.get(kind, "")
+    every, wanted = np.arange(limits.min, limits.max + 1).astype(dtype), []
+    for k in range(30):
+        scales = rng.choice([0.05, 0.1, 0.25, 0.0078125, *np.exp(rng.uniform(-5, -1, 4))], 2).astype(np.float32)
+        first, second = (int(v) for v in rng.integers(limits.min, int(limits.max) + 1, 2))
+        first = int(limits.min) if kind in ("LOG", "RSQRT", "SQRT") else first
+        if kind == "TANH":
+            scales[1], second = 1 / 128, int(limits.min) + 128
+        scales[1] = max(scales[1], scales[0] / 64) if kind == "HARD_SWISH" else scales[1]  # LiteRT's limit
+        read = {"Alpha": 0.1 + k % 3 / 10, "Approximate": bool(k % 2)}
+        written = {"LEAKY_RELU": {"alpha": read["Alpha"]}, "GELU": {"approximate": read["Approximate"]}}.get(kind, {})
+        x, y = (
+            f.tensor(f"{n}{k}", [256], dtype, s, z) for n, s, z in (("x", scales[0], first), ("y", scales[1], second))
+        )
+        f.operator(kind, [x], [y], table, **written)
+        f.inputs.append(x)
+        f.outputs.append(y)
+        codes = [Codes(float(s), z, dtype) for s, z in ((scales[0], first), (scales[1], second))]
+        wanted.append(UNARY[kind](*codes, read))
+    made = LiteRtEngine("m.tflite").run(f.written(), "m.tflite", dict.fromkeys(f.inputs, every), f.outputs)
+    assert [int((made[i] != w).sum()) for i, w in zip(f.outputs, wanted, strict=True)] == [0] * 30
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("group", GROUPS)
+def test_damaged_operators_are_one_line(group):
+    """Files of several operators in which some bytes are others."""
+    rng, refused = np.random.default_rng(5), 0
+    cases = [(case, "int8") for case in getattr(tflite_operators, group)()]
+    for k in range(150):
+        chosen = [cases[int(i)] for i in rng.integers(0, len(cases), 3)]
+        data = bytearray(joined(chosen, k))
+        for _ in range(1 + k % 4):
+            data[int(rng.integers(8, len(data)))] = int(rng.choice([0, 1, 2, 127, 128, 255]))
+        try:
+            convert(read_tflite(bytes(data), "m.tflite"))
+        except QVerifyError as error:
+            assert str(error).startswith("m.tflite: ")
+            refused += 1
+    assert refused > 5

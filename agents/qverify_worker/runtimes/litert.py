@@ -181,8 +181,8 @@ class LiteRtModel:
             read_values = {t.name: (t, interpreter.get_tensor(t.index)) for t in tensors}
         except (ValueError, RuntimeError) as error:
             raise RequestError(INTERNAL, f"LiteRT fails: {_one_line(error)}") from error
-        moved = {n: (t, np.ascontiguousarray(v.transpose(t.axes))) for n, (t, v) in read_values.items()}
-        return {n: v.reshape(t.shape).astype(t.shown, copy=False) for n, (t, v) in moved.items()}
+        in_order = {n: (t, np.ascontiguousarray(v.transpose(t.axes))) for n, (t, v) in read_values.items()}
+        return {n: v.reshape(t.shape).astype(t.shown, copy=False) for n, (t, v) in in_order.items()}
 
     def report(self) -> dict[str, Any]:
         """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qverify.arithmetic.forms import FormsOfOps
+from qverify.arithmetic.forms import NAMES, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
@@ -20,6 +20,7 @@ from qverify.tflite_model.read_tflite import read_tflite
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
+MEASURED = ("conv_transpose", "matmul")  # further ops that round so (NUMERICS.md section 1, tables of LiteRT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
-    stated = arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
+    stated = arithmetic or _reference_forms()
     options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted))
     try:
         compiled = compile_model(converted.onnx, name, options)
@@ -71,6 +72,12 @@ def compile_plainly(alone: TfliteAlone) -> Graph:
     for every model."""
     options = CompilerOptions(check=False, quantization=_quantization(alone.converted))
     return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+
+
+def _reference_forms() -> FormsOfOps:
+    """Returns the forms of LiteRT's reference kernels: the shipped ones, and those of ops that are not learned there."""
+    shipped = forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
+    return replace(shipped, forms={**shipped.forms, **dict.fromkeys(MEASURED, NAMES[ROUNDING])})
 
 
 def _quantization(converted: ConvertedModel) -> Stated:

@@ -17,7 +17,7 @@ from qverify.tflite_model.fold import fold
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
-from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.read_tflite import DAMAGE_ERRORS, TfliteModel
 from qverify.tflite_model.reductions import REDUCTIONS
 from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import Writer
@@ -34,6 +34,7 @@ CONVERTERS = {
     **TABLES,
     **WITHOUT_WEIGHTS,
 }
+WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
     *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
     *ELEMENTWISE,
@@ -70,9 +71,13 @@ def convert(model: TfliteModel) -> ConvertedModel:
                 raise UnsupportedError("no converter for it")
             if operator.kind not in CHECK_THEMSELVES:
                 _check_types(writer, operator)
+            if operator.kind not in WITH_OPTIONAL_INPUTS and -1 in operator.inputs:
+                raise UnsupportedError("an input that is left out")
             CONVERTERS[operator.kind](writer, operator)
         except UnsupportedError as error:
             refused[f"{operator.kind}: {error}"] += 1
+        except (*DAMAGE_ERRORS, ZeroDivisionError):
+            refused[f"{operator.kind}: its inputs, shapes and options contradict each other"] += 1
     if refused:
         lines = [f"{line} ({count(n, 'operator')})" for line, n in refused.most_common()]
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)

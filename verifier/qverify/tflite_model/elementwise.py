@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from onnx import helper
-
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import activation_of, ends_of, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator
-from qverify.tflite_model.writer import EIGHT_BITS, Writer
+from qverify.tflite_model.writer import EIGHT_BITS, Writer, type_number
 
 SUMS = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 EXTREMA = {"MAXIMUM": "Max", "MINIMUM": "Min"}
@@ -71,8 +68,7 @@ def cast(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a CAST, of stored numbers as they are."""
     x, y = ends_of(writer, operator, 1)
     require(y.dtype in CAST_FROM.get(x.dtype, ()), f"{x.dtype} as {y.dtype}")
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(y.dtype))
-    writer.node("Cast", [writer.stored(x.index)], writer.mapped(y.index), to=kind)
+    writer.node("Cast", [writer.stored(x.index)], writer.mapped(y.index), to=type_number(y.dtype))
 
 
 def logic(writer: Writer, operator: TfliteOperator) -> None:

@@ -18,6 +18,7 @@ from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
+MOST_SQUARES = 1 << 22
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
 
 
@@ -44,6 +45,20 @@ def softmax(writer: Writer, operator: TfliteOperator) -> None:
     require(len(x.shape) > 0, "a scalar")
     axis = axis_in_onnx(-1, len(x.shape))
     writer.node("Softmax", [writer.real(x.index)], writer.unquantized(y.index), axis=axis)
+    writer.finish(operator)
+
+
+def l2_normalization(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes an L2_NORMALIZATION of int8 along the last axis, in float32 between the integers: so it rounds as LiteRT's
+    fixed point does, if no sum of squares reaches 2^22, above which that rounds twice."""
+    x, y = ends_of(writer, operator, 1)
+    require(len(x.shape) > 0 and activation_of(operator) == 0, "a scalar, or a fused activation")
+    require(x.dtype == y.dtype == "int8", f"a tensor of {x.dtype}; wanted int8")
+    require((float(y.scale[0]), int(y.zero[0])) == (1 / 128, 0), f"an output scale of {y.scale[0]:g}, wanted 1/128")
+    farthest = max(127 - int(x.zero[0]), int(x.zero[0]) + 128)
+    require(x.shape[-1] * farthest**2 < MOST_SQUARES, f"{x.shape[-1]} elements, whose squares may add up to 2^22")
+    axis = axis_in_onnx(-1, len(x.shape))
+    writer.node("LpNormalization", [writer.real(x.index)], writer.unquantized(y.index), axis=axis, p=2)
     writer.finish(operator)
 
 
@@ -100,6 +115,7 @@ def _computed(writer: Writer, tensor: TfliteTensor) -> str:
 WITHOUT_WEIGHTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     **dict.fromkeys(POOLS, pool),
     "SOFTMAX": softmax,
+    "L2_NORMALIZATION": l2_normalization,
     "LOGISTIC": logistic,
     "CONCATENATION": concatenation,
     "RESIZE_BILINEAR": resize_bilinear,

@@ -34,6 +34,7 @@ OPTIONS: dict[
     "ARG_MAX": ("ArgMaxOptions", ("OutputType",)),
     "DIV": ("DivOptions", (ACTIVATION,)),
     "GELU": ("GeluOptions", ("Approximate",)),
+    "L2_NORMALIZATION": ("L2NormOptions", (ACTIVATION,)),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
     "GATHER": ("GatherOptions", ("Axis", "BatchDims")),

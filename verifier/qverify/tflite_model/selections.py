@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
-from onnx import helper
 
 from qverify.tflite_model.checks import integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import INT32, NCHW, Writer
 
-REFLECT, SYMMETRIC = 0, 1  # the schema's numbers of MIRROR_PAD's modes
+MOST_PLACES = 1 << 24
+REFLECT = 0  # the schema's number of the mode of MIRROR_PAD that does not repeat the border; the other is SYMMETRIC
 
 
 def moved(writer: Writer, operator: TfliteOperator, data: int = 0) -> tuple[TfliteTensor, TfliteTensor]:
@@ -101,6 +101,7 @@ def batch_to_space(writer: Writer, operator: TfliteOperator) -> None:
     sizes, crops = (integers(writer, i) for i in operator.inputs[1:3])
     n, *sides, c = x.shape
     require(len(sizes) == len(sides) and len(crops) == 2 * len(sizes), f"blocks of {sizes} in {list(x.shape)}")
+    _check_size(x, y)
     require(min(sizes) > 0 and n % prod(sizes) == 0 and min(crops) >= 0, f"blocks of {sizes} in {list(x.shape)}")
     count = len(sizes)
     places = np.arange(prod(x.shape)).reshape(*sizes, n // prod(sizes), *sides, c)
@@ -110,6 +111,12 @@ def batch_to_space(writer: Writer, operator: TfliteOperator) -> None:
         (slice(None), *(slice(a, d - b) for a, b, d in zip(crops[::2], crops[1::2], whole.shape[1:], strict=False)))
     ]
     _choose(writer, x, y, kept)
+
+
+def _check_size(*tensors: TfliteTensor) -> None:
+    """Raises UnsupportedError for a tensor of more elements than places are listed for."""
+    for tensor in tensors:
+        require(prod(tensor.shape) <= MOST_PLACES, f"{prod(tensor.shape)} elements, wanted at most {MOST_PLACES}")
 
 
 def _choose(writer: Writer, x: TfliteTensor, y: TfliteTensor, places: np.ndarray) -> None:
@@ -150,6 +157,9 @@ def mirror_pad(writer: Writer, operator: TfliteOperator) -> None:
     reflect = operator.options["Mode"] == REFLECT
     most = [d - reflect for d in x.shape]
     require(all(max(b, e) <= m for b, e, m in zip(begins, ends, most, strict=True)), f"paddings beyond {list(x.shape)}")
+    _check_size(x, y)
+    made = tuple(b + d + e for b, d, e in zip(begins, x.shape, ends, strict=True))
+    require(made == y.shape, f"{list(made)} as {list(y.shape)}")
     places = np.arange(prod(x.shape)).reshape(x.shape)
     _choose(writer, x, y, np.pad(places, list(zip(begins, ends, strict=True)), "reflect" if reflect else "symmetric"))
 
@@ -160,6 +170,7 @@ def resize_nearest(writer: Writer, operator: TfliteOperator) -> None:
     require(len(x.shape) == len(y.shape) == 4, f"{list(x.shape)} as {list(y.shape)}")
     require(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
+    _check_size(x, y)
     rows, columns = (_nearest(x.shape[k], y.shape[k], align, half) for k in (1, 2))
     n, h, w, c = x.shape
     places = writer.constant(f"{writer.name(y.index)}@places", (rows[:, None] * w + columns).reshape(-1))
@@ -192,9 +203,7 @@ def top_k(writer: Writer, operator: TfliteOperator) -> None:
     require(x.dtype in ("int8", "uint8") and places.dtype == "int32", f"{x.dtype} and places of {places.dtype}")
     wide = writer.entry(f"{writer.name(places.index)}@int64", places.index, range(rank), places.shape, "int64")
     k = writer.constant(f"{writer.name(y.index)}@k", np.array([many], np.int64))
-    writer.nodes.append(
-        helper.make_node("TopK", [writer.stored(x.index), k], [writer.mapped(y.index), wide], name=writer.name(y.index))
-    )
+    writer.split_node("TopK", [writer.stored(x.index), k], [writer.mapped(y.index), wide])
     writer.node("Cast", [wide], writer.mapped(places.index), to=INT32)
 
 

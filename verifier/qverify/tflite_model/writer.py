@@ -22,6 +22,11 @@ UINT8, INT32 = 2, 6  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
+def type_number(dtype: str) -> int:
+    """Returns ONNX's number of a type."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
 @dataclass(slots=True)
 class Writer:
     """Collects the nodes and constants of the ONNX.
@@ -60,6 +65,10 @@ class Writer:
         """Adds a node and returns the name of its output."""
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=output, **attributes))
         return output
+
+    def split_node(self, kind: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Adds a node with several outputs."""
+        self.nodes.append(helper.make_node(kind, list(inputs), list(outputs), name=outputs[0]))
 
     def constant(self, name: str, value: Array) -> str:
         """Adds a constant, unless one of this name exists, and returns the name."""
@@ -277,5 +286,5 @@ class Writer:
 
     def _end(self, index: int) -> Any:
         """Returns the declaration of an input or output."""
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.tensor(index).dtype))
+        kind = type_number(self.tensor(index).dtype)
         return helper.make_tensor_value_info(self.mapped(index), kind, self.onnx_shape(index))

@@ -3,7 +3,8 @@ delegate.
 
 A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index
 and states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order
-in which the file's axes are transposed; shape: the shape after that.
+in which the file's axes are transposed; shape: the shape after that; "dynamic": true for a tensor whose shape LiteRT knows
+only when it runs, which is then that of `shape`. Every run starts from the state that the file states for its variables.
 """
 
 from __future__ import annotations
@@ -166,6 +167,7 @@ class LiteRtModel:
         """Runs the model once and returns these tensors by name. If there is a delegate, which might leave a tensor
         unwritten, first fills each of them with the byte `mark`."""
         input_indices = {t.index for t in self._inputs}
+        self._reset(interpreter)
         try:
             for tensor in tensors if self._delegates else []:
                 if tensor.index not in input_indices:
@@ -179,6 +181,11 @@ class LiteRtModel:
         except (ValueError, RuntimeError) as error:
             raise RequestError(INTERNAL, f"LiteRT fails: {_one_line(error)}") from error
         return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
+
+    def _reset(self, interpreter: Any) -> None:
+        """Gives the variables of the model their first values again."""
+        if hasattr(interpreter, "reset_all_variables"):
+            interpreter.reset_all_variables()
 
     def report(self) -> dict[str, Any]:
         """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was
@@ -239,7 +246,7 @@ def _find_tensor(entry: Any, details: dict[int, dict[str, Any]]) -> ModelTensor:
     detail = details.get(entry.get("index", -1)) if isinstance(entry, dict) else None
     if detail is None:
         raise RequestError(FORMAT, f"tensors.json: {str(entry)[:200]} is no tensor of the model")
-    dims = tuple(int(d) for d in detail["shape"])
+    dims = tuple(int(d) for d in (entry.get("shape") or () if entry.get("dynamic") else detail["shape"]))
     axes = tuple(entry.get("axes") or range(len(dims)))
     shape = tuple(entry.get("shape") or (dims[a] for a in axes if a < len(dims)))
     if sorted(axes) != list(range(len(dims))) or np.prod(shape, dtype=np.int64) != np.prod(dims, dtype=np.int64):

@@ -14,6 +14,7 @@ from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
+from qverify.compare.kernel_sets import KernelSets, RunUnit, judge_by_kernels
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
@@ -31,7 +32,6 @@ from qverify.report.side_names import named, within
 from qverify.tensors.codes import store_as
 from qverify.tensors.recording import NOT_GIVEN, Array, Recording
 
-RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
 
 
@@ -66,6 +66,7 @@ class Forcing:
         exact: whether both sides run the same model.bin, so that their bytes must be equal.
         inputs: the graph's inputs, shared by all sides.
         cache: the cache that the pairs of one comparison share.
+        kernel_sets: functions that run one unit with other kernels of side a, of a graph of an engine's operators.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Forcing:
         exact: bool,
         inputs: Mapping[str, Array],
         cache: SameArrays | None = None,
+        kernel_sets: Mapping[str, RunUnit] | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
         self.stated = read_stated(graph) if exact and is_foreign(judged.b.recording) else None
@@ -84,6 +86,7 @@ class Forcing:
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
+        self._kernel_sets = KernelSets(kernel_sets or {})
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
@@ -248,11 +251,24 @@ class Forcing:
         forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
+        if self.graph.is_of_operators:
+            return self._judge_by_kernels(unit, name, made, recorded, forced)
         if isinstance(unit, Region) and (foreign or limit.lsb + limit.share > 0):
             return self._judge_region(unit, name, made, recorded, forced)
         if foreign or self.stated is not None:
             return self._judge_foreign(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
+
+    def _judge_by_kernels(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict on an operator of another engine, which nothing but the engine's own kernels evaluates."""
+        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        if len(given) < len(unit.inputs):
+            missing = next(source for source in unit.inputs if source not in given)
+            return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
+        names = self._kernel_sets.find(unit, name, given, recorded)
+        here = bool(self.kernels) and self.judged.b.recording.host.partition(":")[0] == "local"
+        same = all(self.same(n) for n in unit.inputs)
+        return judge_by_kernels(measured, made, recorded, names, here, same)
 
     def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on several units of which the side does not give the tensors between them."""
@@ -289,6 +305,8 @@ class Forcing:
     def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
+        if self.graph.is_of_operators:
+            return None if recorded is None else self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
         if recorded is None or len(given) < len(unit.inputs):
             return None
         if any(v.shape != self.graph.spec(n).shape for n, v in {**given, unit.outputs[0]: recorded}.items()):
@@ -345,7 +363,7 @@ class Forcing:
         """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if a side is another
         runtime, which is judged by foreign.judge_foreign()."""
         foreign = self._is_foreign_unit(unit)
-        if self.exact and not foreign:
+        if (self.exact and not foreign) or self.graph.is_of_operators:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
         if foreign:

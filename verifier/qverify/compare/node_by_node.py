@@ -92,7 +92,7 @@ def judge_node_by_node(
     agreeing = find_agreeing(graph, units, forced, {})
     if stated is not None:
         agreeing &= find_after_unstated(stated, graph, units, forced)
-    elif not kernels:
+    elif not kernels and not graph.is_of_operators:
         agreeing &= find_after_float(graph, units)
     excused, meaningless = set(judged.decimals_only), find_after_meaningless(graph, units, forced)
     excused |= {name for name, (one_sided, _) in judged.not_finite.items() if not one_sided or name in meaningless}

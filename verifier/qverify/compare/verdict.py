@@ -17,6 +17,7 @@ from qverify.compare.find_orders import find_orders, leave_reordered_open, list_
 from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
+from qverify.compare.kernel_sets import accept_kernel_sets
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
@@ -65,6 +66,7 @@ def judge_all(
     recomputes: bool = True,
     locate: Locate | None = None,
     made: Collection[str] = (),
+    kernel_sets: Mapping[str, RunUnit] | None = None,
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -86,6 +88,7 @@ def judge_all(
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
         made: tensors of the graph that the compiler made, which no board can give by their names.
+        kernel_sets: as for Forcing; those of the reference.
     """
     sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
@@ -103,7 +106,7 @@ def judge_all(
         judged.append(judged_pair)
         if graph is not None and judged_pair.pair.cause != "does_not_run":
             exact = requires_equal_bits(a, b)
-            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
+            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache, kernel_sets)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
             steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
             matrix[(a.side, b.side)] = (
@@ -272,7 +275,9 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         verdicts.update({o: replace(f, region=region) for o, f in force.force_unit(unit).items()})
         if progress is not None:
             progress(i + 1, len(todo))
-    if force.is_foreign:
+    if force.graph.is_of_operators:
+        accept_kernel_sets(todo, verdicts, force.gives_all)
+    elif force.is_foreign:
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
     for name, verdict in verdicts.items():
@@ -333,7 +338,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
         pair.cause = "accumulated_rounding"
-    if force.is_foreign:
+    if force.is_foreign and not force.graph.is_of_operators:
         pair.arithmetics, everywhere = name_arithmetics(
             list_single(units), verdicts, force.gives_all, force.needs_evidence
         )

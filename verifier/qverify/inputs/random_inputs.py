@@ -23,7 +23,7 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
     for node in graph.nodes:  # they are in running order, so one pass is enough to follow reshapes
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
-            if node.op == "quantize":
+            if node.op in ("quantize", "QUANTIZE"):
                 return quantized if len(quantized.scale) == 1 and quantized.numpy_dtype.kind in "iu" else None
             if node.op in ("reshape", "half_float"):
                 name = node.outputs[0]

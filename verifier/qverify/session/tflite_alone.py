@@ -4,7 +4,8 @@ section 1)."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qverify.arithmetic.forms import FormsOfOps
@@ -14,8 +15,10 @@ from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.tflite_model.convert import ConvertedModel, convert
+from qverify.sides.litert_operators import open_operators
+from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
 from qverify.tflite_model.read_tflite import read_tflite
+from qverify.tflite_model.repair import repair
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
@@ -23,10 +26,23 @@ ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's c
 
 @dataclass(frozen=True, slots=True)
 class TfliteAlone:
-    """A .tflite that was converted to ONNX. data: the bytes of the .tflite."""
+    """A .tflite without an ONNX.
+
+    Attributes:
+        data: its bytes as LiteRT opens them.
+        converted: its conversion, without an ONNX if it cannot be converted.
+        given: the bytes of the file itself.
+        kernels: LiteRT's kernels that are the reference.
+        shared: why nodes cannot be recomputed alone, by name.
+        no_simulator: why the simulator is no side, "" if it is one.
+    """
 
     data: bytes
     converted: ConvertedModel
+    given: bytes = b""
+    kernels: str = "reference"
+    shared: Mapping[str, str] = field(default_factory=dict)
+    no_simulator: str = ""
 
 
 def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
@@ -34,7 +50,8 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. Raises BadFileError for a
     damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed,
     MissingExtraError if LiteRT is not installed."""
-    name = os.path.basename(path)
+    name, given = os.path.basename(path), data
+    data, repairs = repair(data)
     converted = convert(read_tflite(data, name))
     options = CompilerOptions(arithmetic=arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS)))
     try:
@@ -47,7 +64,24 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     _check_shapes(converted, compiled.graph)
     if arithmetic is None:
         compiled.graph = _as_reference(compiled.graph, name)
-    return compiled, TfliteAlone(data, converted)
+    compiled.notes += repairs
+    return compiled, TfliteAlone(data, converted, given)
+
+
+def open_operators_alone(path: str, data: bytes, no_converter: UnsupportedError) -> tuple[Graph, list[str], TfliteAlone]:
+    """Returns the graph of a file's own operators, which LiteRT alone runs, notes on it, and the file. no_converter: why the
+    file cannot be converted. Raises BadFileError for a file that LiteRT refuses, UnsupportedError for one that it does not
+    run."""
+    name = os.path.basename(path)
+    repaired, repairs = repair(data)
+    model = read_tflite(repaired, name)
+    check_runnable(model)
+    found = open_operators(model, repaired)
+    graph = replace(found.opened.graph, meta={**found.opened.graph.meta, "source_name": name})
+    converted = ConvertedModel(model, b"", found.opened.tensors)
+    why = str(no_converter).removeprefix(f"{name}: ")
+    alone = TfliteAlone(repaired, converted, data, found.kernels, found.opened.shared, why)
+    return graph, [*repairs, *found.notes], alone
 
 
 def _as_reference(graph: Graph, file: str) -> Graph:

@@ -1,0 +1,106 @@
+"""Judges an operator that qverify does not compute itself: a side that rounds in its own way is right if one of the engine's real
+sets of kernels on this host gives every byte, the same one at all operators of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qverify.compare.channels import describe_channels
+from qverify.compare.foreign import describe_direction
+from qverify.compare.limits import FLOAT_SHARE
+from qverify.compare.paired_values import bits_equal
+from qverify.errors import QVerifyError
+from qverify.model_bin.units import Unit
+from qverify.report.document import Forced, Verdict
+from qverify.tensors.recording import Array
+
+RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
+
+
+class KernelSets:
+    """The sets of kernels, each with the function that runs a unit with it."""
+
+    def __init__(self, run: Mapping[str, RunUnit]):
+        self._run, self._made = run, dict[tuple[str, str], tuple[Mapping[str, Array], Mapping[str, Array]]]()
+
+    def find(self, unit: Unit, output: str, given: Mapping[str, Array], recorded: Array) -> list[str]:
+        """Returns the sets that give every byte of a recorded output from these inputs. A set that lacks the operator, or
+        fails, gives none."""
+        found = []
+        for name in self._run:
+            made = self._compute(name, unit, given).get(output)
+            if made is not None and (made.shape, made.dtype) == (recorded.shape, recorded.dtype):
+                found += [name] if bits_equal(made, recorded) else []
+        return found
+
+    def _compute(self, name: str, unit: Unit, given: Mapping[str, Array]) -> Mapping[str, Array]:
+        key = name, unit.name
+        known = self._made.get(key)
+        if known is not None and all(known[0].get(n) is v for n, v in given.items()):
+            return known[1]
+        try:
+            made = self._run[name](unit, given)
+        except (QVerifyError, ValueError, MemoryError):
+            made = {}
+        self._made[key] = dict(given), made
+        return made
+
+
+def judge_by_kernels(
+    measured: Forced, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
+) -> Forced:
+    """Returns the verdict on an output that differs from what the reference's kernels make. measured: how far. names: the
+    sets that give every byte; accept_kernel_sets() makes of it what all operators of the kind allow. here: whether the side
+    ran on this host with kernels that are known. What no set gives is a finding, but for one LSB, or the last bits of a
+    float, of a side whose kernels may round otherwise than those of this host: INCONCLUSIVE."""
+    parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
+    parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
+    if names:
+        parts.append(f"{' and '.join(names)} {'gives' if len(names) == 1 else 'give'} every byte")
+    else:
+        parts.append("no kernels of LiteRT on this host give every byte")
+    why = "; ".join(part for part in parts if part)
+    small = _is_small(measured, made, here)
+    verdict: Verdict = "INCONCLUSIVE" if small and not names else "FAILED"
+    wrong = measured.mismatched or 0
+    at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
+    return replace(measured, verdict=verdict, why=why, arithmetics=names, unexplained=wrong, at_fault=at_fault)
+
+
+def _is_small(measured: Forced, made: Array, here: bool) -> bool:
+    """Returns whether the elements differ by so little that other kernels of the same engine may be why."""
+    if made.dtype.kind != "f":
+        return not here and made.dtype.kind in "iu" and measured.max_lsb is not None and measured.max_lsb <= 1
+    finite = np.abs(made[np.isfinite(made)])
+    largest = float(finite.max(initial=0.0))
+    return (measured.max_abs or 0.0) <= largest * (FLOAT_SHARE if here else ELSEWHERE_SHARE) and finite.size == made.size
+
+
+def accept_kernel_sets(
+    units: list[Unit], forced: dict[str, Forced], gives_all: Callable[[Unit, str], bool | None]
+) -> None:
+    """Sets the FAILED verdicts of a kind of operator to PASSED where one set of kernels gives every byte. It must give every
+    byte of the other operators of the kind, too, apart from those that no set explains. Of several, the one that explains most
+    operators counts. gives_all: whether a set gives every byte of a unit that is equal."""
+    for op in dict.fromkeys(unit.op for unit in units):
+        members = [u for u in units if u.op == op and any(o in forced for o in u.outputs)]
+        outputs = {u.name: [o for o in u.outputs if o in forced] for u in members}
+        explained = [u for u in members if any(forced[o].arithmetics for o in outputs[u.name])]
+        equal = [u for u in members if all(not forced[o].mismatched for o in outputs[u.name])]
+        names = dict.fromkeys(n for u in explained for o in outputs[u.name] for n in forced[o].arithmetics)
+        fits = {
+            n: [u for u in explained if all(not forced[o].mismatched or n in forced[o].arithmetics for o in outputs[u.name])]
+            for n in names
+        }
+        for name in sorted(fits, key=lambda n: -len(fits[n])):
+            if len(fits[name]) == len(explained) and all(gives_all(u, name) is not False for u in equal):
+                for output in (o for u in explained for o in outputs[u.name] if forced[o].mismatched):
+                    limit = f"every byte is that of {name}"
+                    forced[output] = replace(
+                        forced[output], verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
+                    )
+                break

@@ -175,7 +175,8 @@ class LiteRtModel:
                     interpreter.set_tensor(tensor.index, np.frombuffer(marked_bytes, tensor.dtype).reshape(tensor.dims))
             for tensor in self._inputs:
                 value = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
-                interpreter.set_tensor(tensor.index, np.ascontiguousarray(value.transpose(np.argsort(tensor.axes))))
+                value = np.asarray(value.transpose([int(a) for a in np.argsort(tensor.axes)]), order="C")
+                interpreter.set_tensor(tensor.index, value)  # a scalar stays one
             interpreter.invoke()
             read_values = {t.name: (t, interpreter.get_tensor(t.index)) for t in tensors}
         except (ValueError, RuntimeError) as error:
@@ -194,7 +195,7 @@ class LiteRtModel:
 
 
 def _is_marked(value: Array, mark: int) -> bool:
-    return value.size > 0 and bool((value.view(np.uint8) == mark).all())
+    return value.size > 0 and bool((np.ascontiguousarray(value).reshape(-1).view(np.uint8) == mark).all())
 
 
 def _count_nodes_by_provider(interpreter: Any, delegate: str) -> dict[str, int]:

@@ -266,9 +266,22 @@ class Forcing:
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
         names = self._kernel_sets.find(unit, name, given, recorded)
+        if not names and (why := self._find_hidden_state(unit, name, given, made)):
+            return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
         here = bool(self.kernels) and self.judged.b.recording.host.partition(":")[0] == "local"
         same = all(self.same(n) for n in unit.inputs)
         return judge_by_kernels(measured, made, recorded, names, here, same)
+
+    def _find_hidden_state(self, unit: Unit, name: str, given: Mapping[str, Array], made: Array) -> str:
+        """Returns why `made` shows nothing, if the reference does not give it again from these inputs; else ""."""
+        by = named(self.judged.pair.a)
+        try:
+            again = self.run_unit(unit, given).get(name) if self.run_unit is not None else None
+        except (QVerifyError, ValueError, MemoryError) as error:
+            return f"{by} cannot run it alone: {describe_error(error)}"
+        if again is not None and again.shape == made.shape and bits_equal(again, made):
+            return ""
+        return f"{by} gives other bytes when it runs it alone on the same inputs"
 
     def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on several units of which the side does not give the tensors between them."""

@@ -122,7 +122,7 @@ class HostSides:
 
             alone = self._models.alone
             self._reference = LiteRtReference(
-                alone.data, alone.converted, self._models.graph, alone.kernels, alone.shared
+                alone.data, alone.converted, self._models.graph, alone.kernels, alone.shared, alone.unstable
             )
         if self._reference is not None:
             return self._reference

@@ -34,6 +34,7 @@ class TfliteAlone:
         given: the bytes of the file itself.
         kernels: LiteRT's kernels that are the reference.
         shared: why nodes cannot be recomputed alone, by name.
+        unstable: tensors of which LiteRT gives other bytes in each run.
         no_simulator: why the simulator is no side, "" if it is one.
     """
 
@@ -42,6 +43,7 @@ class TfliteAlone:
     given: bytes = b""
     kernels: str = "reference"
     shared: Mapping[str, str] = field(default_factory=dict)
+    unstable: frozenset[str] = frozenset()
     no_simulator: str = ""
 
 
@@ -80,7 +82,7 @@ def open_operators_alone(path: str, data: bytes, no_converter: UnsupportedError)
     graph = replace(found.opened.graph, meta={**found.opened.graph.meta, "source_name": name})
     converted = ConvertedModel(model, b"", found.opened.tensors)
     why = str(no_converter).removeprefix(f"{name}: ")
-    alone = TfliteAlone(repaired, converted, data, found.kernels, found.opened.shared, why)
+    alone = TfliteAlone(repaired, converted, data, found.kernels, found.opened.shared, found.unstable, why)
     return graph, [*repairs, *found.notes], alone
 
 

@@ -49,12 +49,12 @@ class LiteRtEngine:
 
     def describe(
         self, data: bytes, file: str, values: Mapping[int, Array], wanted: Sequence[int], kernels: str
-    ) -> dict[int, tuple[str, tuple[int, ...]]]:
-        """Returns type and shape of those of these tensors that have values after a run. Arguments and errors are those of
+    ) -> dict[int, tuple[str, tuple[int, ...], str]]:
+        """Returns type, shape and SHA-256 of those of these tensors that have values after a run. Arguments and errors are those of
         run()."""
         answer = self._request(data, file, values, wanted, False, kernels, None)
         pairs = zip(wanted, answer["arrays"], strict=True)
-        return {i: (np.dtype(found[0]).name, tuple(found[1])) for i, found in pairs if found is not None}
+        return {i: (np.dtype(found[0]).name, tuple(found[1]), str(found[2])) for i, found in pairs if found is not None}
 
     def _request(
         self,

@@ -32,7 +32,7 @@ KERNEL_SETS = {
 class LiteRtReference:
     """Runs the reference, in a child process. data: the .tflite. converted: its conversion to ONNX. graph: compiled from
     that conversion. kernels: LiteRT's kernels that are the reference, "reference" or "optimized". shared: why nodes cannot be
-    recomputed alone, by name."""
+    recomputed alone, by name. unstable: tensors of which LiteRT gives other bytes in each run, which are missing."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class LiteRtReference:
         graph: Graph,
         kernels: str = "reference",
         shared: Mapping[str, str] | None = None,
+        unstable: frozenset[str] = frozenset(),
     ):
-        self._kernels, self._shared = kernels, shared or {}
+        self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()
@@ -119,6 +120,8 @@ class LiteRtReference:
 
     def _misfit(self, name: str, value: Array) -> str:
         """Returns why the value is not of the graph's shape, which it has where LiteRT knows it only when it runs."""
+        if name in self._unstable:
+            return "LiteRT gives other bytes of it in each run on the same inputs"
         shape = tuple(self._tensors[name]["shape"])
         if value.shape == shape or not self.graph.is_of_operators:
             return ""

@@ -14,6 +14,9 @@ from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, Tflite
 COMPARED = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
+SHAPE_OPERANDS = {
+    "TRANSPOSE_CONV": 0, "RESHAPE": 1, "BROADCAST_TO": 1, "FILL": 0, "RESIZE_BILINEAR": 1, "RESIZE_NEAREST_NEIGHBOR": 1,
+}  # the operand of an operator that states the shape of its output, or its height and width  # fmt: skip
 Found = Mapping[int, tuple[str, tuple[int, ...]]]  # type and shape of each tensor that a run gives, by index
 
 
@@ -68,8 +71,18 @@ def operator_graph(model: TfliteModel, found: Found) -> OperatorGraph:
         if why:
             shared[outputs[0]] = why
     outputs = tuple(dict.fromkeys(names[i] for i in model.outputs if i in model.made_by and i in shown))
-    graph = Graph(nodes, specs, {}, tuple(names[i] for i in model.inputs), outputs, meta={"operators": "LiteRT"})
+    meta = {"operators": "LiteRT", "shape_inputs": {names[i]: shape for i, shape in _shape_inputs(model)}}
+    graph = Graph(nodes, specs, {}, tuple(names[i] for i in model.inputs), outputs, meta=meta)
     return OperatorGraph(graph, tensors, shared, tuple(left_out))
+
+
+def _shape_inputs(model: TfliteModel) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yields the inputs that state the shape of an operator's output, each with the shape that the file says."""
+    for operator in model.operators:
+        at = SHAPE_OPERANDS.get(operator.kind, len(operator.inputs))
+        if at < len(operator.inputs) and operator.inputs[at] in model.inputs:
+            shape = model.tensors[operator.outputs[0]].shape
+            yield operator.inputs[at], shape[1:3] if operator.kind.startswith("RESIZE") else shape
 
 
 def _spec(name: str, tensor: TfliteTensor, dtype: str, shape: tuple[int, ...]) -> TensorSpec:

@@ -2,15 +2,16 @@
 ends. Every run starts from the state that the file states for its variables.
 
 A request is a line of JSON: {"model": file, "kernels": one of RESOLVERS, "keep": whether it stays open for further requests,
-"feed": .npz, "wanted": [indices of tensors], "result": file, or null to have types and shapes only}. Arrays of the .npz are
+"feed": .npz, "wanted": [indices of tensors], "result": file, or null for none}. Arrays of the .npz are
 called by the index of their tensor. The answer is a line: {"arrays": [[dtype, shape], ...]} once the elements of the wanted
-tensors are in the file, one tensor after the other, with null for a tensor that LiteRT does not give if only types and shapes
-are asked for, or {"why": text, "refused": whether LiteRT did not open the file}.
+tensors are in the file, one tensor after the other, or [dtype, shape, SHA-256] without a file, with null for a tensor that LiteRT
+does not give; or {"why": text, "refused": whether LiteRT did not open the file}.
 
 This script imports nothing from qverify, so that it starts quickly."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -47,7 +48,7 @@ def run(opened: Any, request: dict[str, Any]) -> dict[str, Any]:
     opened.reset_all_variables()
     with np.load(request["feed"], allow_pickle=False) as arrays:
         for detail in opened.get_input_details():
-            opened.set_tensor(detail["index"], np.ascontiguousarray(arrays[str(detail["index"])]))
+            opened.set_tensor(detail["index"], np.asarray(arrays[str(detail["index"])], order="C"))
     opened.invoke()
     if request["result"] is None:
         return {"arrays": [describe(opened, i) for i in request["wanted"]]}
@@ -58,12 +59,12 @@ def run(opened: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(opened: Any, index: int) -> Any:
-    """Returns type and shape of a tensor after a run; None for one that has no values."""
+    """Returns type, shape and digest of a tensor after a run; None for one that has no values."""
     try:
         value = opened.get_tensor(index)
     except (ValueError, RuntimeError):
         return None
-    return [value.dtype.str, value.shape]
+    return [value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
 
 
 def answer(request: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,9 @@ def _is_small(measured: Forced, made: Array, here: bool) -> bool:
         return not here and made.dtype.kind in "iu" and measured.max_lsb is not None and measured.max_lsb <= 1
     finite = np.abs(made[np.isfinite(made)])
     largest = float(finite.max(initial=0.0))
-    return (measured.max_abs or 0.0) <= largest * (FLOAT_SHARE if here else ELSEWHERE_SHARE) and finite.size == made.size
+    return (measured.max_abs or 0.0) <= largest * (
+        FLOAT_SHARE if here else ELSEWHERE_SHARE
+    ) and finite.size == made.size
 
 
 def accept_kernel_sets(
@@ -93,7 +95,11 @@ def accept_kernel_sets(
         equal = [u for u in members if all(not forced[o].mismatched for o in outputs[u.name])]
         names = dict.fromkeys(n for u in explained for o in outputs[u.name] for n in forced[o].arithmetics)
         fits = {
-            n: [u for u in explained if all(not forced[o].mismatched or n in forced[o].arithmetics for o in outputs[u.name])]
+            n: [
+                u
+                for u in explained
+                if all(not forced[o].mismatched or n in forced[o].arithmetics for o in outputs[u.name])
+            ]
             for n in names
         }
         for name in sorted(fits, key=lambda n: -len(fits[n])):

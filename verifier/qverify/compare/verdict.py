@@ -14,10 +14,10 @@ from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
 from qverify.compare.find_orders import find_orders, leave_reordered_open, list_orders_found
-from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
+from qverify.compare.forced import Forcing, Located, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
-from qverify.compare.kernel_sets import accept_kernel_sets
+from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements

@@ -25,17 +25,16 @@ class SideResults:
     Attributes:
         recordings: the recording of each side, by the side's label.
         run_unit: the function of each side that computes one unit again for forced verdicts, by the side's label.
-        kernel_sets: functions that compute one unit with other kernels of the reference's engine, by their names, of a graph
-            of its operators.
         plain: the comparison of the original ONNX's outputs with the reference's, one row per output.
         canary: the result of the check of this host's onnxruntime, {} if the reference did not run on it.
+        kernel_sets: as kernel_sets() returns them.
     """
 
     recordings: dict[str, Recording] = field(default_factory=dict)
     run_unit: dict[str, Any] = field(default_factory=dict)
-    kernel_sets: dict[str, Any] = field(default_factory=dict)
     plain: list[dict[str, Any]] = field(default_factory=list)
     canary: dict[str, Any] = field(default_factory=dict)
+    kernel_sets: dict[str, Any] = field(default_factory=dict)
 
 
 class HostSides:
@@ -69,8 +68,7 @@ class HostSides:
             return_free_memory()
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
-            if self._models.graph.is_of_operators:
-                ran.kernel_sets = reference.kernel_sets
+            ran.kernel_sets = self.kernel_sets()
             ran.plain = reference.compare_original(prepared, ran.recordings["reference"].tensors, original)
             reference.name_optimizer(prepared, original, ran.plain)
         if run_sim and not self._models.no_simulator:
@@ -106,6 +104,11 @@ class HostSides:
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             functions["simulator"] = self._simulator.run_unit
         return functions
+
+    def kernel_sets(self) -> dict[str, Any]:
+        """Returns functions that compute one unit with other kernels of the reference's engine, by their names, of a graph of
+        its operators; {} of any other graph."""
+        return self.reference().kernel_sets if self._models.graph.is_of_operators else {}
 
     @property
     def distrusted(self) -> list[str]:

@@ -56,10 +56,12 @@ class BoardModel:
         return os.path.basename(self.path)
 
 
-def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models, BoardModel | None]:
+def open_with_board_model(
+    request: Request, sides: ChosenSides, simulates: bool = True
+) -> tuple[Models, BoardModel | None]:
     """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
-    for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
-    the latter."""
+    for reference and simulator; a single file is used for both. simulates: False if the simulator is not
+    wanted, so that a .tflite need not be converted. Raises UsageError if there is no quantized ONNX among the latter."""
     *others, last = request.models
     paths = others or [last] if sides.runner is not None else request.models
     if sides.reference_engine is not None:
@@ -70,8 +72,8 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
         models = _open_engine_models(sides.reference_engine, paths[0], request.shapes)
     else:
         how = request.shapes, request.allow_other_model, request.host, sides.arithmetic, request.quantization
-        by_litert = sides.board is not None and (sides.runner is not None or sides.board.engine == LITERT)
-        models = open_models(paths, *how, operators=by_litert)
+        runs_tflite = sides.board is not None and (sides.runner is not None or sides.board.engine == LITERT)
+        models = open_models(paths, *how, operators=runs_tflite or not simulates, signature=request.signature)
     if sides.runner is None:
         return models, None
     if models.engine is None and models.alone is None and (models.compiled is None or models.original is None):
@@ -79,6 +81,8 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
+    if request.signature and models.alone is not None:
+        data = models.alone.data  # in which that signature is the first
     _check_own_files(sides.runner, last, data, models)
     tie = _find_tie(last, data, others, models, request.allow_other_model)
     board = BoardModel(last, data, tie, _read_built_for(last), _find_tensors(last, data, others, models))

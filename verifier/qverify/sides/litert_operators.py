@@ -44,7 +44,9 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
         except RefusedFileError as error:
             if kernels == KERNELS[-1]:
                 raise
-            notes.append(f"the reference is LiteRT's default kernels, since its reference kernels refuse the file: {error}")
+            notes.append(
+                f"the reference is LiteRT's default kernels, since its reference kernels refuse the file: {error}"
+            )
         except EngineEnded as error:
             raise BadFileError(f"{model.file}: LiteRT cannot run it: {error}") from error
     opened = operator_graph(model, {i: (dtype, shape) for i, (dtype, shape, _) in first.items()})

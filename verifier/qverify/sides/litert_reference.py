@@ -89,7 +89,9 @@ class LiteRtReference:
     @property
     def kernel_sets(self) -> dict[str, RunUnit]:
         """Functions that run a unit as run_unit() does, with LiteRT's other kernels on this host, by their names."""
-        return {name: partial(self._run_with, kernels) for kernels, name in KERNEL_SETS.items() if kernels != self._kernels}
+        return {
+            name: partial(self._run_with, kernels) for kernels, name in KERNEL_SETS.items() if kernels != self._kernels
+        }
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. A

@@ -33,12 +33,8 @@ def cut(
 
     data: a file that LiteRT has opened. given, made: the tensors that become inputs and outputs."""
     module = schema()
-    source = module.ModelT.InitFromObj(module.Model.GetRootAs(data, 0))
+    source = open_object(module, data)
     graph = source.subgraphs[0]
-    for buffer in source.buffers:  # those behind the FlatBuffer are moved into it
-        if buffer.offset > 1:
-            buffer.data = np.frombuffer(data, np.uint8, buffer.size, buffer.offset)
-            buffer.offset = buffer.size = 0
     tables = [graph.operators[o.position] for o in operators]
     read = [i for o in operators for i in (*o.inputs, *o.outputs) if i >= 0]
     inner = [int(i) for table in tables for i in _numbers(table.intermediates) if i >= 0]
@@ -66,13 +62,29 @@ def cut(
     source.description, source.signatureDefs, source.metadata, source.metadataBuffer = "part", None, None, None
     if not calls:
         source.subgraphs, source.buffers = [graph], buffers
+    return pack_object(source), index
+
+
+def open_object(module: Any, data: bytes) -> Any:
+    """Returns the file as objects that can be changed. module: from schema(). Constants behind the FlatBuffer are within it
+    then."""
+    source = module.ModelT.InitFromObj(module.Model.GetRootAs(data, 0))
+    for buffer in source.buffers:
+        if buffer.offset > 1:
+            buffer.data = np.frombuffer(data, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return source
+
+
+def pack_object(source: Any) -> bytes:
+    """Returns the file that these objects are."""
     builder = import_extra("flatbuffers", "a .tflite by itself").Builder(1024)
     builder.Finish(source.Pack(builder), b"TFL3")
-    return bytes(builder.Output()), index
+    return bytes(builder.Output())
 
 
 def _numbers(values: Any) -> Sequence[int]:
-    return [] if values is None else values  # type: ignore[no-any-return]
+    return [] if values is None else values
 
 
 def _scales_of(tensor: Any) -> list[int]:

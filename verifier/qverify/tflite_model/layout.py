@@ -15,7 +15,9 @@ Array = npt.NDArray[Any]
 def as_in_file(entry: Mapping[str, Any], value: Array) -> Array:
     """Returns a tensor of the ONNX in the file's layout."""
     axes, shape = entry["axes"], entry["shape"]
-    return np.asarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)), order="C")  # a scalar stays one
+    return np.asarray(
+        value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)), order="C"
+    )  # a scalar stays one
 
 
 def as_in_onnx(entry: Mapping[str, Any], value: Array) -> Array:

@@ -21,7 +21,6 @@ del sys.path[0]  # the folder of this file, whose modules must not be imported
 import numpy as np  # noqa: E402
 from ai_edge_litert import interpreter as litert  # noqa: E402
 
-
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
 RESOURCES = ("VAR_HANDLE", "HASHTABLE")  # operators whose state only a new interpreter resets
 

@@ -86,6 +86,12 @@ EXAMPLES = (
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
 @click.option(
+    "--signature",
+    default="",
+    metavar="NAME",
+    help="signature of a .tflite alone that is verified  [default: the first]",
+)
+@click.option(
     "--pull",
     type=click.Choice(("differ", "all")),
     default="differ",
@@ -174,6 +180,7 @@ def command(
     pull: Literal["differ", "all"],
     arithmetic: str,
     allow_other_model: bool,
+    signature: str,
     no_host: bool,
     repeat: int,
     paranoid: bool,
@@ -214,6 +221,10 @@ def command(
         paths = [path for path in paths if path != dump]
         if no_board:
             raise click.UsageError(f"-m {dump}: a dump is in the board's place; leave out --no-board")
+    if signature and (capture is not None or server is not None or dump is not None):
+        raise click.UsageError(
+            f"--signature {signature}: for boards of this host, without --capture, --server and a dump"
+        )
     frames = frame_sources(inputs_text)
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)
@@ -229,6 +240,7 @@ def command(
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
+        signature=signature,
         arithmetic=arithmetic,
         host=not no_host,
         pull=pull,

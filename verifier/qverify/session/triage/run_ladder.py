@@ -121,7 +121,7 @@ class Ladder:
         """Opens the compiled model, or the capture of the request."""
         request = self.request
         if request.capture is not None:
-            models = open_models(self.files.models, request.shapes, request.allow_other_model)
+            models = open_models(self.files.models, request.shapes, request.allow_other_model, operators=True)
             restore_names(models, request.capture)
             return CapturedJob(request.capture, models, self.files.run_sim)
         has_other_stages = bool(self.files.originals or self.files.dumps or request.app_output)

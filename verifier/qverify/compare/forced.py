@@ -3,6 +3,7 @@ that b recorded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -268,9 +269,9 @@ class Forcing:
         names = self._kernel_sets.find(unit, name, given, recorded)
         if not names and (why := self._find_hidden_state(unit, name, given, made)):
             return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
-        here = bool(self.kernels) and self.judged.b.recording.host.partition(":")[0] == "local"
+        here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"
         same = all(self.same(n) for n in unit.inputs)
-        return judge_by_kernels(measured, made, recorded, names, here, same)
+        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same)
 
     def _find_hidden_state(self, unit: Unit, name: str, given: Mapping[str, Array], made: Array) -> str:
         """Returns why `made` shows nothing, if the reference does not give it again from these inputs; else ""."""

@@ -18,6 +18,11 @@ from qverify.report.document import Forced, Verdict
 from qverify.tensors.recording import Array
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+MANY_STEPS = (
+    "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+    "BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "IF", "WHILE", "STABLEHLO_COMPOSITE",
+)  # operators that round many values one after another, so that other kernels may end several LSB apart  # fmt: skip
+ELSEWHERE_LSB = 1, 8  # of integers likewise: of an operator that rounds once, and of one of MANY_STEPS
 ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
 
 
@@ -51,30 +56,31 @@ class KernelSets:
 
 
 def judge_by_kernels(
-    measured: Forced, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
+    measured: Forced, op: str, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
 ) -> Forced:
     """Returns the verdict on an output that differs from what the reference's kernels make. measured: how far. names: the
     sets that give every byte; accept_kernel_sets() makes of it what all operators of the kind allow. here: whether the side
-    ran on this host with kernels that are known. What no set gives is a finding, but for one LSB, or the last bits of a
-    float, of a side whose kernels may round otherwise than those of this host: INCONCLUSIVE."""
+    ran on this host with kernels that are known. What no set gives is a finding, but for a small difference of a side whose
+    kernels may round otherwise than those of this host: INCONCLUSIVE."""
     parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
     parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
     if names:
-        parts.append(f"{' and '.join(names)} {'gives' if len(names) == 1 else 'give'} every byte")
+        parts.append(f"{' and '.join(names)} give every byte here, and no kernels at every operator of this kind")
     else:
         parts.append("no kernels of LiteRT on this host give every byte")
     why = "; ".join(part for part in parts if part)
-    small = _is_small(measured, made, here)
-    verdict: Verdict = "INCONCLUSIVE" if small and not names else "FAILED"
+    small = _is_small(measured, made, here, op)
+    verdict: Verdict = "INCONCLUSIVE" if small else "FAILED"
     wrong = measured.mismatched or 0
     at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
     return replace(measured, verdict=verdict, why=why, arithmetics=names, unexplained=wrong, at_fault=at_fault)
 
 
-def _is_small(measured: Forced, made: Array, here: bool) -> bool:
+def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
     """Returns whether the elements differ by so little that other kernels of the same engine may be why."""
     if made.dtype.kind != "f":
-        return not here and made.dtype.kind in "iu" and measured.max_lsb is not None and measured.max_lsb <= 1
+        most = ELSEWHERE_LSB[op in MANY_STEPS]
+        return not here and made.dtype.kind in "iu" and measured.max_lsb is not None and measured.max_lsb <= most
     finite = np.abs(made[np.isfinite(made)])
     largest = float(finite.max(initial=0.0))
     return (measured.max_abs or 0.0) <= largest * (
@@ -85,7 +91,7 @@ def _is_small(measured: Forced, made: Array, here: bool) -> bool:
 def accept_kernel_sets(
     units: list[Unit], forced: dict[str, Forced], gives_all: Callable[[Unit, str], bool | None]
 ) -> None:
-    """Sets the FAILED verdicts of a kind of operator to PASSED where one set of kernels gives every byte. It must give every
+    """Sets the verdicts on the operators of a kind that differ to PASSED where one set of kernels gives every byte. It must give every
     byte of the other operators of the kind, too, apart from those that no set explains. Of several, the one that explains most
     operators counts. gives_all: whether a set gives every byte of a unit that is equal."""
     for op in dict.fromkeys(unit.op for unit in units):
@@ -110,3 +116,5 @@ def accept_kernel_sets(
                         forced[output], verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
                     )
                 break
+    for output in {o for u in units for o in u.outputs if o in forced and forced[o].arithmetics}:
+        forced[output] = replace(forced[output], arithmetics=[])  # none of the catalogue's

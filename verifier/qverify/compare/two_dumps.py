@@ -234,7 +234,7 @@ def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
     blamed = dict[str, Blame]()
     for dump in dumps:
         matrix = {(side, "board"): verdicts for side, verdicts in dump.matrix.items()}
-        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name):
+        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name, not host.graph.is_of_operators):
             known = blamed.get(blame.side)
             if known is None or places[blame.node] < places[known.node]:
                 blamed[blame.side] = blame

@@ -124,7 +124,8 @@ def judge_all(
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
     engines = [r.side for _, r in sides if r.is_engine]
-    blamed = _blame_devices(units, matrix, suspect, ["board", *engines]) if _any_failed(judged) else []
+    is_compiled = graph is None or not graph.is_of_operators
+    blamed = _blame_devices(units, matrix, suspect, ["board", *engines], is_compiled) if _any_failed(judged) else []
     blamed = [*blamed, *located_blame]
     for force, parts in forcing:
         key = (force.judged.a.recording.side, force.judged.b.recording.side)
@@ -198,12 +199,13 @@ def _blame_devices(
     matrix: Mapping[tuple[str, str], dict[str, Forced]],
     suspect: Collection[str],
     devices: list[str],
+    is_compiled: bool,
 ) -> list[Blame]:
     """Returns every side to blame once: the board and each engine is judged beside reference and simulator by itself."""
     blamed: dict[str, Blame] = {}
     for device in devices:
         pairs = {(a, "board" if b == device else b): m for (a, b), m in matrix.items() if b in ("simulator", device)}
-        for blame in find_culprits(units, pairs, suspect, device):
+        for blame in find_culprits(units, pairs, suspect, device, is_compiled):
             blamed.setdefault(blame.side, blame)
     return [*blamed.values()]
 

@@ -218,17 +218,22 @@ def _judged(names: list[str], apart: int = 3, here: bool = True) -> Forced:
 def test_one_set_of_kernels_must_give_every_operator_of_a_kind():
     units = [_unit(n) for n in "abc"] + [_unit("d", "ADD")]
     equal = Forced("PASSED", 0, 0, 0.0, 8)
-    forced = {"a": _judged(["X", "Y"]), "b": _judged(["Y"]), "c": equal, "d": _judged(["X"])}
-    accept_kernel_sets(units, forced, lambda unit, name: True)
+    giving = {"a": ["X", "Y"], "b": ["Y"], "d": ["X"]}
+    forced = {n: equal if n == "c" else _judged(giving[n]) for n in "abcd"}
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True)
     assert [forced[n].verdict for n in "abcd"] == ["PASSED"] * 4
     assert forced["a"].limit == forced["b"].limit == "every byte is that of Y"
-    forced = {"a": _judged(["X"]), "b": _judged(["Y"]), "c": equal, "d": _judged(["X"])}
-    accept_kernel_sets(units, forced, lambda unit, name: unit.name != "d")
+    giving = {"a": ["X"], "b": ["Y"], "d": ["X"]}
+    forced = {n: equal if n == "c" else _judged(giving[n]) for n in "abcd"}
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True)
     assert [forced[n].verdict for n in "abcd"] == ["FAILED", "FAILED", "PASSED", "PASSED"]
-    forced = {"a": _judged(["X"]), "b": _judged([]), "c": equal, "d": equal}
-    accept_kernel_sets(units, forced, lambda unit, name: unit.name != "c")  # X gives other bytes of c
+    giving = {"a": ["X"], "b": []}
+    forced = {n: _judged(giving[n]) if n in giving else equal for n in "abcd"}
+    accept_kernel_sets(units, forced, giving, lambda unit, name: unit.name != "c")  # X gives other bytes of c
     assert [forced[n].verdict for n in "ab"] == ["FAILED", "FAILED"]
-    assert not any(f.arithmetics for f in forced.values())
+    forced = {n: _judged(giving[n]) if n in giving else equal for n in "abcd"}
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True)  # b is a finding by itself
+    assert [forced[n].verdict for n in "ab"] == ["PASSED", "FAILED"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +241,7 @@ def test_one_set_of_kernels_must_give_every_operator_of_a_kind():
 )
 def test_what_no_kernels_give_is_never_passed(apart, here, verdict):
     forced = {"a": _judged([], apart, here)}
-    accept_kernel_sets([_unit("a")], forced, lambda unit, name: True)
+    accept_kernel_sets([_unit("a")], forced, {"a": []}, lambda unit, name: True)
     assert forced["a"].verdict == verdict
 
 

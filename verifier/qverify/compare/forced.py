@@ -87,7 +87,8 @@ class Forcing:
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
-        self._kernel_sets = KernelSets(kernel_sets or {})
+        self._kernel_sets = KernelSets((kernel_sets or {}) if is_foreign(judged.b.recording) else {})
+        self.giving: dict[str, list[str]] = {}  # sets of kernels that give every byte of a recorded output, by its name
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
@@ -257,7 +258,11 @@ class Forcing:
         if isinstance(unit, Region) and (foreign or limit.lsb + limit.share > 0):
             return self._judge_region(unit, name, made, recorded, forced)
         if foreign or self.stated is not None:
-            return self._judge_foreign(unit, name, made, recorded, forced)
+            found = self._judge_foreign(unit, name, made, recorded, forced)
+            if foreign and found.verdict != "PASSED":
+                given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+                self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
+            return found
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
 
     def _judge_by_kernels(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
@@ -266,7 +271,7 @@ class Forcing:
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
-        names = self._kernel_sets.find(unit, name, given, recorded)
+        names = self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
         if not names and (why := self._find_hidden_state(unit, name, given, made)):
             return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
         here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"
@@ -316,11 +321,18 @@ class Forcing:
         fitting = self._fitting[unit.name]
         return None if fitting is None else arithmetic in fitting
 
+    def gives_all_by_kernels(self, unit: Unit, kernels: str) -> bool | None:
+        """Returns whether a set of kernels gives every element of the unit's first output that b recorded, or None if a tensor
+        is missing."""
+        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        recorded = self._read_output(unit.outputs[0])
+        if recorded is None or len(given) < len(unit.inputs):
+            return None
+        return kernels in self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
+
     def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
-        if self.graph.is_of_operators:
-            return None if recorded is None else self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
         if recorded is None or len(given) < len(unit.inputs):
             return None
         if any(v.shape != self.graph.spec(n).shape for n, v in {**given, unit.outputs[0]: recorded}.items()):

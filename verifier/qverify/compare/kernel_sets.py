@@ -73,7 +73,7 @@ def judge_by_kernels(
     verdict: Verdict = "INCONCLUSIVE" if small else "FAILED"
     wrong = measured.mismatched or 0
     at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
-    return replace(measured, verdict=verdict, why=why, arithmetics=names, unexplained=wrong, at_fault=at_fault)
+    return replace(measured, verdict=verdict, why=why, unexplained=wrong, at_fault=at_fault)
 
 
 def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
@@ -89,32 +89,26 @@ def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
 
 
 def accept_kernel_sets(
-    units: list[Unit], forced: dict[str, Forced], gives_all: Callable[[Unit, str], bool | None]
+    units: list[Unit],
+    forced: dict[str, Forced],
+    giving: Mapping[str, list[str]],
+    gives_all: Callable[[Unit, str], bool | None],
 ) -> None:
-    """Sets the verdicts on the operators of a kind that differ to PASSED where one set of kernels gives every byte. It must give every
-    byte of the other operators of the kind, too, apart from those that no set explains. Of several, the one that explains most
-    operators counts. gives_all: whether a set gives every byte of a unit that is equal."""
+    """Sets the verdicts on the operators of a kind that differ, and that nothing else accepts, to PASSED where one set of kernels
+    gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. Of
+    several, the one that explains most operators counts. giving: the sets that give every byte of an output that differs. gives_all:
+    whether a set gives every byte of a unit that is equal, or that passed otherwise."""
     for op in dict.fromkeys(unit.op for unit in units):
-        members = [u for u in units if u.op == op and any(o in forced for o in u.outputs)]
-        outputs = {u.name: [o for o in u.outputs if o in forced] for u in members}
-        explained = [u for u in members if any(forced[o].arithmetics for o in outputs[u.name])]
-        equal = [u for u in members if all(not forced[o].mismatched for o in outputs[u.name])]
-        names = dict.fromkeys(n for u in explained for o in outputs[u.name] for n in forced[o].arithmetics)
-        fits = {
-            n: [
-                u
-                for u in explained
-                if all(not forced[o].mismatched or n in forced[o].arithmetics for o in outputs[u.name])
-            ]
-            for n in names
-        }
-        for name in sorted(fits, key=lambda n: -len(fits[n])):
-            if len(fits[name]) == len(explained) and all(gives_all(u, name) is not False for u in equal):
-                for output in (o for u in explained for o in outputs[u.name] if forced[o].mismatched):
-                    limit = f"every byte is that of {name}"
-                    forced[output] = replace(
-                        forced[output], verdict="PASSED", limit=limit, why="", unexplained=0, at_fault=""
-                    )
+        outputs = {u.name: [o for o in u.outputs if o in forced] for u in units if u.op == op}
+        members = [u for u in units if u.op == op and outputs[u.name]]
+        open_ones = {u.name: [o for o in outputs[u.name] if forced[o].verdict != "PASSED"] for u in members}
+        explained = [u for u in members if any(giving.get(o) for o in open_ones[u.name])]
+        passed = [u for u in members if not open_ones[u.name]]
+        names = dict.fromkeys(n for u in explained for o in open_ones[u.name] for n in giving.get(o, ()))
+        for name in names:
+            fits = all(name in giving.get(o, ()) for u in explained for o in open_ones[u.name])
+            if fits and all(gives_all(unit, name) is not False for unit in passed):
+                for output in (o for u in explained for o in open_ones[u.name]):
+                    limit, found = f"every byte is that of {name}", forced[output]
+                    forced[output] = replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
                 break
-    for output in {o for u in units for o in u.outputs if o in forced and forced[o].arithmetics}:
-        forced[output] = replace(forced[output], arithmetics=[])  # none of the catalogue's

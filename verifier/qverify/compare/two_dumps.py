@@ -203,10 +203,9 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
             verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
     free = [u for u in list_single(located.steps) if stated is None or not stated.states(u, host.graph)]
     for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
-        if host.graph.is_of_operators:
-            accept_kernel_sets(located.steps, verdicts, forcing.gives_all)
-        else:
+        if not host.graph.is_of_operators:
             accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
+        accept_kernel_sets(located.steps, verdicts, forcing.giving, forcing.gives_all_by_kernels)
     return located
 
 

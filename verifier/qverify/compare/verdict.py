@@ -277,11 +277,10 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         verdicts.update({o: replace(f, region=region) for o, f in force.force_unit(unit).items()})
         if progress is not None:
             progress(i + 1, len(todo))
-    if force.graph.is_of_operators:
-        accept_kernel_sets(todo, verdicts, force.gives_all)
-    elif force.is_foreign:
+    if force.is_foreign and not force.graph.is_of_operators:
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
+    accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict

@@ -106,9 +106,9 @@ class HostSides:
         return functions
 
     def kernel_sets(self) -> dict[str, Any]:
-        """Returns functions that compute one unit with other kernels of the reference's engine, by their names, of a graph of
-        its operators; {} of any other graph."""
-        return self.reference().kernel_sets if self._models.graph.is_of_operators else {}
+        """Returns functions that compute one unit of a .tflite with other kernels of LiteRT than the reference's, by their
+        names; {} of any other model."""
+        return {} if self._models.alone is None or not self._run_reference else self.reference().kernel_sets
 
     @property
     def distrusted(self) -> list[str]:

@@ -14,7 +14,10 @@ from qverify.cli.main import main
 from qverify.compare.kernel_sets import accept_kernel_sets, judge_by_kernels
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced
+from qverify.session import chosen_sides
 from qverify.tflite_model import convert
+from qverify.tflite_model.operator_graph import tensor_names
+from qverify.tflite_model.read_tflite import read_tflite
 
 from tests.spoiled_litert import SPOILS
 from tests.tflite_files import File, schema
@@ -259,3 +262,61 @@ def test_files_of_the_world(name, status, tmp_path):
         pytest.skip(f"{path} is not there")
     found, report = verify(path, tmp_path)
     assert (found, report["blame"]) == (status, None)
+
+
+def test_triage_compares_the_board_with_the_reference(tmp_path, no_converters, capsys):
+    path = written(tmp_path, three_convolutions())
+    assert main(["triage", "-m", str(path), "-b", "local?runtime=litert&kernels=xnnpack"]) == 0
+    said = capsys.readouterr().out
+    assert "TRIAGE: the gate passes (reference ~ board: " in said and "note: simulator: no side here" in said
+
+
+RUNNER = """
+import sys
+import numpy as np
+from ai_edge_litert import interpreter
+
+model, out, *inputs = sys.argv[1:]
+opened = interpreter.Interpreter(model, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF,
+                                 experimental_preserve_all_tensors=True)
+opened.allocate_tensors()
+for detail, path in zip(opened.get_input_details(), inputs):
+    opened.set_tensor(detail["index"], np.load(path))
+opened.invoke()
+details = {d["index"]: d["name"] for d in opened.get_tensor_details()}
+for operator in opened._get_ops_details():
+    for index in operator["outputs"]:
+        value = opened.get_tensor(int(index))
+        value.reshape(-1)[:1] ^= CHANGED if details[index] == "net/conv1" else 0
+        np.save(f"{out}/{details[index].replace('/', '_')}.npy", value)
+"""
+
+
+@pytest.mark.parametrize(("changed", "status"), [(0, 0), (5, 1)])
+def test_a_runner_whose_files_have_underscores(changed, status, tmp_path, no_converters):
+    path = written(tmp_path, three_convolutions())
+    (tmp_path / "run.py").write_text(RUNNER.replace("CHANGED", str(changed)))
+    runner = f"{sys.executable} {tmp_path / 'run.py'} {{model}} {{out}} {{npys}}"
+    found, report = verify(path, tmp_path, "local", "--runner", runner)
+    assert (found, report["pairs"][0]["coverage"]["compared"]) == (status, 3)
+    assert (report["blame"] or {}).get("node") == ("net/conv1" if changed else None)
+
+
+def test_tensors_of_one_name_are_not_taken_for_each_other():
+    f = File()
+    x, a, b = f.tensor("x", [1, 8]), f.tensor("y;z", [1, 8]), f.tensor("y;w", [1, 8])
+    f.operator("ADD", [x, x], [a], "AddOptions")
+    f.operator("ADD", [a, x], [b], "AddOptions")
+    f.inputs, f.outputs = [x], [b]
+    assert tensor_names(read_tflite(f.written(), "m.tflite")) == {0: "x", 1: "y@1", 2: "y@2"}
+
+
+def test_an_engine_on_this_host_is_run_by_this_interpreter_if_it_has_the_package(monkeypatch):
+    for found, python in ((object(), sys.executable), (None, None)):
+        monkeypatch.setattr(chosen_sides, "find_spec", lambda name, found=found: found)
+        page = chosen_sides.choose_board("local", (("runtime", "tflm"),)).page
+        assert page.options.get("python", (None,)) == (python,)
+    monkeypatch.setattr(chosen_sides, "find_spec", lambda name: object())
+    assert "python" not in chosen_sides.choose_board("10.0.0.5", (("runtime", "tflm"),)).page.options
+    named = chosen_sides.choose_board("local", (("runtime", "tflm"), ("python", "other"))).page
+    assert named.options["python"] == ("other",)

@@ -107,6 +107,7 @@ def judge_node_by_node(
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
     how = f"ops without a form in {stated.name}" if stated is not None else NAMES.get(kernels, "")
+    how = how or ("other kernels of LiteRT" if graph.is_of_operators else "")
     judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
 

@@ -3,6 +3,7 @@ compared, and nothing of it is computed here."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,14 +39,11 @@ class OperatorGraph:
 
 
 def tensor_names(model: TfliteModel) -> dict[int, str]:
-    """Returns the name of each tensor that is an input or is computed: that of the file, with `@index` appended if an earlier
-    one has the same name."""
-    names, taken = dict[int, str](), set[str]()
-    for i in (*model.inputs, *model.made_by):
-        name = model.tensors[i].name
-        names[i] = name if name not in taken else f"{name}@{i}"
-        taken.add(name)
-    return names
+    """Returns the name of each tensor that is an input or is computed: that of the file, with `@index` appended to all that
+    have the same name, since a dump that is called so may be of any of them."""
+    shown = (*model.inputs, *model.made_by)
+    times = Counter(model.tensors[i].name for i in shown)
+    return {i: f"{t.name}@{i}" if times[t.name] > 1 else t.name for i in shown for t in [model.tensors[i]]}
 
 
 def operator_graph(model: TfliteModel, found: Found) -> OperatorGraph:

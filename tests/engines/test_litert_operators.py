@@ -15,8 +15,8 @@ from qverify.compare.kernel_sets import accept_kernel_sets, judge_by_kernels
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced
 from qverify.session import chosen_sides
+from qverify.sides.operator_graph import tensor_names
 from qverify.tflite_model import convert
-from qverify.tflite_model.operator_graph import tensor_names
 from qverify.tflite_model.read_tflite import read_tflite
 
 from tests.spoiled_litert import SPOILS
@@ -256,7 +256,7 @@ def test_what_no_kernels_give_is_never_passed(apart, here, verdict):
     ],
 )  # fmt: skip
 def test_files_of_the_world(name, status, tmp_path):
-    """Of mnist__aeq_w2, LiteRT reads weights of two bits beyond their end: it gives other values in each cut."""
+    """LiteRT reads weights of two bits beyond their end (mnist__aeq_w2), and so gives other values in each cut."""
     path = SHARED / f"{name}.tflite"
     if not path.exists():
         pytest.skip(f"{path} is not there")

@@ -10,8 +10,8 @@ from qverify.inputs.random_inputs import random_inputs
 from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.litert_engine import LiteRtEngine, RefusedFileError
+from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
 from qverify.tflite_model.interpreter import CALLING
-from qverify.tflite_model.operator_graph import COMPARED, OperatorGraph, operator_graph
 from qverify.tflite_model.read_tflite import TfliteModel
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried

@@ -30,6 +30,7 @@ PACKAGES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorf
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
 MAX_MODEL_BYTES = 1 << 31
 MARKS = (0x5A, 0xA5)  # values of all bytes of a tensor before a run: a tensor that still has them was not written
+RESOURCES = ("VAR_HANDLE", "HASHTABLE")  # operators whose state only a new interpreter resets
 DELEGATED = "DELEGATE"  # LiteRT's name for a node that stands for nodes a delegate computes
 
 
@@ -94,6 +95,7 @@ class LiteRtModel:
         self._keeps_all = any(t.index not in finals for t in self._outputs)
         if self._keeps_all:
             self._interpreter = self._open_interpreter(keep_all=True)
+        self._has_resources = _has_resources(self._interpreter)
 
     def _open_interpreter(self, keep_all: bool) -> Any:
         """Returns an interpreter for the model. keep_all: it keeps every tensor, so that a delegate joins no nodes."""
@@ -167,7 +169,7 @@ class LiteRtModel:
         """Runs the model once and returns these tensors by name. If there is a delegate, which might leave a tensor
         unwritten, first fills each of them with the byte `mark`."""
         input_indices = {t.index for t in self._inputs}
-        self._reset(interpreter)
+        interpreter = self._in_first_state(interpreter)
         try:
             for tensor in tensors if self._delegates else []:
                 if tensor.index not in input_indices:
@@ -183,15 +185,27 @@ class LiteRtModel:
             raise RequestError(INTERNAL, f"LiteRT fails: {_one_line(error)}") from error
         return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
 
-    def _reset(self, interpreter: Any) -> None:
-        """Gives the variables of the model their first values again."""
-        if hasattr(interpreter, "reset_all_variables"):
+    def _in_first_state(self, interpreter: Any) -> Any:
+        """Returns the interpreter with the first values of the model's variables; a new one if they are resources, which
+        nothing else resets."""
+        if self._has_resources:
+            interpreter = self._interpreter = self._open_interpreter(self._keeps_all)
+        elif hasattr(interpreter, "reset_all_variables"):
             interpreter.reset_all_variables()
+        return interpreter
 
     def report(self) -> dict[str, Any]:
         """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was
         given to it alone."""
         return self._report
+
+
+def _has_resources(interpreter: Any) -> bool:
+    """Returns whether the model has operators of RESOURCES; False if this version of LiteRT does not tell its operators."""
+    try:
+        return any(node["op_name"] in RESOURCES for node in interpreter._get_ops_details())
+    except AttributeError:
+        return False
 
 
 def _is_marked(value: Array, mark: int) -> bool:

@@ -12,9 +12,13 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.compare.kernel_sets import accept_kernel_sets, judge_by_kernels
+from qverify.engines import QVRT, ChosenSide
+from qverify.errors import UsageError
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced
 from qverify.session import chosen_sides
+from qverify.session.models import open_models
+from qverify.session.open_board import open_board
 from qverify.sides.operator_graph import tensor_names
 from qverify.tflite_model import convert
 from qverify.tflite_model.read_tflite import read_tflite
@@ -320,3 +324,11 @@ def test_an_engine_on_this_host_is_run_by_this_interpreter_if_it_has_the_package
     assert "python" not in chosen_sides.choose_board("10.0.0.5", (("runtime", "tflm"),)).page.options
     named = chosen_sides.choose_board("local", (("runtime", "tflm"), ("python", "other"))).page
     assert named.options["python"] == ("other",)
+
+
+def test_models_opened_for_litert_do_not_run_on_qvrt(tmp_path, no_converters):
+    models = open_models([str(written(tmp_path, three_convolutions()))], operators=True)
+    with pytest.raises(
+        UsageError, match=r"m\.tflite: no side here, the file does not convert: .* add --runtime litert"
+    ):
+        open_board(models, ChosenSide("board", QVRT, "local"), 60.0)

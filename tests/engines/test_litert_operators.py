@@ -332,3 +332,14 @@ def test_models_opened_for_litert_do_not_run_on_qvrt(tmp_path, no_converters):
         UsageError, match=r"m\.tflite: no side here, the file does not convert: .* add --runtime litert"
     ):
         open_board(models, ChosenSide("board", QVRT, "local"), 60.0)
+
+
+def test_every_frame_starts_from_the_state_of_the_file(tmp_path, capsys):
+    path = SHARED / "mww__vad.tflite"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    (tmp_path / "frames").mkdir()
+    for k in range(2):
+        np.save(tmp_path / f"frames/{k}.npy", np.random.default_rng(k).integers(-128, 128, (1, 3, 40)).astype(np.int8))
+    assert main(["-m", str(path), "-b", "local?runtime=litert", "-r", "True", "-i", str(tmp_path / "frames")]) == 0
+    assert "PASSED (2 frames; " in capsys.readouterr().out

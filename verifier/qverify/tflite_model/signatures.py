@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.errors import UsageError
+from qverify.errors import BadFileError, UsageError
+from qverify.printable import printable
 from qverify.tflite_model.interpreter import open_object, pack_object
-from qverify.tflite_model.read_tflite import TfliteModel, schema
+from qverify.tflite_model.read_tflite import DAMAGE_ERRORS, TfliteModel, schema
 
 
 def select_signature(data: bytes, model: TfliteModel, name: str) -> bytes:
     """Returns the file with the subgraph of a signature as its first. model: the file's contents. Raises UsageError if it has
-    no such signature."""
+    no such signature, BadFileError for a damaged file."""
     found = next((s for s in model.signatures if s.name == name), None)
     if found is None:
         names = ", ".join(s.name for s in model.signatures) or "none"
         raise UsageError(f"--signature {name}: {model.file} has no such signature; it has: {names}")
     if found.subgraph == 0:
         return data
-    source = open_object(schema(), data)
+    try:
+        source = open_object(schema(), data)
+    except DAMAGE_ERRORS as error:
+        raise BadFileError(f"{model.file}: a damaged .tflite: {printable(str(error))[:200]}") from error
     graphs, other = source.subgraphs, found.subgraph
     graphs[0], graphs[other] = graphs[other], graphs[0]
     moved = {0: other, other: 0}

@@ -14,26 +14,12 @@ from qverify.cli.main import main
 from qverify.session.models import open_models
 
 from tests.conftest import MODELS, need_models
+from tests.spoiled_litert import SPOILS
 
 pytestmark = [
     need_models(),
     pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed"),
 ]
-SPOILS = """
-import runpy, sys
-from pathlib import Path
-from ai_edge_litert import interpreter
-
-class Spoiled(interpreter.Interpreter):
-    def __init__(self, model_content, **named):
-        weights = Path("{weights}").read_bytes()
-        assert model_content.count(weights) == 1
-        super().__init__(model_content=model_content.replace(weights, bytes(b ^ 0x40 for b in weights)), **named)
-
-interpreter.Interpreter = Spoiled
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 def verify(name: str, tmp_path: Path, options: str, *words: str, offers: str = "") -> tuple[int, dict]:

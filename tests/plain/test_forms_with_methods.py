@@ -18,6 +18,7 @@ from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import METHODS_OF_CHANGES, describe_forms, list_without_form
+from qverify.compiler.methods_of_nodes import _COMPUTED
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import units

@@ -3,7 +3,9 @@ delegate.
 
 A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index
 and states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order
-in which the file's axes are transposed; shape: the shape after that. "dtype": the type in the ONNX, if it is another.
+in which the file's axes are transposed; shape: the shape after that; "dtype": the type in the ONNX, if it is another;
+"dynamic": true for a tensor whose shape LiteRT knows only when it runs, which is then that of `shape`. Every run starts
+from the state that the file states for its variables.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_D
 MAX_MODEL_BYTES = 1 << 31
 SHOWN = {name: np.dtype(name) for name in ("uint8", "int64")}  # types in an ONNX that the file's may differ from
 MARKS = (0x5A, 0xA5)  # values of all bytes of a tensor before a run: a tensor that still has them was not written
+RESOURCES = ("VAR_HANDLE", "HASHTABLE")  # operators whose state only a new interpreter resets
 DELEGATED = "DELEGATE"  # LiteRT's name for a node that stands for nodes a delegate computes
 
 
@@ -95,6 +98,7 @@ class LiteRtModel:
         self._keeps_all = any(t.index not in finals for t in self._outputs)
         if self._keeps_all:
             self._interpreter = self._open_interpreter(keep_all=True)
+        self._has_resources = _has_resources(self._interpreter)
 
     def _open_interpreter(self, keep_all: bool) -> Any:
         """Returns an interpreter for the model. keep_all: it keeps every tensor, so that a delegate joins no nodes."""
@@ -168,6 +172,7 @@ class LiteRtModel:
         """Runs the model once and returns these tensors by name. If there is a delegate, which might leave a tensor
         unwritten, first fills each of them with the byte `mark`."""
         input_indices = {t.index for t in self._inputs}
+        interpreter = self._in_first_state(interpreter)
         try:
             for tensor in tensors if self._delegates else []:
                 if tensor.index not in input_indices:
@@ -175,8 +180,8 @@ class LiteRtModel:
                     interpreter.set_tensor(tensor.index, np.frombuffer(marked_bytes, tensor.dtype).reshape(tensor.dims))
             for tensor in self._inputs:
                 value = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
-                moved = np.ascontiguousarray(value.transpose(np.argsort(tensor.axes)))
-                interpreter.set_tensor(tensor.index, moved.astype(tensor.dtype, copy=False))
+                value = np.asarray(value.transpose([int(a) for a in np.argsort(tensor.axes)]), order="C")
+                interpreter.set_tensor(tensor.index, value.astype(tensor.dtype, copy=False))  # a scalar stays one
             interpreter.invoke()
             read_values = {t.name: (t, interpreter.get_tensor(t.index)) for t in tensors}
         except (ValueError, RuntimeError) as error:
@@ -184,14 +189,31 @@ class LiteRtModel:
         in_order = {n: (t, np.ascontiguousarray(v.transpose(t.axes))) for n, (t, v) in read_values.items()}
         return {n: v.reshape(t.shape).astype(t.shown, copy=False) for n, (t, v) in in_order.items()}
 
+    def _in_first_state(self, interpreter: Any) -> Any:
+        """Returns the interpreter with the first values of the model's variables; a new one if they are resources, which
+        nothing else resets."""
+        if self._has_resources:
+            interpreter = self._interpreter = self._open_interpreter(self._keeps_all)
+        elif hasattr(interpreter, "reset_all_variables"):
+            interpreter.reset_all_variables()
+        return interpreter
+
     def report(self) -> dict[str, Any]:
         """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was
         given to it alone."""
         return self._report
 
 
+def _has_resources(interpreter: Any) -> bool:
+    """Returns whether the model has operators of RESOURCES; False if this version of LiteRT does not tell its operators."""
+    try:
+        return any(node["op_name"] in RESOURCES for node in interpreter._get_ops_details())
+    except AttributeError:
+        return False
+
+
 def _is_marked(value: Array, mark: int) -> bool:
-    return value.size > 0 and bool((value.view(np.uint8) == mark).all())
+    return value.size > 0 and bool((np.ascontiguousarray(value).reshape(-1).view(np.uint8) == mark).all())
 
 
 def _count_nodes_by_provider(interpreter: Any, delegate: str) -> dict[str, int]:
@@ -243,7 +265,7 @@ def _find_tensor(entry: Any, details: dict[int, dict[str, Any]]) -> ModelTensor:
     detail = details.get(entry.get("index", -1)) if isinstance(entry, dict) else None
     if detail is None:
         raise RequestError(FORMAT, f"tensors.json: {str(entry)[:200]} is no tensor of the model")
-    dims = tuple(int(d) for d in detail["shape"])
+    dims = tuple(int(d) for d in (entry.get("shape") or () if entry.get("dynamic") else detail["shape"]))
     axes = tuple(entry.get("axes") or range(len(dims)))
     shape = tuple(entry.get("shape") or (dims[a] for a in axes if a < len(dims)))
     if sorted(axes) != list(range(len(dims))) or np.prod(shape, dtype=np.int64) != np.prod(dims, dtype=np.int64):

@@ -31,6 +31,7 @@ REFUSED = {
     **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
     **dict.fromkeys(("user", "ssh_config", "ssh_backend", "accept_new_host_key", "wait"), _REACHES),
     "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
+    "signature": "a job verifies the first signature of a .tflite",
     "capture": "it names a folder of the host; a job's keep_capture stores the capture as an artifact",
     **dict.fromkeys(("models", "board", "inputs"), "it is a field of the job"),
     **dict.fromkeys(

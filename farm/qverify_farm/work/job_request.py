@@ -16,7 +16,7 @@ from typing import Any
 from qverify.cli.python_options import parse_command
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
-from qverify.session.chosen_sides import ChosenSides, choose_sides
+from qverify.session.chosen_sides import LITERT, ChosenSides, choose_sides
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
 
@@ -57,6 +57,7 @@ class JobRequest:
             request.allow_other_model,
             request.host,
             self.sides.runner is not None,
+            self.sides.board is not None and self.sides.board.engine == LITERT,  # takes a .tflite without a conversion
             None if stated is None else [stated.name, sorted(stated.forms.items())],
             [*map(inside, request.quantization)],
         ]

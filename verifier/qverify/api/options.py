@@ -78,6 +78,7 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     pull: Literal["differ", "all"]
     arithmetic: Path | str
     allow_other_model: bool
+    signature: str
     no_host: bool
     repeat: int
     paranoid: bool

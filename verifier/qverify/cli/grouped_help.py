@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 GROUPS = {  # title of the group: its options, by their long names, in the order of the help
-    "Models": ("model", "stages", "shape", "quantization", "arithmetic", "allow-other-model", "no-host"),
+    "Models": ("model", "stages", "shape", "signature", "quantization", "arithmetic", "allow-other-model", "no-host"),
     "Dumps": (
         *("profile", "profile-a", "profile-b", "side", "side-a", "side-b", "dtype", "layer-info", "frame", "map"),
         "outputs-only",

@@ -59,14 +59,18 @@ def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
 
 
 def find_culprits(
-    units: list[Unit], matrix: Matrix, distrusted: Collection[str] = (), board: str = "board"
+    units: list[Unit],
+    matrix: Matrix,
+    distrusted: Collection[str] = (),
+    board: str = "board",
+    is_compiled: bool = True,
 ) -> list[Blame]:
     """Returns each blamed side once, with its first blamed node in running order and the others in `also`. If such a
     node of a side that is not qvrt differs by no more than SLIGHT, and another one by more, the latter comes first.
 
     distrusted: nodes that onnxruntime on this host is known to compute wrongly (according to the canary). If only the
     reference differs at such a node, the reference is blamed. board: the name of the side that the matrix calls the
-    board."""
+    board. is_compiled: whether the network was compiled, so that the compiler may be wrong."""
     found, suspect = dict[str, list[tuple[Blame, bool]]](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
@@ -79,7 +83,7 @@ def find_culprits(
             elif (forced := _find_wrong_reference(unit, matrix, states)) is not None:
                 why, side = f"{unit.op}: {forced.why}", "reference"
             else:
-                why = _describe_blame(side, unit, matrix, states, board)
+                why = _describe_blame(side, unit, matrix, states, board, is_compiled)
             who = board if side == "board" else side
             blame = Blame(who, unit.name, why, region=_find_region(side, unit, matrix, states))
             found.setdefault(who, []).append((blame, _is_slight(unit, matrix, states)))
@@ -154,10 +158,15 @@ def _find_failing(
 
 
 def _describe_blame(
-    side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None], board: str
+    side: str,
+    unit: Unit,
+    matrix: Matrix,
+    states: Mapping[tuple[str, str], bool | None],
+    board: str,
+    is_compiled: bool,
 ) -> str:
-    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree. board:
-    the name of the side that the matrix calls the board."""
+    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree. board,
+    is_compiled: as for find_culprits()."""
     key, forced = _find_failing(side, unit, matrix, states)
     by = (
         f"up to {forced.max_lsb} LSB"
@@ -173,6 +182,6 @@ def _describe_blame(
     text = f"{what}: given {given}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
     text = f"{text}; {forced.why}" if (forced.at_fault or forced.region) and forced.why else text
     agreeing = [f"{a} and {names.get(b, b)} agree here" for (a, b), passes in states.items() if passes]
-    if side == "board" and states.get(SB) is None:
+    if side == "board" and states.get(SB) is None and is_compiled:
         agreeing.append("no simulator ran, so the compiler cannot be ruled out")
     return "; ".join([text, *agreeing])

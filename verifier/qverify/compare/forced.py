@@ -3,6 +3,7 @@ that b recorded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
+from qverify.compare.kernel_sets import KernelSets, RunUnit, judge_by_kernels
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
@@ -31,7 +33,6 @@ from qverify.report.side_names import named, within
 from qverify.tensors.codes import store_as
 from qverify.tensors.recording import NOT_GIVEN, Array, Recording
 
-RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 DUMPS = ("dump", "A", "B")  # sides of which nothing shows which runtime made them
 
 
@@ -66,6 +67,7 @@ class Forcing:
         exact: whether both sides run the same model.bin, so that their bytes must be equal.
         inputs: the graph's inputs, shared by all sides.
         cache: the cache that the pairs of one comparison share.
+        kernel_sets: functions that run one unit with other kernels of side a, of a graph of an engine's operators.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Forcing:
         exact: bool,
         inputs: Mapping[str, Array],
         cache: SameArrays | None = None,
+        kernel_sets: Mapping[str, RunUnit] | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
         self.stated = read_stated(graph) if exact and is_foreign(judged.b.recording) else None
@@ -84,6 +87,8 @@ class Forcing:
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
+        self._kernel_sets = KernelSets((kernel_sets or {}) if is_foreign(judged.b.recording) else {})
+        self.giving: dict[str, list[str]] = {}  # sets of kernels that give every byte of a recorded output, by its name
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
@@ -248,11 +253,41 @@ class Forcing:
         forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
+        if self.graph.is_of_operators:
+            return self._judge_by_kernels(unit, name, made, recorded, forced)
         if isinstance(unit, Region) and (foreign or limit.lsb + limit.share > 0):
             return self._judge_region(unit, name, made, recorded, forced)
         if foreign or self.stated is not None:
-            return self._judge_foreign(unit, name, made, recorded, forced)
+            found = self._judge_foreign(unit, name, made, recorded, forced)
+            if foreign and found.verdict != "PASSED":
+                given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
+                self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
+            return found
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
+
+    def _judge_by_kernels(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict on an operator of another engine, which nothing but the engine's own kernels evaluates."""
+        given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
+        if len(given) < len(unit.inputs):
+            missing = next(source for source in unit.inputs if source not in given)
+            return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
+        names = self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
+        if not names and (why := self._find_hidden_state(unit, name, given, made)):
+            return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
+        here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"
+        same = all(self.same(n) for n in unit.inputs)
+        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same)
+
+    def _find_hidden_state(self, unit: Unit, name: str, given: Mapping[str, Array], made: Array) -> str:
+        """Returns why `made` shows nothing, if the reference does not give it again from these inputs; else ""."""
+        by = named(self.judged.pair.a)
+        try:
+            again = self.run_unit(unit, given).get(name) if self.run_unit is not None else None
+        except (QVerifyError, ValueError, MemoryError) as error:
+            return f"{by} cannot run it alone: {describe_error(error)}"
+        if again is not None and again.shape == made.shape and bits_equal(again, made):
+            return ""
+        return f"{by} gives other bytes when it runs it alone on the same inputs"
 
     def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on several units of which the side does not give the tensors between them."""
@@ -285,6 +320,15 @@ class Forcing:
             self._fitting[unit.name] = self._find_fitting(unit)
         fitting = self._fitting[unit.name]
         return None if fitting is None else arithmetic in fitting
+
+    def gives_all_by_kernels(self, unit: Unit, kernels: str) -> bool | None:
+        """Returns whether a set of kernels gives every element of the unit's first output that b recorded, or None if a tensor
+        is missing."""
+        given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
+        recorded = self._read_output(unit.outputs[0])
+        if recorded is None or len(given) < len(unit.inputs):
+            return None
+        return kernels in self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
 
     def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
@@ -345,7 +389,7 @@ class Forcing:
         """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if a side is another
         runtime, which is judged by foreign.judge_foreign()."""
         foreign = self._is_foreign_unit(unit)
-        if self.exact and not foreign:
+        if (self.exact and not foreign) or self.graph.is_of_operators:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
         if foreign:

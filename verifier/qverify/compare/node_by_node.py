@@ -92,7 +92,7 @@ def judge_node_by_node(
     agreeing = find_agreeing(graph, units, forced, {})
     if stated is not None:
         agreeing &= find_after_unstated(stated, graph, units, forced)
-    elif not kernels:
+    elif not kernels and not graph.is_of_operators:
         agreeing &= find_after_float(graph, units)
     excused, meaningless = set(judged.decimals_only), find_after_meaningless(graph, units, forced)
     excused |= {name for name, (one_sided, _) in judged.not_finite.items() if not one_sided or name in meaningless}
@@ -107,6 +107,7 @@ def judge_node_by_node(
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
     how = f"ops without a form in {stated.name}" if stated is not None else NAMES.get(kernels, "")
+    how = how or ("other kernels of LiteRT" if graph.is_of_operators else "")
     judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
 

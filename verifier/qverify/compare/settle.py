@@ -37,7 +37,7 @@ def settle_pair(
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:
-        _leave_unevaluated_open(judged, units, forced)
+        _leave_unevaluated_open(judged, force.graph, units, forced, options.strict)
         _state_unreadable(judged, force.graph, force.unreadable)
     _state_not_judged(judged, force.graph, units, forced)
     _state_fixed_point(judged, forced)
@@ -86,17 +86,24 @@ def _fail_by_forced(
     pair.verdict, pair.why = "FAILED", f"{failed[0]} fails when recomputed from its recorded inputs{more}"
 
 
-def _leave_unevaluated_open(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+def _leave_unevaluated_open(
+    judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], strict: bool
+) -> None:
     """Makes a pair INCONCLUSIVE that would pass although a unit differs when recomputed and cannot be evaluated: no gate
-    shows that such differences are of a right board."""
+    shows that such differences are of a right board. Of a graph of an engine's operators, also one that only misses the
+    decimals behind such a unit: none of its operators is known to be wrong."""
     open_units = [
         o
         for u in units
         for o in u.outputs
         if o in forced and forced[o].verdict == "INCONCLUSIVE" and forced[o].mismatched
     ]
-    if not open_units or judged.pair.verdict != "PASSED" or judged.b.recording.side in ("dump", "B"):
+    wrong = any(f.verdict == "FAILED" for f in forced.values())
+    only_decimals = graph.is_of_operators and not wrong and not strict and not judged.gate.extra
+    excused = ("PASSED", "FAILED") if only_decimals else ("PASSED",)
+    if not open_units or judged.pair.verdict not in excused or judged.b.recording.side in ("dump", "B"):
         return
+    judged.pair.notes += [judged.pair.why] if judged.pair.why else []
     more = f" (and {count(len(open_units) - 1, 'more tensor')})" if len(open_units) > 1 else ""
     why = f"{open_units[0]} differs and cannot be judged when recomputed{more}: {forced[open_units[0]].why}"
     judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.find_orders import leave_reordered_open
-from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged, conclude
+from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
 from qverify.compare.node_by_node import judge_node_by_node
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
@@ -35,7 +36,7 @@ class HostUnits:
         recordings: what is known of a side of this host besides its values, by side; nothing if it is qvrt's.
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
-        made: as for judge_all().
+        made, kernel_sets: as for judge_all().
     """
 
     graph: Graph
@@ -45,6 +46,7 @@ class HostUnits:
     same_inputs: bool = False
     distrusted: Collection[str] = ()
     made: Collection[str] = ()
+    kernel_sets: Mapping[str, RunUnit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,9 @@ class _DumpForcing(Forcing):
     forcing by the other side of this host, which judges each unit first. Its verdict holds for this side, too, if both
     compute the same bytes and both, or neither, are held to the exact value."""
 
-    def __init__(self, judged: Judged, graph: Graph, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
-        super().__init__(judged, graph, run_unit, read_stated(graph) is not None, {})
+    def __init__(self, judged: Judged, host: HostUnits, run_unit: RunUnit, both: Forcing, peer: _DumpForcing | None):
+        exact = read_stated(host.graph) is not None
+        super().__init__(judged, host.graph, run_unit, exact, {}, kernel_sets=host.kernel_sets)
         self._both, self._peer = both, peer
         self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
         self._given: dict[tuple[str, str], bool | None] = {} if peer is None else peer._given
@@ -190,7 +193,7 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         pair, own = Pair(side, name, "INCONCLUSIVE"), Values(host.recordings.get(side) or Recording(side, ""))
         judged = Judged(pair, own, values, both.judged.gate, both.judged.names, {})
         peer = located.forcing[0] if located.forcing else None
-        located.forcing.append(_DumpForcing(judged, host.graph, run_unit, both, peer))
+        located.forcing.append(_DumpForcing(judged, host, run_unit, both, peer))
         located.matrix[side] = {}
     if located.forcing:
         first = located.forcing[0]
@@ -201,8 +204,10 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
             verdicts |= {o: replace(f, region=region) for o, f in forcing.force_unit(step).items()}
     free = [u for u in list_single(located.steps) if stated is None or not stated.states(u, host.graph)]
     for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
-        accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
-        StraightConcats(free, host.graph, forcing.read_recorded, forcing.gives_all).accept(verdicts)
+        if not host.graph.is_of_operators:
+            accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
+            StraightConcats(free, host.graph, forcing.read_recorded, forcing.gives_all).accept(verdicts)
+        accept_kernel_sets(located.steps, verdicts, forcing.giving, forcing.gives_all_by_kernels)
     return located
 
 
@@ -230,7 +235,7 @@ def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
     blamed = dict[str, Blame]()
     for dump in dumps:
         matrix = {(side, "board"): verdicts for side, verdicts in dump.matrix.items()}
-        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name):
+        for blame in find_culprits(host.units, matrix, host.distrusted, dump.name, not host.graph.is_of_operators):
             known = blamed.get(blame.side)
             if known is None or places[blame.node] < places[known.node]:
                 blamed[blame.side] = blame
@@ -265,11 +270,15 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
     else:
         pair.cause = "accumulated_rounding"
     differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
-    named = [
-        (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, own.gives_all, own.needs_evidence))
-        for dump in differing
-        for own in dump.forcing[:1]
-    ]
+    named = (
+        []
+        if both.graph.is_of_operators
+        else [
+            (dump.name, *name_arithmetics(list_single(dump.steps), dump.verdicts, own.gives_all, own.needs_evidence))
+            for dump in differing
+            for own in dump.forcing[:1]
+        ]
+    )
     pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
     if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):
         pair.cause = "other_rounding"

@@ -14,9 +14,10 @@ from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
 from qverify.compare.find_orders import find_orders, leave_reordered_open, list_orders_found
-from qverify.compare.forced import Forcing, Located, RunUnit, is_foreign
+from qverify.compare.forced import Forcing, Located, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
+from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
@@ -66,6 +67,7 @@ def judge_all(
     recomputes: bool = True,
     locate: Locate | None = None,
     made: Collection[str] = (),
+    kernel_sets: Mapping[str, RunUnit] | None = None,
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -87,6 +89,7 @@ def judge_all(
             outputs fails the gate, and if it does not stand for several nodes of the ONNX.
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
         made: tensors of the graph that the compiler made, which no board can give by their names.
+        kernel_sets: as for Forcing; those of the reference.
     """
     sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
@@ -104,7 +107,7 @@ def judge_all(
         judged.append(judged_pair)
         if graph is not None and judged_pair.pair.cause != "does_not_run":
             exact = requires_equal_bits(a, b)
-            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache)
+            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache, kernel_sets)
             to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
             steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
             matrix[(a.side, b.side)] = (
@@ -122,7 +125,8 @@ def judge_all(
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
     engines = [r.side for _, r in sides if r.is_engine]
-    blamed = _blame_devices(units, matrix, suspect, ["board", *engines]) if _any_failed(judged) else []
+    is_compiled = graph is None or not graph.is_of_operators
+    blamed = _blame_devices(units, matrix, suspect, ["board", *engines], is_compiled) if _any_failed(judged) else []
     blamed = [*blamed, *located_blame]
     for force, parts in forcing:
         key = (force.judged.a.recording.side, force.judged.b.recording.side)
@@ -196,12 +200,13 @@ def _blame_devices(
     matrix: Mapping[tuple[str, str], dict[str, Forced]],
     suspect: Collection[str],
     devices: list[str],
+    is_compiled: bool,
 ) -> list[Blame]:
     """Returns every side to blame once: the board and each engine is judged beside reference and simulator by itself."""
     blamed: dict[str, Blame] = {}
     for device in devices:
         pairs = {(a, "board" if b == device else b): m for (a, b), m in matrix.items() if b in ("simulator", device)}
-        for blame in find_culprits(units, pairs, suspect, device):
+        for blame in find_culprits(units, pairs, suspect, device, is_compiled):
             blamed.setdefault(blame.side, blame)
     return [*blamed.values()]
 
@@ -273,10 +278,11 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         verdicts.update({o: replace(f, region=region) for o, f in force.force_unit(unit).items()})
         if progress is not None:
             progress(i + 1, len(todo))
-    if force.is_foreign:
+    if force.is_foreign and not force.graph.is_of_operators:
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
         StraightConcats(free, force.graph, force.read_recorded, force.gives_all).accept(verdicts)
+    accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict
@@ -335,7 +341,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
         pair.cause = "accumulated_rounding"
-    if force.is_foreign:
+    if force.is_foreign and not force.graph.is_of_operators:
         pair.arithmetics, everywhere = name_arithmetics(
             list_single(units), verdicts, force.gives_all, force.needs_evidence
         )

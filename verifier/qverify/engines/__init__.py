@@ -14,7 +14,8 @@ A page may define BUILD, the command line that makes its model of an ONNX ({onnx
 (--build-cmd of triage). It may define ARITHMETICS: the shipped arithmetics that describe how it rounds; FROM_FLOAT: whether
 it takes the float ONNX of which --quantization states the quantization; BESIDE: endings of the files of which the first is
 --quantization's, where these are the engine's own; STATES: patterns of the files in its folder `cache` that state its own
-quantization of a float ONNX (qverify quantize --with); TAKES: the contents of a model's file that it takes
+quantization of a float ONNX (qverify quantize --with); PACKAGE: the module that its driver imports, if an extra of qverify
+installs it; TAKES: the contents of a model's file that it takes
 (onnx_model/other_files.py), of which others that are recognised are refused before it starts.
 
 A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
@@ -223,6 +224,12 @@ class RunnerChoice:
         """Patterns of the files in its folder `cache` that state its quantization of a float ONNX; () if it has none."""
         patterns: tuple[str, ...] = getattr(self.page, "STATES", ())
         return patterns
+
+    @property
+    def package(self) -> str:
+        """The module that its driver imports, if it can be installed beside qverify; "" if not."""
+        module: str = getattr(self.page, "PACKAGE", "")
+        return module
 
     @property
     def beside(self) -> tuple[str, ...]:

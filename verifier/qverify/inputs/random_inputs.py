@@ -23,7 +23,7 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
     for node in graph.nodes:  # they are in running order, so one pass is enough to follow reshapes
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
-            if node.op == "quantize":
+            if node.op in ("quantize", "QUANTIZE"):
                 return quantized if len(quantized.scale) == 1 and quantized.numpy_dtype.kind in "iu" else None
             if node.op in ("reshape", "half_float"):
                 name = node.outputs[0]
@@ -71,7 +71,11 @@ def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     """Returns random values for an input, uniformly distributed: floats over the range to which the input is quantized,
-    or over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range()."""
+    or over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range(); of an
+    operand that states a shape, that of the file."""
+    stated = graph.meta.get("shape_inputs", {}).get(spec.name, ())
+    if stated and spec.shape == (len(stated),):
+        return np.asarray(stated, spec.dtype)
     if spec.dtype in ("float32", "float16"):
         return _random_floats(graph, spec, generator)
     if spec.dtype == "bool":

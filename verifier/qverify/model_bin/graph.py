@@ -89,6 +89,12 @@ class Graph:
         """Returns the spec of a tensor."""
         return self.tensors[name]
 
+    @property
+    def is_of_operators(self) -> bool:
+        """Whether the nodes are operators of another engine, which runs them, instead of ops of model.bin: the graph then only
+        names and orders them."""
+        return "operators" in self.meta
+
     def producers(self) -> dict[str, Node]:
         """Returns the node that computes each tensor, by the tensor's name."""
         return {out: node for node in self.nodes for out in node.outputs}

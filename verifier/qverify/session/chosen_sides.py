@@ -4,10 +4,13 @@ runner or an engine: what opens and runs the sides is handed a ChosenSides, or o
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Literal
 
 from qverify_agents.inventory import find_engine, find_runner
@@ -27,6 +30,7 @@ from qverify.sides.runner_plan import common_options
 
 LITERT, LOCAL, BOARD = "litert", "local", "board"
 SIMULATOR = "--simulator"
+PYTHON = "python"  # option of an engine that has a driver
 QUANTIZATION = "quantization"  # option of an engine that runs the toolkit's own files
 COMMAND_LINES = ("command", "setup", "teardown")  # options that are command lines of the board's shell
 SHELL_TIMEOUT_S = 10.0
@@ -110,7 +114,7 @@ def choose_board(
     reach = reach or {}
     if page is not None:
         _check_options(page)
-        page = _with_toolkit_files(page, quantization) if address == LOCAL else page
+        page = _with_own_python(_with_toolkit_files(page, quantization)) if address == LOCAL else page
         return ChosenSide(BOARD, page.name, address, reach, page, "last")
     runtime = find_runtime(address, reach)
     if not runtime:
@@ -149,7 +153,9 @@ def _choose_engines(texts: Sequence[str], quantization: Sequence[str]) -> dict[s
         same = sum(chosen.engine == page.name for chosen in engines.values())
         side = f"{page.name}-{same + 1}" if same else page.name
         file: Literal["float", "network"] = "float" if quantization and page.takes_float else "network"
-        engines[side] = ChosenSide(side, page.name, LOCAL, {}, _with_toolkit_files(page, quantization), file)
+        engines[side] = ChosenSide(
+            side, page.name, LOCAL, {}, _with_own_python(_with_toolkit_files(page, quantization)), file
+        )
     return engines
 
 
@@ -163,6 +169,14 @@ def _with_toolkit_files(page: RunnerChoice, files: Sequence[str]) -> RunnerChoic
     if not stem or not all(os.path.isfile(stem + ending) for ending in page.beside):
         return page
     return replace(page, options={**page.options, QUANTIZATION: (path,)})
+
+
+def _with_own_python(page: RunnerChoice) -> RunnerChoice:
+    """Returns the page of an engine on this host, with this interpreter as its own if it has the engine's package and the user
+    named none."""
+    if not page.package or option(page.options, PYTHON) or find_spec(page.package) is None:
+        return page
+    return replace(page, options={**page.options, PYTHON: (shlex.quote(sys.executable),)})
 
 
 def _check_without_graph(request: Request) -> None:

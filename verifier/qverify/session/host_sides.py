@@ -27,12 +27,14 @@ class SideResults:
         run_unit: the function of each side that computes one unit again for forced verdicts, by the side's label.
         plain: the comparison of the original ONNX's outputs with the reference's, one row per output.
         canary: the result of the check of this host's onnxruntime, {} if the reference did not run on it.
+        kernel_sets: as kernel_sets() returns them.
     """
 
     recordings: dict[str, Recording] = field(default_factory=dict)
     run_unit: dict[str, Any] = field(default_factory=dict)
     plain: list[dict[str, Any]] = field(default_factory=list)
     canary: dict[str, Any] = field(default_factory=dict)
+    kernel_sets: dict[str, Any] = field(default_factory=dict)
 
 
 class HostSides:
@@ -56,7 +58,8 @@ class HostSides:
         if self._models.engine is not None:
             ran.recordings["reference"] = self._models.engine.run(prepared)
             return ran
-        if self._models.compiled is not None and self._run_reference:
+        has_reference = self._models.compiled is not None or self._models.alone is not None
+        if has_reference and self._run_reference:
             reference = self.reference()
             ran.canary = self._canary
             original = reference.run_original(
@@ -65,9 +68,10 @@ class HostSides:
             return_free_memory()
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
+            ran.kernel_sets = self.kernel_sets()
             ran.plain = reference.compare_original(prepared, ran.recordings["reference"].tensors, original)
             reference.name_optimizer(prepared, original, ran.plain)
-        if run_sim:
+        if run_sim and not self._models.no_simulator:
             from qverify.sides.simulator import Simulator
 
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
@@ -94,12 +98,17 @@ class HostSides:
         from qverify.sides.simulator import Simulator
 
         functions: dict[str, Any] = {}
-        if self._models.compiled is not None:
+        if self._models.compiled is not None or self._models.alone is not None:
             functions["reference"] = self.reference().run_unit
-        if run_sim:
+        if run_sim and not self._models.no_simulator:
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             functions["simulator"] = self._simulator.run_unit
         return functions
+
+    def kernel_sets(self) -> dict[str, Any]:
+        """Returns functions that compute one unit of a .tflite with other kernels of LiteRT than the reference's, by their
+        names; {} of any other model."""
+        return {} if self._models.alone is None or not self._run_reference else self.reference().kernel_sets
 
     @property
     def distrusted(self) -> list[str]:
@@ -115,7 +124,9 @@ class HostSides:
             from qverify.sides.litert_reference import LiteRtReference
 
             alone = self._models.alone
-            self._reference = LiteRtReference(alone.data, alone.converted, self._models.graph)
+            self._reference = LiteRtReference(
+                alone.data, alone.converted, self._models.graph, alone.kernels, alone.shared, alone.unstable
+            )
         if self._reference is not None:
             return self._reference
         from qverify.onnx_model.canary import failing_kinds, run_canaries

@@ -111,9 +111,10 @@ class Job:
             engines = EngineSides(self.sides, models, request.deadline_s)
             opened = OpenedModels(models, vendor, HostSides(models, self.sides.reference, engines))
         self.models, self._vendor, self._host = opened.models, opened.vendor, opened.host
+        known = self.models.compiled, self.models.engine, self.models.alone
         on = {
-            "reference": self.sides.reference and (self.models.compiled is not None or self.models.engine is not None),
-            "simulator": self.sides.simulator,
+            "reference": self.sides.reference and any(model is not None for model in known),
+            "simulator": self.sides.simulator and not self.models.no_simulator,
             "board": self.sides.board is not None,
             **dict.fromkeys(self.sides.engines, True),
         }

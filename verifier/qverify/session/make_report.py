@@ -51,6 +51,7 @@ def make_report(
         distrusted=ran.canary.get("distrusted", ()),
         located=located,
         recomputes=models.engine is None,
+        kernel_sets=ran.kernel_sets,
         made=models.onnx_names.made if "board" in ran.recordings or "dump" in ran.recordings else (),
     )
     _state_same_engines(report, ran)
@@ -78,6 +79,7 @@ def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, 
     ]
     report.models = list(models.rows)
     no_runs = {**_NOT_RUN, **({"simulator": _NO_GRAPH} if models.engine is not None else {})}
+    no_runs |= {"simulator": models.no_simulator} if models.no_simulator else {}
     if engines := [r.side for r in ran.recordings.values() if r.is_engine]:
         no_runs["simulator"] = f"{engines[0]} ran in its place"
         if models.compiled is not None:

@@ -14,7 +14,7 @@ from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
-from qverify.errors import BadFileError, OwnInputsError, UsageError
+from qverify.errors import BadFileError, BlockedError, OwnInputsError, UnsupportedError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
@@ -33,7 +33,7 @@ from qverify.tensors.free_memory import return_free_memory
 
 if TYPE_CHECKING:
     from qverify.arithmetic.forms import FormsOfOps
-    from qverify.session.tflite_alone import TfliteAlone
+    from qverify.session.tflite_alone import PreparedTflite, TfliteAlone
     from qverify.sides.engine_reference import EngineReference
 
 
@@ -73,6 +73,11 @@ class Models:
     def integer_onnx(self) -> bytes | None:
         """The serialized integer ONNX; None without a quantized ONNX."""
         return None if self.compiled is None else self.compiled.integer_onnx
+
+    @property
+    def no_simulator(self) -> str:
+        """Why the simulator cannot be a side, "" if it can."""
+        return "" if self.alone is None else self.alone.no_simulator
 
     @cached_property
     def binary_sha256(self) -> str:
@@ -128,10 +133,13 @@ def open_models(
     host: bool = True,
     arithmetic: Arithmetic | None = None,
     quantization: tuple[str, ...] = (),
+    operators: bool = False,
+    signature: str = "",
 ) -> Models:
     """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
     that no kernel serves may be computed on the host. arithmetic: the one that the board is stated to have. quantization: files
-    in which a vendor's toolkit states how it quantized the float ONNX of -m. Raises UsageError or BadFileError for files that are not models,
+    in which a vendor's toolkit states how it quantized the float ONNX of -m. operators: a .tflite that cannot be converted is
+    opened by its own operators, without a simulator. signature: the one of a .tflite that is verified, "" for the first. Raises UsageError or BadFileError for files that are not models,
     two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
@@ -155,8 +163,10 @@ def open_models(
             )
     if quantization:
         return _open_as_quantized(source, quantization, (shapes, host, arithmetic), paths)
+    if signature and (tflite is None or quantized is not None):
+        raise UsageError(f"--signature {signature}: a .tflite alone has signatures; -m {','.join(paths)}")
     if tflite is not None and quantized is None:
-        return _state(_open_alone(tflite, binary, files, shapes, arithmetic), arithmetic)
+        return _state(_open_alone(tflite, binary, files, shapes, arithmetic, operators, signature), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, read_tensor_map(tflite.path, quantized.path)
@@ -219,15 +229,26 @@ def _open_alone(
     files: list[_File],
     shapes: dict[str, tuple[int, ...]] | None,
     arithmetic: Arithmetic | None,
+    operators: bool,
+    signature: str,
 ) -> Models:
-    """Returns the models of a .tflite without an ONNX. Raises BadFileError for a model.bin that the .tflite does not
-    compile to."""
-    from qverify.session.tflite_alone import open_tflite
-
+    """Returns the models of a .tflite without an ONNX. operators, signature: as for open_models(). Raises BadFileError for a model.bin
+    that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
+    from qverify.session.tflite_alone import convert_tflite, prepare_tflite
+
     forms = None if arithmetic is None else _forms_of(arithmetic)
-    compiled, alone = open_tflite(tflite.path, tflite.data, forms)
+    prepared = prepare_tflite(tflite.path, tflite.data, signature)
+    try:
+        compiled, alone = convert_tflite(prepared, forms)
+    except UnsupportedError as error:
+        if not operators or binary is not None:
+            raise _with_next_step(error, tflite.path) from error
+        if arithmetic is not None:
+            why = f"--arithmetic {arithmetic.name}: the simulator computes it, and does not run this file"
+            raise UsageError(f"{why}: {error}") from error
+        return _open_operators(prepared, files, error)
     under = "in LiteRT's arithmetic" if arithmetic is None else f"under the arithmetic {arithmetic.name}"
     notes = [*compiled.notes, f"the .tflite was converted and compiled {under}"]
     data = encode(compiled.graph)
@@ -238,8 +259,27 @@ def _open_alone(
                 f"{binary.path}: not what {os.path.basename(tflite.path)} compiles to; leave it out, or give the quantized ONNX"
             )
         compiled.graph = given_graph
-    tflite_and_map, rows = (tflite.data, alone.converted.tensors), [f.row() for f in files]
-    return Models(compiled.graph, data, compiled, None, rows, notes, tflite=tflite_and_map, alone=alone)
+    tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
+    caveats = [*prepared.caveats]
+    return Models(compiled.graph, data, compiled, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+
+
+def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: UnsupportedError) -> Models:
+    """Returns the models of a .tflite that LiteRT alone runs."""
+    from qverify.session.tflite_alone import open_operators_alone
+
+    graph, notes, alone = open_operators_alone(prepared, no_converter)
+    tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
+    caveats = [*prepared.caveats]
+    return Models(graph, b"", None, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+
+
+def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
+    """Returns the refusal of a .tflite with what runs it all the same."""
+    step = f"Next: -m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
+    if isinstance(error, BlockedError):
+        return BlockedError(error.header, [*error.lines, step])
+    return UnsupportedError(f"{error}. {step}")
 
 
 def _decode_file(binary: _File) -> Graph:

@@ -26,6 +26,10 @@ def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: i
     runtime, uri, options = side.engine, side.where, side.reach
     if models.alone is not None and runtime not in (QVRT, LITERT):
         raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")
+    if runtime == QVRT and models.no_simulator:
+        raise UsageError(
+            f"{models.rows[0]['path']}: {models.no_simulator}; so qvrt cannot run it, add --runtime litert"
+        )
     if (runtime == LITERT) != (models.tflite is not None) and models.alone is None:
         raise UsageError(
             f"a board whose runtime is {runtime} runs no .tflite; add --runtime litert"

@@ -55,6 +55,7 @@ class Request:
     run_reference: bool = (
         True  # run the quantized ONNX on onnxruntime; False: an engine of `simulators` is in its place
     )
+    signature: str = ""  # of a .tflite alone; "" for its first
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 
     def with_engine(self, engine: RequestedEngine) -> Request:

@@ -20,7 +20,7 @@ from qverify.onnx_model.opaque_model import read_opaque
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
-from qverify.session.chosen_sides import QUANTIZATION, ChosenSides
+from qverify.session.chosen_sides import LITERT, QUANTIZATION, ChosenSides
 from qverify.session.models import Models, open_models, read_tensor_map
 from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
@@ -56,10 +56,12 @@ class BoardModel:
         return os.path.basename(self.path)
 
 
-def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models, BoardModel | None]:
+def open_with_board_model(
+    request: Request, sides: ChosenSides, simulates: bool = True
+) -> tuple[Models, BoardModel | None]:
     """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
-    for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
-    the latter."""
+    for reference and simulator; a single file is used for both. simulates: False if the simulator is not
+    wanted, so that a .tflite need not be converted. Raises UsageError if there is no quantized ONNX among the latter."""
     *others, last = request.models
     paths = others or [last] if sides.runner is not None else request.models
     if sides.reference_engine is not None:
@@ -70,7 +72,8 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
         models = _open_engine_models(sides.reference_engine, paths[0], request.shapes)
     else:
         how = request.shapes, request.allow_other_model, request.host, sides.arithmetic, request.quantization
-        models = open_models(paths, *how)
+        runs_tflite = sides.board is not None and (sides.runner is not None or sides.board.engine == LITERT)
+        models = open_models(paths, *how, operators=runs_tflite or not simulates, signature=request.signature)
     if sides.runner is None:
         return models, None
     if models.engine is None and models.alone is None and (models.compiled is None or models.original is None):
@@ -78,6 +81,8 @@ def open_with_board_model(request: Request, sides: ChosenSides) -> tuple[Models,
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
+    if request.signature and models.alone is not None:
+        data = models.alone.data  # in which that signature is the first
     _check_own_files(sides.runner, last, data, models)
     tie = _find_tie(last, data, others, models, request.allow_other_model)
     board = BoardModel(last, data, tie, _read_built_for(last), _find_tensors(last, data, others, models))
@@ -122,7 +127,7 @@ def _find_tensors(path: str, data: bytes, others: list[str], models: Models) -> 
     from qverify.sides.tflite_tensors import tensors_by_name
 
     alone = models.alone
-    if alone is not None and alone.data != data:
+    if alone is not None and data not in (alone.given, alone.data):
         raise UsageError(
             f"-m {','.join([*others, path])}: two files of a .tflite; give one, or the quantized ONNX and one"
         )
@@ -136,7 +141,7 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
     another model file."""
     if not others:
         return "being the same file"
-    original = models.original if models.alone is None else models.alone.data
+    original = models.original if models.alone is None else models.alone.given
     assert original is not None
     sha256, source = hashlib.sha256(original).hexdigest(), os.path.basename(others[0])
     if data == original:

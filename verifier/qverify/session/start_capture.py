@@ -23,7 +23,7 @@ FLOAT_KIND = "float.onnx"
 
 def start_capture(folder: str, request: Request, models: Models, sides: ChosenSides) -> CaptureWriter:
     """Creates the folder and stores the run's models in it. Raises UsageError if the folder exists and is not empty."""
-    writer = CaptureWriter(folder, _describe_command(request, sides))
+    writer = CaptureWriter(folder, _describe_command(request, models, sides))
     paths = iter(request.models)
     for at, row in enumerate(models.rows):
         was_written = models.float_onnx is not None and row["kind"] == "quant.onnx"  # by qverify, from --quantization
@@ -36,13 +36,13 @@ def start_capture(folder: str, request: Request, models: Models, sides: ChosenSi
         if row["kind"] == "quant.onnx" and models.tflite is not None:
             data = json.dumps(models.tflite[1]).encode()
             writer.add_model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
-    if not any(row["kind"] == "model.bin" for row in models.rows):
+    if models.binary and not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()
         writer.add_model("compiled.bin", "", "model.bin", digest, models.binary)
     return writer
 
 
-def _describe_command(request: Request, sides: ChosenSides) -> dict[str, Any]:
+def _describe_command(request: Request, models: Models, sides: ChosenSides) -> dict[str, Any]:
     """Returns the options of the run on which its verdict depends (`command` of capture.json)."""
     options = request.options
     gates = {gate.option: getattr(options, gate.option) for gate in GATES}
@@ -56,7 +56,7 @@ def _describe_command(request: Request, sides: ChosenSides) -> dict[str, Any]:
         "strict": options.strict,
         "criteria": options.criteria,
         **{k: v for k, v in gates.items() if v is not None},
-        "run_sim": request.run_sim,
+        "run_sim": request.run_sim and not models.no_simulator,
         **({} if request.run_reference else {"run_reference": False}),
         "board": request.board,
         **({"runtime": runner.name} if (runner := sides.runner) is not None else {}),

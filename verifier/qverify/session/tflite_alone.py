@@ -4,7 +4,8 @@ section 1)."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qverify.arithmetic.forms import NAMES, FormsOfOps
@@ -12,11 +13,15 @@ from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.stated_quantization import Quantization, Stated
-from qverify.errors import BadFileError, UnsupportedError
+from qverify.errors import BadFileError, BlockedError, UnsupportedError
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.tflite_model.convert import ConvertedModel, convert
-from qverify.tflite_model.read_tflite import read_tflite
+from qverify.sides.litert_operators import open_operators
+from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
+from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
+from qverify.tflite_model.repair import repair
+from qverify.tflite_model.signatures import describe_others, select_signature
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
@@ -25,19 +30,65 @@ MEASURED = ("conv_transpose", "matmul")  # further ops that round so (NUMERICS.m
 
 @dataclass(frozen=True, slots=True)
 class TfliteAlone:
-    """A .tflite that was converted to ONNX. data: the bytes of the .tflite."""
+    """A .tflite without an ONNX.
+
+    Attributes:
+        data: its bytes as LiteRT opens them.
+        converted: its conversion, without an ONNX if it cannot be converted.
+        given: the bytes of the file itself.
+        kernels: LiteRT's kernels that are the reference.
+        shared: why nodes cannot be recomputed alone, by name.
+        unstable: tensors of which LiteRT gives other bytes in each run.
+        no_simulator: why the simulator is no side, "" if it is one.
+    """
 
     data: bytes
     converted: ConvertedModel
+    given: bytes = b""
+    kernels: str = "reference"
+    shared: Mapping[str, str] = field(default_factory=dict)
+    unstable: frozenset[str] = frozenset()
+    no_simulator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTflite:
+    """A .tflite as LiteRT opens it. model: its contents. data: its bytes, repaired, with the chosen signature first. given: the
+    bytes of the file itself. notes, caveats: lines on what was changed, and on what is not verified."""
+
+    model: TfliteModel
+    data: bytes
+    given: bytes
+    notes: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+
+def prepare_tflite(path: str, data: bytes, signature: str = "") -> PreparedTflite:
+    """Reads a .tflite. signature: name of the one to verify, "" for the first subgraph. Raises BadFileError for a damaged file,
+    UnsupportedError for one that was compiled for an NPU or has no inputs, UsageError for a signature that it does not have,
+    MissingExtraError if LiteRT is not installed."""
+    name = os.path.basename(path)
+    repaired, notes = repair(data)
+    model = read_tflite(repaired, name)
+    check_runnable(model)
+    if signature and (selected := select_signature(repaired, model, signature)) is not repaired:
+        notes.append(f"signature {signature} is run as the first subgraph of the file")
+        repaired, model = selected, read_tflite(selected, name)
+    others = describe_others(model, signature)
+    return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else ())
 
 
 def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
+    """Returns convert_tflite() of the file's first subgraph, with the same errors."""
+    return convert_tflite(prepare_tflite(path, data), arithmetic)
+
+
+def convert_tflite(prepared: PreparedTflite, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
     reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. Raises BadFileError for a
-    damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed,
-    MissingExtraError if LiteRT is not installed."""
-    name = os.path.basename(path)
-    converted = convert(read_tflite(data, name))
+    damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed."""
+    name = prepared.model.file
+    converted = convert(prepared.model)
     stated = arithmetic or _reference_forms()
     options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted))
     try:
@@ -50,7 +101,28 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     _check_shapes(converted, compiled.graph)
     if arithmetic is None:
         compiled.graph = _as_reference(compiled.graph, name)
-    return compiled, TfliteAlone(data, converted)
+    compiled.notes += prepared.notes
+    return compiled, TfliteAlone(prepared.data, converted, prepared.given)
+
+
+def open_operators_alone(
+    prepared: PreparedTflite, no_converter: UnsupportedError
+) -> tuple[Graph, list[str], TfliteAlone]:
+    """Returns the graph of a file's own operators, which LiteRT alone runs, notes on it, and the file. no_converter: why the
+    file cannot be converted. Raises BadFileError for a file that LiteRT refuses, UnsupportedError for one that gives nothing to
+    compare."""
+    model, reasons = prepared.model, [str(no_converter).removeprefix(f"{prepared.model.file}: ")]
+    if isinstance(no_converter, BlockedError):
+        reasons = [*no_converter.lines]
+    found = open_operators(model, prepared.data)
+    graph = replace(found.opened.graph, meta={**found.opened.graph.meta, "source_name": model.file})
+    converted = ConvertedModel(model, b"", found.opened.tensors)
+    more = f", and {count(len(reasons) - 1, 'more kind')} of operators" if len(reasons) > 1 else ""
+    why = f"no side here, the file does not convert: {reasons[0]}{more}"
+    kinds = [f"not converted: {reason}" for reason in reasons[1:]]
+    shared, unstable = found.opened.shared, found.unstable
+    alone = TfliteAlone(prepared.data, converted, prepared.given, found.kernels, shared, unstable, why)
+    return graph, [*prepared.notes, *found.notes, *kinds], alone
 
 
 def _as_reference(graph: Graph, file: str) -> Graph:

@@ -68,7 +68,7 @@ class LiteRtBoard(Board):
         self._file, self._tensors, self._read = model, tensors, read
         if self._read is None:
             self.capabilities -= {"inject"}
-        offered = inner.observable() if "per_node" in self.capabilities else inner.outputs
+        offered = inner.observable() if "per_node" in self.capabilities else _finals_in_order(inner)
         self._model = _pack_model(model, tensors, inner, offered)
         self._sha256 = hashlib.sha256(self._model).hexdigest()
         self._has_taps = not set(offered) <= set(inner.outputs)
@@ -132,7 +132,7 @@ class LiteRtBoard(Board):
 
     def _run_untapped(self, prepared: PreparedInputs) -> Untapped:
         values = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
-        specs = {n: self.graph.spec(n) for n in self.graph.outputs if n not in self.graph.inputs}
+        specs = {n: self.graph.spec(n) for n in _finals_in_order(self.graph) if n not in self.graph.inputs}
 
         def compute() -> dict[str, Array]:
             self._agent.put(self._sha256, self._model)
@@ -229,7 +229,13 @@ def models_of_boards(model: bytes, tensors: TensorMap, graph: Graph) -> list[byt
     """Returns the models that LiteRtBoard sends to a board that offers every tensor, and to one that offers the final
     outputs only. Arguments and errors are those of LiteRtBoard."""
     inner = covered_graph(tensors, read_operators(model), graph)
-    return [_pack_model(model, tensors, inner, offered) for offered in (inner.observable(), inner.outputs)]
+    return [_pack_model(model, tensors, inner, offered) for offered in (inner.observable(), _finals_in_order(inner))]
+
+
+def _finals_in_order(inner: Graph) -> list[str]:
+    """Returns the outputs in running order, in which a board reports them."""
+    order = {name: at for at, name in enumerate(inner.observable())}
+    return sorted(inner.outputs, key=lambda name: order.get(name, len(order)))
 
 
 def _hashed_bytes(value: Array) -> tuple[str, bytes]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from qverify.errors import BadFileError, InternalError
@@ -20,12 +21,29 @@ from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
+RunUnit = Callable[[Unit, Mapping[str, Array]], dict[str, Array]]
+KERNEL_SETS = {
+    "reference": "LiteRT's reference kernels",
+    "optimized": "LiteRT's default kernels",
+    "xnnpack": "XNNPACK",
+}  # all that LiteRT's Python package has on this host
+
 
 class LiteRtReference:
     """Runs the reference, in a child process. data: the .tflite. converted: its conversion to ONNX. graph: compiled from
-    that conversion."""
+    that conversion. kernels: LiteRT's kernels that are the reference, "reference" or "optimized". shared: why nodes cannot be
+    recomputed alone, by name. unstable: tensors of which LiteRT gives other bytes in each run, which are missing."""
 
-    def __init__(self, data: bytes, converted: ConvertedModel, graph: Graph):
+    def __init__(
+        self,
+        data: bytes,
+        converted: ConvertedModel,
+        graph: Graph,
+        kernels: str = "reference",
+        shared: Mapping[str, str] | None = None,
+        unstable: frozenset[str] = frozenset(),
+    ):
+        self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()
@@ -43,31 +61,47 @@ class LiteRtReference:
             "reference",
             "LiteRT",
             self._engine.version,
-            {"kernels": "reference", "threads": 1},
+            {"kernels": self._kernels, "threads": 1},
             specs={n: self.graph.spec(n) for n in self.names},
             finals=self.graph.outputs,
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
             runtime="litert",
-            kernels="litert-reference",
+            kernels=f"litert-{self._kernels}",
         )
         try:
             indices = [self._index(n) for n in self.names]
-            outputs = self._engine.run(self._data, self._model.file, inputs, indices, keep=True)
+            outputs = self._engine.run(self._data, self._model.file, inputs, indices, True, self._kernels)
         except EngineEnded as error:
             recording.state, recording.why = "did not run", f"LiteRT cannot run {self._model.file}: {error}"
             recording.missing = dict.fromkeys(recording.specs, recording.why)
             return recording
-        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names}
+        misfits = {n: why for n in self.names if (why := self._misfit(n, outputs[self._index(n)]))}
+        if misfits:
+            recording.missing, recording.state = misfits, "partial"
+            recording.why = next(iter(misfits.values()))
+        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names if n not in misfits}
         recording.tensors = {**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}}
         recording.digests = {n: tensor_digest(v) for n, v in values.items()}
         recording.duration_s = time.perf_counter() - start
         return recording
 
+    @property
+    def kernel_sets(self) -> dict[str, RunUnit]:
+        """Functions that run a unit as run_unit() does, with LiteRT's other kernels on this host, by their names."""
+        return {
+            name: partial(self._run_with, kernels) for kernels, name in KERNEL_SETS.items() if kernels != self._kernels
+        }
+
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. A
         transposition from or to NHWC, which only the ONNX has, is computed as in model.bin. Raises BadFileError if LiteRT
         cannot run them."""
+        return self._run_with(self._kernels, unit, inputs)
+
+    def _run_with(self, kernels: str, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if why := next((self._shared[n.name] for n in unit.nodes if n.name in self._shared), ""):
+            raise BadFileError(f"{self._model.file}: {unit.name}: {why}")
         input_names = {self._index(n): n for n in unit.inputs}
         output_indices = {n: self._index(n) for n in unit.outputs}
         operators = operators_between(self._model, set(input_names), list(output_indices.values()))
@@ -79,11 +113,21 @@ class LiteRtReference:
         part, index = cut(self._data, self._model, operators, list(input_names), list(output_indices.values()))
         file = f"{self._model.file}: {operators[-1]}"
         feed = {index[i]: self._as_in_file(n, inputs[n]) for i, n in input_names.items()}
+        wanted = [index[i] for i in output_indices.values()]
         try:
-            results = self._engine.run(part, file, feed, [index[i] for i in output_indices.values()])
+            results = self._engine.run(part, file, feed, wanted, kernels=kernels)
         except EngineEnded as error:
             raise BadFileError(f"{file}: LiteRT cannot run it: {error}") from error
         return {n: self._as_in_onnx(n, results[index[i]]) for n, i in output_indices.items()}
+
+    def _misfit(self, name: str, value: Array) -> str:
+        """Returns why the value is not of the graph's shape, which it has where LiteRT knows it only when it runs."""
+        if name in self._unstable:
+            return "LiteRT gives other bytes of it in each run on the same inputs"
+        shape = tuple(self._tensors[name]["shape"])
+        if value.shape == shape or not self.graph.is_of_operators:
+            return ""
+        return f"{name} is {list(value.shape)} on these inputs, and was {list(shape)} on random ones"
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array]:
         """Returns {}: the .tflite itself is the original."""

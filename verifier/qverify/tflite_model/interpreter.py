@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from qverify.extras import import_extra
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
+
+CALLING = ("IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "STABLEHLO_CASE", "STABLEHLO_REDUCE",
+           "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_SORT", "STABLEHLO_SCATTER")  # operators that run other subgraphs  # fmt: skip
 
 
 def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:
@@ -30,32 +33,80 @@ def cut(
 
     data: a file that LiteRT has opened. given, made: the tensors that become inputs and outputs."""
     module = schema()
-    source = module.Model.GetRootAs(data, 0)
-    graph = source.Subgraphs(0)
-    kept = dict.fromkeys([*given, *(i for o in operators for i in (*o.inputs, *o.outputs) if i >= 0), *made])
+    source = open_object(module, data)
+    graph = source.subgraphs[0]
+    tables = [graph.operators[o.position] for o in operators]
+    read = [i for o in operators for i in (*o.inputs, *o.outputs) if i >= 0]
+    inner = [int(i) for table in tables for i in _numbers(table.intermediates) if i >= 0]
+    kept = dict.fromkeys([*given, *read, *inner, *made])
+    kept |= dict.fromkeys(i for old in kept for i in _scales_of(graph.tensors[old]) if i >= 0)
     index = {old: new for new, old in enumerate(kept)}
-    part, whole = module.SubGraphT(), module.ModelT()
-    whole.version, whole.description = source.Version(), "part"
-    whole.buffers, whole.operatorCodes = [module.BufferT()], []
-    part.tensors, part.operators = [], []
+    used, buffers = {0: 0}, [source.buffers[0]]
+    calls = any(o.kind in CALLING for o in operators)
     for old in index:
-        tensor = module.TensorT.InitFromObj(graph.Tensors(old))
-        if (value := model.tensors[old].data) is not None:
-            whole.buffers.append(module.BufferT.InitFromObj(source.Buffers(tensor.buffer)))
-            if source.Buffers(tensor.buffer).DataLength() == 0 and value.size:  # of an operator that was folded
-                whole.buffers[-1].data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
-        tensor.buffer = 0 if model.tensors[old].data is None else len(whole.buffers) - 1
-        part.tensors.append(tensor)
-    for operator in operators:
-        table = module.OperatorT.InitFromObj(graph.Operators(operator.position))
-        whole.operatorCodes.append(module.OperatorCodeT.InitFromObj(source.OperatorCodes(table.opcodeIndex)))
-        table.opcodeIndex = len(whole.operatorCodes) - 1
+        tensor = graph.tensors[old]
+        _renumber_scales(tensor, index)
+        if calls:
+            continue  # the other subgraphs use the same buffers
+        value, at = model.tensors[old].data, tensor.buffer
+        if (
+            value is not None and value.size and not len(_numbers(source.buffers[at].data))
+        ):  # of an operator that was folded
+            buffers.append(module.BufferT())
+            buffers[-1].data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+            tensor.buffer = len(buffers) - 1
+            continue
+        at = at if value is not None else 0
+        if at not in used:
+            used[at] = len(buffers)
+            buffers.append(source.buffers[at])
+        tensor.buffer = used[at]
+    for operator, table in zip(operators, tables, strict=True):
         table.inputs = [index.get(i, -1) for i in operator.inputs]
         table.outputs = [index[i] for i in operator.outputs]
-        table.intermediates, table.mutatingVariableInputs = None, None
-        part.operators.append(table)
-    part.inputs, part.outputs = [index[i] for i in given], [index[i] for i in made]
-    whole.subgraphs = [part]
+        table.intermediates = [index.get(int(i), -1) for i in _numbers(table.intermediates)]
+    graph.tensors, graph.operators = [graph.tensors[i] for i in index], tables
+    graph.inputs, graph.outputs = [index[i] for i in given], [index[i] for i in made]
+    source.description, source.signatureDefs, source.metadata, source.metadataBuffer = "part", None, None, None
+    if not calls:
+        source.subgraphs, source.buffers = [graph], buffers
+    return pack_object(source), index
+
+
+def open_object(module: Any, data: bytes) -> Any:
+    """Returns the file as objects that can be changed. module: from schema(). Constants behind the FlatBuffer are within it
+    then."""
+    source = module.ModelT.InitFromObj(module.Model.GetRootAs(data, 0))
+    for buffer in source.buffers:
+        if buffer.offset > 1:
+            buffer.data = np.frombuffer(data, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return source
+
+
+def pack_object(source: Any) -> bytes:
+    """Returns the file that these objects are."""
     builder = import_extra("flatbuffers", "a .tflite by itself").Builder(1024)
-    builder.Finish(whole.Pack(builder), b"TFL3")
-    return bytes(builder.Output()), index
+    builder.Finish(source.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def _numbers(values: Any) -> Sequence[int]:
+    return [] if values is None else values
+
+
+def _scales_of(tensor: Any) -> list[int]:
+    """Returns the tensors that contain the scales and zero points of a tensor quantized in blocks."""
+    blocks = _blocks_of(tensor)
+    return [] if blocks is None else [int(blocks.scales), int(blocks.zeroPoints)]
+
+
+def _renumber_scales(tensor: Any, index: Mapping[int, int]) -> None:
+    blocks = _blocks_of(tensor)
+    if blocks is not None:
+        blocks.scales, blocks.zeroPoints = (index.get(int(i), -1) for i in (blocks.scales, blocks.zeroPoints))
+
+
+def _blocks_of(tensor: Any) -> Any:
+    details = None if tensor.quantization is None else tensor.quantization.details
+    return details if hasattr(details, "scales") else None

@@ -16,7 +16,9 @@ Array = npt.NDArray[Any]
 def as_in_file(entry: Mapping[str, Any], value: Array) -> Array:
     """Returns a tensor of the ONNX in the file's layout."""
     axes, shape = entry["axes"], entry["shape"]
-    moved = np.ascontiguousarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)))
+    moved = np.asarray(
+        value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)), order="C"
+    )  # a scalar stays one
     return moved.astype(entry["dtypes"][0]) if "dtypes" in entry else moved
 
 

@@ -88,6 +88,12 @@ EXAMPLES = (
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
 @click.option(
+    "--signature",
+    default="",
+    metavar="NAME",
+    help="signature of a .tflite alone that is verified  [default: the first]",
+)
+@click.option(
     "--pull",
     type=click.Choice(("differ", "all")),
     default="differ",
@@ -177,6 +183,7 @@ def command(
     pull: Literal["differ", "all"],
     arithmetic: str,
     allow_other_model: bool,
+    signature: str,
     no_host: bool,
     repeat: int,
     paranoid: bool,
@@ -214,6 +221,10 @@ def command(
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
     dump = reading(find_dump(paths) if server is None and not boards else None)
+    if signature and (capture is not None or server is not None or dump is not None):
+        raise click.UsageError(
+            f"--signature {signature}: for boards of this host, without --capture, --server and a dump"
+        )
     frames = frame_sources(inputs_text)
     if dump is not None:
         paths = [path for path in paths if path != dump.path]
@@ -232,6 +243,7 @@ def command(
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
+        signature=signature,
         arithmetic=arithmetic,
         host=not no_host,
         pull=pull,

@@ -87,7 +87,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         raise UsageError("--quantization states how a toolkit quantized a float ONNX; give that: -m float.onnx")
     models = None
     if dumps.model is not None:
-        models = open_models([dumps.model], arithmetic=arithmetic, quantization=dumps.quantization)
+        models = open_models([dumps.model], arithmetic=arithmetic, quantization=dumps.quantization, operators=True)
     sides = [
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))

@@ -37,12 +37,13 @@ def find_locator(models: Models, same_inputs: bool, options: Options, notes: lis
     def run(judged: Judged) -> list[Blame]:
         host = HostSides(models)
         try:
-            run_unit = host.run_units(True)
+            run_unit, kernel_sets = host.run_units(True), host.kernel_sets()
         except QVerifyError as error:
             notes.append(f"nodes were not recomputed: {describe_error(error)}")
-            run_unit = {}
+            run_unit, kernel_sets = {}, {}
         graph, sides = models.graph, {} if models.alone is None else {"reference": _litert()}
-        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, host.distrusted, models.onnx_names.made)
+        names = host.distrusted, models.onnx_names.made
+        known = HostUnits(graph, units(graph), run_unit, sides, same_inputs, *names, kernel_sets)
         blamed = locate(judged, known, options)
         evidence = NodeEvidence({r.side: r for r in (judged.a.recording, judged.b.recording)}, graph, {})
         for blame in blamed:

@@ -82,7 +82,7 @@ class CapturedJob:
         """Returns the captured sides of the frame that was prepared last, None (no tensor can be pulled), and "" (the
         board did not have to be reached)."""
         ran = SideResults(read_sides(self.capture, self._frame, self.models, prepared, self.run_sim))
-        ran.run_unit = self._host.run_units(self.run_sim)
+        ran.run_unit, ran.kernel_sets = self._host.run_units(self.run_sim), self._host.kernel_sets()
         return ran, None, ""
 
     def repeat(self, report: ReportDocument, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
@@ -153,7 +153,7 @@ def _judge_frames(
     if unknown := [side for side in request.rerun if side not in RERUN_SIDES]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN_SIDES)}; a board runs again with -b")
     capture.reads_forms = is_runner(request.runtime)
-    models = open_models([*request.models]) if request.models else captured_models(capture)
+    models = open_models([*request.models], operators=True) if request.models else captured_models(capture)
     host, board = HostSides(models), _connect(request, models)
     options, causes = merge_options(request.options, capture), CauseFinder()
     try:
@@ -195,7 +195,8 @@ def captured_models(capture: Capture) -> Models:
     """Opens the capture's quantized ONNX and model.bin under the names that they had in the run. Float files, which
     earlier versions stored although they were not used, are left out."""
     floats = {f for f, row in capture.models.items() if row["kind"] == "float.onnx"}
-    models = open_models([p for p in capture.model_paths() if os.path.basename(p) not in floats])
+    paths = [p for p in capture.model_paths() if os.path.basename(p) not in floats]
+    models = open_models(paths, operators=True)
     restore_names(models, capture)
     return models
 
@@ -257,7 +258,7 @@ def _collect_sides(
     ran = host.run(prepared, "simulator" in request.rerun, watch) if request.rerun else SideResults()
     rerun = {n: r for n, r in ran.recordings.items() if n in request.rerun}
     ran.recordings = _sort_sides({**read_sides(capture, number, models, prepared, request.run_sim), **rerun})
-    ran.run_unit = host.run_units(request.run_sim)
+    ran.run_unit, ran.kernel_sets = host.run_units(request.run_sim), host.kernel_sets()
     return ran
 
 

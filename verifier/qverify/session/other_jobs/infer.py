@@ -58,14 +58,15 @@ def infer(
         reference_python=engine[1],
     )
     sides = choose_sides(request)
-    models, vendor = open_with_board_model(replace(request, allow_other_model=sides.runner is not None), sides)
+    request = replace(request, allow_other_model=sides.runner is not None)
+    models, vendor = open_with_board_model(request, sides, simulates=side != "reference")
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator
 
         recording = Simulator(models.graph, models.islands).run(prepared)
     elif side == "reference":
-        if models.compiled is None and models.engine is None:
+        if models.compiled is None and models.engine is None and models.alone is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
         recording = HostSides(models).reference().run(prepared)
     else:

@@ -96,7 +96,10 @@ class Ladder:
             raise UsageError("--capture keeps the run of a compiled model: give -m a quantized ONNX or a model.bin")
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
         engines, has_reference = self._engines_and_reference()
-        self.report.stages = list_stages(self.files, names, self.board, request.app_output, engines, has_reference)
+        stages = list_stages(self.files, names, self.board, request.app_output, engines, has_reference)
+        no_simulator = self.job.models.no_simulator if self.job is not None else ""
+        self.report.stages = [s for s in stages if not no_simulator or s.kind != "simulator"]
+        self._note(no_simulator and f"simulator: {no_simulator}")
         if self.files.dumps and "quant.onnx" not in names:
             raise UsageError(f"{self.files.dumps[0]} is a dump, compared with the quantized ONNX: give that with -m")
         self._check_gates()
@@ -121,7 +124,7 @@ class Ladder:
         """Opens the compiled model, or the capture of the request."""
         request = self.request
         if request.capture is not None:
-            models = open_models(self.files.models, request.shapes, request.allow_other_model)
+            models = open_models(self.files.models, request.shapes, request.allow_other_model, operators=True)
             restore_names(models, request.capture)
             return CapturedJob(request.capture, models, self.files.run_sim)
         has_other_stages = bool(self.files.originals or self.files.dumps or request.app_output)

@@ -1,0 +1,114 @@
+"""Judges an operator that qverify does not compute itself: a side that rounds in its own way is right if one of the engine's real
+sets of kernels on this host gives every byte, the same one at all operators of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qverify.compare.channels import describe_channels
+from qverify.compare.foreign import describe_direction
+from qverify.compare.limits import FLOAT_SHARE
+from qverify.compare.paired_values import bits_equal
+from qverify.errors import QVerifyError
+from qverify.model_bin.units import Unit
+from qverify.report.document import Forced, Verdict
+from qverify.tensors.recording import Array
+
+RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+MANY_STEPS = (
+    "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+    "BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "IF", "WHILE", "STABLEHLO_COMPOSITE",
+)  # operators that round many values one after another, so that other kernels may end several LSB apart  # fmt: skip
+ELSEWHERE_LSB = 1, 8  # of integers likewise: of an operator that rounds once, and of one of MANY_STEPS
+ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
+
+
+class KernelSets:
+    """The sets of kernels, each with the function that runs a unit with it."""
+
+    def __init__(self, run: Mapping[str, RunUnit]):
+        self._run, self._made = run, dict[tuple[str, str], tuple[Mapping[str, Array], Mapping[str, Array]]]()
+
+    def find(self, unit: Unit, output: str, given: Mapping[str, Array], recorded: Array) -> list[str]:
+        """Returns the sets that give every byte of a recorded output from these inputs. A set that lacks the operator, or
+        fails, gives none."""
+        found = []
+        for name in self._run:
+            made = self._compute(name, unit, given).get(output)
+            if made is not None and (made.shape, made.dtype) == (recorded.shape, recorded.dtype):
+                found += [name] if bits_equal(made, recorded) else []
+        return found
+
+    def _compute(self, name: str, unit: Unit, given: Mapping[str, Array]) -> Mapping[str, Array]:
+        key = name, unit.name
+        known = self._made.get(key)
+        if known is not None and all(known[0].get(n) is v for n, v in given.items()):
+            return known[1]
+        try:
+            made = self._run[name](unit, given)
+        except (QVerifyError, ValueError, MemoryError):
+            made = {}
+        self._made[key] = dict(given), made
+        return made
+
+
+def judge_by_kernels(
+    measured: Forced, op: str, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
+) -> Forced:
+    """Returns the verdict on an output that differs from what the reference's kernels make. measured: how far. names: the
+    sets that give every byte; accept_kernel_sets() makes of it what all operators of the kind allow. here: whether the side
+    ran on this host with kernels that are known. What no set gives is a finding, but for a small difference of a side whose
+    kernels may round otherwise than those of this host: INCONCLUSIVE."""
+    parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
+    parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
+    if names:
+        parts.append(f"{' and '.join(names)} give every byte here, and no kernels at every operator of this kind")
+    else:
+        parts.append("no kernels of LiteRT on this host give every byte")
+    why = "; ".join(part for part in parts if part)
+    small = _is_small(measured, made, here, op)
+    verdict: Verdict = "INCONCLUSIVE" if small else "FAILED"
+    wrong = measured.mismatched or 0
+    at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
+    return replace(measured, verdict=verdict, why=why, unexplained=wrong, at_fault=at_fault)
+
+
+def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
+    """Returns whether the elements differ by so little that other kernels of the same engine may be why."""
+    if made.dtype.kind != "f":
+        most = ELSEWHERE_LSB[op in MANY_STEPS]
+        return not here and made.dtype.kind in "iu" and measured.max_lsb is not None and measured.max_lsb <= most
+    finite = np.abs(made[np.isfinite(made)])
+    largest = float(finite.max(initial=0.0))
+    return (measured.max_abs or 0.0) <= largest * (
+        FLOAT_SHARE if here else ELSEWHERE_SHARE
+    ) and finite.size == made.size
+
+
+def accept_kernel_sets(
+    units: list[Unit],
+    forced: dict[str, Forced],
+    giving: Mapping[str, list[str]],
+    gives_all: Callable[[Unit, str], bool | None],
+) -> None:
+    """Sets the verdicts on the operators of a kind that differ, and that nothing else accepts, to PASSED where one set of kernels
+    gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. Of
+    several, the one that explains most operators counts. giving: the sets that give every byte of an output that differs. gives_all:
+    whether a set gives every byte of a unit that is equal, or that passed otherwise."""
+    for op in dict.fromkeys(unit.op for unit in units):
+        outputs = {u.name: [o for o in u.outputs if o in forced] for u in units if u.op == op}
+        members = [u for u in units if u.op == op and outputs[u.name]]
+        open_ones = {u.name: [o for o in outputs[u.name] if forced[o].verdict != "PASSED"] for u in members}
+        explained = [u for u in members if any(giving.get(o) for o in open_ones[u.name])]
+        passed = [u for u in members if not open_ones[u.name]]
+        names = dict.fromkeys(n for u in explained for o in open_ones[u.name] for n in giving.get(o, ()))
+        for name in names:
+            fits = all(name in giving.get(o, ()) for u in explained for o in open_ones[u.name])
+            if fits and all(gives_all(unit, name) is not False for unit in passed):
+                for output in (o for u in explained for o in open_ones[u.name]):
+                    limit, found = f"every byte is that of {name}", forced[output]
+                    forced[output] = replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
+                break

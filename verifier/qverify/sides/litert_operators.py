@@ -1,0 +1,61 @@
+"""Opens a .tflite that LiteRT runs, whatever its operators: a first run on random inputs gives the types and shapes of all
+tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qverify.errors import BadFileError, UnsupportedError
+from qverify.inputs.random_inputs import random_inputs
+from qverify.plural import count
+from qverify.sides.engine_child import EngineEnded
+from qverify.sides.litert_engine import LiteRtEngine, RefusedFileError
+from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
+from qverify.tflite_model.interpreter import CALLING
+from qverify.tflite_model.read_tflite import TfliteModel
+
+KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
+NO_KERNEL = "Didn't find op for builtin opcode"  # LiteRT's words for an operator that a set of kernels lacks
+
+
+@dataclass(frozen=True, slots=True)
+class LiteRtOperators:
+    """An opened file. opened: its graph. kernels: those of the reference, of KERNELS. unstable: tensors that two runs on the same
+    inputs gave other bytes of. notes: lines on what is the reference, and on what is not compared."""
+
+    opened: OperatorGraph
+    kernels: str
+    unstable: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
+    """Returns the opened file. data: its bytes. Raises BadFileError for a file that LiteRT refuses, or on which it fails,
+    UnsupportedError for one that gives nothing to compare."""
+    engine = LiteRtEngine(model.file)
+    ends = operator_graph(model, {}).graph
+    inputs = dict(zip(model.inputs, random_inputs(ends).arrays().values(), strict=True))
+    computed = [i for i in model.made_by if model.tensors[i].dtype in COMPARED]  # LiteRT crashes on others
+    notes, kernels = list[str](), KERNELS[0]
+    for kernels in KERNELS:
+        try:
+            first, second = (engine.describe(data, model.file, inputs, computed, kernels) for _ in range(2))
+            break
+        except RefusedFileError as error:
+            if kernels == KERNELS[-1]:
+                raise
+            notes.append(
+                f"the reference is LiteRT's default kernels, since its reference kernels refuse the file: {error}"
+            )
+        except EngineEnded as error:
+            raise BadFileError(f"{model.file}: LiteRT cannot run it: {error}") from error
+    opened = operator_graph(model, {i: (dtype, shape) for i, (dtype, shape, _) in first.items()})
+    unstable = frozenset(n for n, entry in opened.tensors.items() if first.get(i := entry["tfl"]) != second.get(i))
+    if not opened.graph.outputs:
+        raise UnsupportedError(f"{model.file}: none of its outputs is computed and of a type that can be compared")
+    if opened.left_out:
+        kinds = ", ".join(sorted({o.kind for o in opened.left_out}))
+        notes.append(f"{count(len(opened.left_out), 'operator')} without a tensor to compare: {kinds}")
+    if model.subgraphs > 1 and (calling := [str(o) for o in model.operators if o.kind in CALLING]):
+        notes.append(f"tensors inside {', '.join(calling[:3])} are not compared: each is one node")
+    return LiteRtOperators(opened, kernels, unstable, tuple(notes))

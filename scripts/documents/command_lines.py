@@ -15,6 +15,7 @@ from scripts.documents.blocks import ROOT
 
 SYSTEM_COMMANDS = {
     ".",
+    "apt-get",
     "cd",
     "cp",
     "deactivate",
@@ -22,11 +23,12 @@ SYSTEM_COMMANDS = {
     "export",
     "grep",
     "head",
+    "make",
     "mkdir",
     "python",
     "sh",
     "tail",
-}  # present on every POSIX system, or in an activated environment
+}  # of the system, or in an activated environment
 
 TOOLS_OF_MAKERS = {  # what the pages of chips run on the board or in the maker's toolkit
     "pulsar2",

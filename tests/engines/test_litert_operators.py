@@ -227,19 +227,19 @@ def test_one_set_of_kernels_must_give_every_operator_of_a_kind():
     equal = Forced("PASSED", 0, 0, 0.0, 8)
     giving = {"a": ["X", "Y"], "b": ["Y"], "d": ["X"]}
     forced = {n: equal if n == "c" else _judged(giving[n]) for n in "abcd"}
-    accept_kernel_sets(units, forced, giving, lambda unit, name: True)
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True, False)
     assert [forced[n].verdict for n in "abcd"] == ["PASSED"] * 4
     assert forced["a"].limit == forced["b"].limit == "every byte is that of Y"
     giving = {"a": ["X"], "b": ["Y"], "d": ["X"]}
     forced = {n: equal if n == "c" else _judged(giving[n]) for n in "abcd"}
-    accept_kernel_sets(units, forced, giving, lambda unit, name: True)
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True, False)
     assert [forced[n].verdict for n in "abcd"] == ["FAILED", "FAILED", "PASSED", "PASSED"]
     giving = {"a": ["X"], "b": []}
     forced = {n: _judged(giving[n]) if n in giving else equal for n in "abcd"}
-    accept_kernel_sets(units, forced, giving, lambda unit, name: unit.name != "c")  # X gives other bytes of c
+    accept_kernel_sets(units, forced, giving, lambda unit, name: unit.name != "c", False)  # X gives other bytes of c
     assert [forced[n].verdict for n in "ab"] == ["FAILED", "FAILED"]
     forced = {n: _judged(giving[n]) if n in giving else equal for n in "abcd"}
-    accept_kernel_sets(units, forced, giving, lambda unit, name: True)  # b is a finding by itself
+    accept_kernel_sets(units, forced, giving, lambda unit, name: True, False)  # b is a finding by itself
     assert [forced[n].verdict for n in "ab"] == ["PASSED", "FAILED"]
 
 
@@ -248,7 +248,7 @@ def test_one_set_of_kernels_must_give_every_operator_of_a_kind():
 )
 def test_what_no_kernels_give_is_never_passed(apart, here, verdict):
     forced = {"a": _judged([], apart, here)}
-    accept_kernel_sets([_unit("a")], forced, {"a": []}, lambda unit, name: True)
+    accept_kernel_sets([_unit("a")], forced, {"a": []}, lambda unit, name: True, False)
     assert forced["a"].verdict == verdict
 
 

@@ -93,16 +93,19 @@ def accept_kernel_sets(
     forced: dict[str, Forced],
     giving: Mapping[str, list[str]],
     gives_all: Callable[[Unit, str], bool | None],
+    converted: bool,
 ) -> None:
     """Sets the verdicts on the operators of a kind that differ, and that nothing else accepts, to PASSED where one set of kernels
     gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. Of
     several, the one that explains most operators counts. giving: the sets that give every byte of an output that differs. gives_all:
-    whether a set gives every byte of a unit that is equal, or that passed otherwise."""
+    whether a set gives every byte of a unit that is equal, or that passed otherwise. converted: whether the units are qverify's
+    own, so that it knows what is right: an integer more than 1 LSB from it is wrong whatever kernel gives it."""
     for op in dict.fromkeys(unit.op for unit in units):
         outputs = {u.name: [o for o in u.outputs if o in forced] for u in units if u.op == op}
         members = [u for u in units if u.op == op and outputs[u.name]]
         open_ones = {u.name: [o for o in outputs[u.name] if forced[o].verdict != "PASSED"] for u in members}
-        explained = [u for u in members if any(giving.get(o) for o in open_ones[u.name])]
+        near = [u for u in members if not (converted and any(_is_far(forced[o]) for o in open_ones[u.name]))]
+        explained = [u for u in near if any(giving.get(o) for o in open_ones[u.name])]
         passed = [u for u in members if not open_ones[u.name]]
         names = dict.fromkeys(n for u in explained for o in open_ones[u.name] for n in giving.get(o, ()))
         for name in names:
@@ -112,3 +115,7 @@ def accept_kernel_sets(
                     limit, found = f"every byte is that of {name}", forced[output]
                     forced[output] = replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
                 break
+
+
+def _is_far(found: Forced) -> bool:
+    return found.max_lsb is not None and found.max_lsb > 1

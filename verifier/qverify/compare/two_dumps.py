@@ -207,7 +207,9 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         if not host.graph.is_of_operators:
             accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
             StraightConcats(free, host.graph, forcing.read_recorded, forcing.gives_all).accept(verdicts)
-        accept_kernel_sets(located.steps, verdicts, forcing.giving, forcing.gives_all_by_kernels)
+        accept_kernel_sets(
+            located.steps, verdicts, forcing.giving, forcing.gives_all_by_kernels, not host.graph.is_of_operators
+        )
     return located
 
 

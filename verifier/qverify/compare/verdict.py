@@ -282,7 +282,7 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
         StraightConcats(free, force.graph, force.read_recorded, force.gives_all).accept(verdicts)
-    accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels)
+    accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels, not force.graph.is_of_operators)
     for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict

@@ -215,7 +215,7 @@ def test_a_float_model_is_refused():
     x, y = f.tensor("x", [1, 8], "float32", None), f.tensor("y", [1, 8], "float32", None)
     f.operator("LOGISTIC", [x], [y])
     f.inputs, f.outputs = [x], [y]
-    with pytest.raises(UnsupportedError, match=r"LOGISTIC: a tensor of float32 .*wanted int8 or uint8"):
+    with pytest.raises(UnsupportedError, match=r"LOGISTIC: a tensor of float32 .*wanted int8, uint8 or int16"):
         convert(read_tflite(f.written(), "m.tflite"))
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
+from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import TfliteModel
-from qverify.tflite_model.writer import EIGHT_BITS, Writer
+from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
@@ -22,7 +23,6 @@ CONVERTERS = {
     "FULLY_CONNECTED": fully_connected,
     **WITHOUT_WEIGHTS,
 }
-CHECK_THEMSELVES = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # operators that read or write tensors that are not quantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ def convert(model: TfliteModel) -> ConvertedModel:
         try:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")
-            if operator.kind not in CHECK_THEMSELVES:
-                _check_types(writer, operator)
+            check_types(writer, operator)
             CONVERTERS[operator.kind](writer, operator)
         except UnsupportedError as error:
             refused[f"{operator.kind}: {error}"] += 1
@@ -60,19 +59,3 @@ def convert(model: TfliteModel) -> ConvertedModel:
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)
     data = writer.file()
     return ConvertedModel(model, data, writer.tensors)
-
-
-def _check_types(writer: Writer, operator: Any) -> None:
-    """Raises UnsupportedError if the first input or the output is not an 8-bit tensor with one scale."""
-    if not operator.inputs or operator.inputs[0] < 0 or len(operator.outputs) != 1:
-        raise UnsupportedError("it lacks an input, or has several outputs")
-    for index in (operator.inputs[0], operator.outputs[0]):
-        check_activation(writer, index)
-
-
-def check_activation(writer: Writer, index: int) -> None:
-    """Raises UnsupportedError if the tensor is not an 8-bit tensor with one scale."""
-    tensor = writer.tensor(index)
-    if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-        scales = "" if tensor.scale.size == 1 else f" with {count(tensor.scale.size, 'scale')}"
-        raise UnsupportedError(f"a tensor of {tensor.dtype}{scales}; wanted int8 or uint8 with one scale")

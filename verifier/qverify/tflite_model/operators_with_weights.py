@@ -84,12 +84,16 @@ def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
         return []
     tensor, x, w = (writer.tensor(i) for i in (operator.inputs[2], *operator.inputs[:2]))
     y = writer.tensor(operator.outputs[0])
-    require(tensor.data is not None and tensor.dtype == "int32", "a bias that is no constant of int32")
-    require(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
+    require(tensor.data is not None, "a bias that is no constant")
     assert tensor.data is not None
+    wanted = "int64" if x.dtype == "int16" else "int32"
+    require(tensor.dtype == wanted, f"a bias of {tensor.dtype}, wanted {wanted}")
+    values = tensor.data.astype(np.int32)
+    require(bool((values == tensor.data).all()), "a bias beyond 32 bits")
+    require(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
     steps = x.scale * w.scale
     require(bool((np.isfinite(steps) & (steps > 0)).all()), "products of scales that float32 cannot hold")
-    if tensor.scale.size:
+    if tensor.scale.size and w.scale.size == 1:  # else LiteRT looks at no scale of the bias
         near = np.abs(tensor.scale - steps) <= 0.02 * y.scale[0]  # LiteRT's own tolerance
         require(
             tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products"
@@ -97,7 +101,7 @@ def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
     name = f"{writer.name(tensor.index)}@in{operator.position}"
     many = steps.size > 1
     inputs = [
-        writer.constant(name, tensor.data),
+        writer.constant(name, values),
         writer.constant(f"{name}@scale", steps if many else steps[0]),
         writer.constant(f"{name}@zero", np.zeros(steps.size if many else (), np.int32)),
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import frexp, prod
 
 import numpy as np
 
 from qverify.errors import UnsupportedError
+from qverify.tflite_model.activation_types import check_activation, is_quantized
 from qverify.tflite_model.checks import activation_of, integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
@@ -15,6 +16,7 @@ from qverify.tflite_model.writer import EIGHT_BITS, NCHW, Writer
 
 BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
+FUNCTIONS = {"LOGISTIC": "Sigmoid", "TANH": "Tanh"}
 INT64 = 4  # the schema's number of the type
 
 
@@ -36,13 +38,22 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
     operands = []
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
-        if tensor is None or tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-            raise UnsupportedError("an operand that is not int8 or uint8 with one scale")
+        if tensor is None:
+            raise UnsupportedError("an operand is missing")
+        check_activation(writer, operator, index)
+        require(not _adds_by_shifts(writer, operator), "scales that are powers of two, which LiteRT adds by shifts")
         aligned = len(tensor.shape) == len(y.shape) or len(y.shape) < 4 or prod(tensor.shape) == 1
         require(aligned, f"an operand of {list(tensor.shape)} for an output of {list(y.shape)}")
         operands.append(writer.real(index))
     writer.node(BINARY[operator.kind], operands, writer.unquantized(y.index))
     writer.finish(operator, activation_of(operator))
+
+
+def _adds_by_shifts(writer: Writer, operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT's kernel of an ADD or SUB of int16 only shifts the operands."""
+    tensors = [writer.tensor(i) for i in (*operator.inputs, *operator.outputs)]
+    powers = all(frexp(float(t.scale[0]))[0] == 0.5 for t in tensors)
+    return tensors[0].dtype == "int16" and powers and bool(operator.options.get("PotScaleInt16"))
 
 
 def pool(writer: Writer, operator: TfliteOperator) -> None:
@@ -80,9 +91,11 @@ def softmax(writer: Writer, operator: TfliteOperator) -> None:
     writer.finish(operator)
 
 
-def logistic(writer: Writer, operator: TfliteOperator) -> None:
+def function(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a LOGISTIC or TANH."""
     x, y = _ends(writer, operator, 1)
-    writer.node("Sigmoid", [writer.real(x.index)], writer.unquantized(y.index))
+    require(operator.kind != "TANH" or x.dtype == "int16", f"an input of {x.dtype}")
+    writer.node(FUNCTIONS[operator.kind], [writer.real(x.index)], writer.unquantized(y.index))
     writer.finish(operator)
 
 
@@ -157,15 +170,15 @@ def pad(writer: Writer, operator: TfliteOperator) -> None:
 
 def quantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
-    require(x.dtype == "float32" or (x.dtype in EIGHT_BITS and x.scale.size == 1), f"an input of {x.dtype}")
+    require(is_quantized(y), f"an output of {y.dtype}")
+    require(x.dtype == "float32" or is_quantized(x), f"an input of {x.dtype}")
     writer.quantize(writer.real(x.index), y.index)
 
 
 def dequantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    require(x.dtype in EIGHT_BITS and x.scale.size == 1 and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
-    writer.node("DequantizeLinear", [_computed(writer, x), *writer.parameters(x.index)], writer.mapped(y.index))
+    require(is_quantized(x) and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
+    writer.quantizer("DequantizeLinear", _computed(writer, x), x.index, writer.mapped(y.index))
 
 
 def _computed(writer: Writer, tensor: TfliteTensor) -> str:
@@ -179,7 +192,7 @@ WITHOUT_WEIGHTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     **dict.fromkeys(POOLS, pool),
     "MEAN": mean,
     "SOFTMAX": softmax,
-    "LOGISTIC": logistic,
+    **dict.fromkeys(FUNCTIONS, function),
     "RESHAPE": reshape,
     "CONCATENATION": concatenation,
     "RESIZE_BILINEAR": resize_bilinear,

@@ -17,6 +17,7 @@ from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, Tflite
 Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
+SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
 MAX_BYTES = 2**31 - 1  # of all constants together
 
@@ -108,13 +109,20 @@ class Writer:
             return onnx_name
         if onnx_name not in self._dequantized:
             self._dequantized.add(onnx_name)
-            self.node("DequantizeLinear", [onnx_name, *self.parameters(index)], f"{onnx_name}@real")
+            self.quantizer("DequantizeLinear", onnx_name, index, f"{onnx_name}@real")
         return f"{onnx_name}@real"
+
+    def quantizer(self, kind: str, source: str, index: int, output: str, **attributes: Any) -> str:
+        """Adds a QuantizeLinear or DequantizeLinear with the quantization of a tensor of the file, and returns the name of
+        its output."""
+        if self.tensor(index).dtype == "int16":
+            attributes["domain"] = SIXTEEN_BITS
+        return self.node(kind, [source, *self.parameters(index)], output, **attributes)
 
     def quantize(self, real: str, index: int, name: str = "") -> None:
         """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor
         itself."""
-        self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
+        self.quantizer("QuantizeLinear", real, index, name or self.mapped(index))
 
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""
@@ -160,7 +168,10 @@ class Writer:
         used = {n for node in self.nodes for n in node.input}
         kept = [c for n, c in self.constants.items() if n in used]
         graph = helper.make_graph(self.nodes, "tflite", inputs, outputs, kept)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="qverify")
+        domains = [("", 17), *([(SIXTEEN_BITS, 1)] if any(n.domain == SIXTEEN_BITS for n in self.nodes) else [])]
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(*d) for d in domains], producer_name="qverify"
+        )
         model.ir_version = 8
         try:
             return bytes(model.SerializeToString(deterministic=True))

@@ -71,7 +71,8 @@ class File:
         model.operatorCodes, graph.operators = [], []
         for kind, inputs, outputs, (which, options) in self.operators:
             code, one = s.OperatorCodeT(), s.OperatorT()
-            code.builtinCode = getattr(s.BuiltinOperator, kind)
+            kind, _, custom = kind.partition(":")  # CUSTOM:NAME
+            code.builtinCode, code.customCode = getattr(s.BuiltinOperator, kind), custom.encode() or None
             code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), 1
             one.opcodeIndex, one.inputs, one.outputs = len(model.operatorCodes), inputs, outputs
             one.builtinOptionsType, one.builtinOptions = which, options

@@ -14,7 +14,7 @@ from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
-from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.read_tflite import NPU_OPERATORS, TfliteModel, TfliteOperator
 from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
@@ -43,13 +43,17 @@ class ConvertedModel:
 def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
+    check_runnable(model)
     writer, refused = Writer(model), Counter[str]()
+    if free := [i for i in model.outputs if i not in model.made_by]:
+        raise UnsupportedError(f"{model.file}: no operator makes its output {free[0]} (an input or a constant)")
     for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
     for operator in model.operators:
         try:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")
+            _check_dense(writer, operator)
             check_types(writer, operator)
             CONVERTERS[operator.kind](writer, operator)
         except UnsupportedError as error:
@@ -59,3 +63,21 @@ def convert(model: TfliteModel) -> ConvertedModel:
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)
     data = writer.file()
     return ConvertedModel(model, data, writer.tensors)
+
+
+def check_runnable(model: TfliteModel) -> None:
+    """Raises UnsupportedError for a file that was compiled for an NPU."""
+    if operator := next((o for o in model.operators if o.runs_on_npu), None):
+        raise UnsupportedError(
+            f"{model.file}: {NPU_OPERATORS[operator.kind]}: {operator} is a program of the NPU, which no kernel of LiteRT "
+            f"runs. Next: give -m the .tflite from which it was made"
+        )
+
+
+def _check_dense(writer: Writer, operator: TfliteOperator) -> None:
+    """Raises UnsupportedError if the operator reads a variable or a sparse constant, or a tensor of it has no elements."""
+    for tensor in (writer.tensor(i) for i in (*operator.inputs, *operator.outputs) if i >= 0):
+        if 0 in tensor.shape:
+            raise UnsupportedError(f"tensor {tensor.index} has the dims {list(tensor.shape)}")
+        if tensor.variable or tensor.sparse:
+            raise UnsupportedError(f"tensor {tensor.index} is {'a variable' if tensor.variable else 'sparse'}")

@@ -29,14 +29,17 @@ OPTIONS: dict[
 
 
 def options_of(schema: Any, kind: str, table: Any) -> dict[str, Any]:
-    """Returns the options of an operator by name, {} for a kind of operator without options. Raises ValueError if the
-    table has no options or those of another operator."""
+    """Returns the options of an operator by name, {} for a kind of operator without options. An operator that stores none
+    has the defaults of the schema. Raises ValueError if the table has the options of another operator."""
     if kind not in OPTIONS:
         return {}
     name, fields = OPTIONS[kind]
     stored = table.BuiltinOptions()
+    if table.BuiltinOptionsType() == schema.BuiltinOptions.NONE and stored is None:
+        defaults = getattr(schema, f"{name}T")()
+        return {field: getattr(defaults, field[0].lower() + field[1:]) for field in fields}
     if table.BuiltinOptionsType() != getattr(schema.BuiltinOptions, name) or stored is None:
-        raise ValueError(f"{kind} without its options")
+        raise ValueError(f"{kind} with the options of another operator")
     options = getattr(schema, name)()
     options.Init(stored.Bytes, stored.Pos)
     return {field: getattr(options, field)() for field in fields}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,16 @@ import numpy.typing as npt
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.extras import import_extra
 from qverify.printable import printable, shortened
+from qverify.tflite_model.constants import DTYPES, read_constant
 from qverify.tflite_model.options import options_of
 
 Array = npt.NDArray[Any]
 MAX_COUNT = 1 << 16  # of tensors, of operators, and of tensor indices in one list
 MAX_RANK, MAX_DIM, MAX_ELEMENTS = 8, 1 << 30, 2**31 - 1
-DTYPES = {
-    "FLOAT32": "float32", "INT32": "int32", "UINT8": "uint8", "INT64": "int64", "BOOL": "bool", "INT16": "int16",
-    "INT8": "int8",
-}  # fmt: skip
+NPU_OPERATORS = {
+    "CUSTOM ethos-u": "made by Vela for an Ethos-U",
+    "CUSTOM edgetpu-custom-op": "made by edgetpu_compiler for a Coral Edge TPU",
+}  # an operator that stands for a program of an NPU, and what such a file is
 MIN_BYTES = 16  # of a file
 DAMAGE_ERRORS = (struct.error, ValueError, IndexError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
 
@@ -44,11 +45,14 @@ class TfliteTensor:
 
     Attributes:
         index: its number in the file.
-        dtype: numpy's name of the type, or the file's name of a type that is never converted.
+        dtype: numpy's name of the type; int4, int2 or uint4; or the file's name of another type (STRING, RESOURCE).
         scale: float32; empty if it is not quantized, otherwise one element or one per index of `axis`.
         zero: the zero points, int64, as many as scales.
         axis: axis of the scales.
-        data: the value of a constant, None if it is computed.
+        data: the value of a constant, None if it is computed. Elements of fewer than 8 bits are int8 or uint8 here, one
+            each; a sparse constant, and one of a type that numpy does not have, is given as its bytes.
+        variable: whether it keeps its value from one run to the next.
+        sparse: whether the constant is stored sparsely.
     """
 
     index: int
@@ -59,6 +63,8 @@ class TfliteTensor:
     zero: Array
     axis: int
     data: Array | None
+    variable: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +87,26 @@ class TfliteOperator:
     def __str__(self) -> str:
         return f"operator {self.position} ({self.kind})"
 
+    @property
+    def runs_on_npu(self) -> bool:
+        """Whether it stands for a program of an NPU, in memory that no operator of the file makes."""
+        return self.kind in NPU_OPERATORS
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An entry point of a file: its name, and the number of the subgraph that it runs."""
+
+    name: str
+    subgraph: int
+
 
 @dataclass(frozen=True, slots=True)
 class TfliteModel:
-    """The contents of a file.
+    """The contents of a file: its first subgraph, which LiteRT runs, and the names of what else it has.
 
     operators: in running order. inputs, outputs: tensor indices. made_by: tensor index to the operator that computes
-    it."""
+    it. subgraphs: number of subgraphs. signatures: in the file's order."""
 
     file: str
     tensors: tuple[TfliteTensor, ...]
@@ -95,6 +114,8 @@ class TfliteModel:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     made_by: Mapping[int, TfliteOperator]
+    subgraphs: int = 1
+    signatures: tuple[Signature, ...] = ()
 
 
 def schema() -> Any:
@@ -103,8 +124,8 @@ def schema() -> Any:
 
 
 def read_tflite(data: bytes, file: str) -> TfliteModel:
-    """Returns the file's tensors and operators. Raises BadFileError for a damaged file, UnsupportedError for a file
-    with several subgraphs, variables or sparse tensors, MissingExtraError if LiteRT is not installed."""
+    """Returns the tensors and operators of the file's first subgraph. Raises BadFileError for a damaged file,
+    UnsupportedError for a file without inputs, MissingExtraError if LiteRT is not installed."""
     module = schema()
     try:
         return _Reader(module, data, file).read()
@@ -136,8 +157,6 @@ class _Reader:
         subgraphs = self._model.SubgraphsLength()
         if not subgraphs:
             raise ValueError("no subgraph")
-        if subgraphs != 1:
-            raise UnsupportedError(f"{self._file}: {subgraphs} subgraphs (control flow); wanted one")
         graph = self._model.Subgraphs(0)
         count, operators = graph.TensorsLength(), graph.OperatorsLength()
         if not 0 < count <= MAX_COUNT or not 0 < operators <= MAX_COUNT:
@@ -146,8 +165,20 @@ class _Reader:
         inputs = self._indices(graph.InputsLength(), graph.InputsAsNumpy, count, 0)
         outputs = self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count, 0)
         records = tuple(self._operator(graph.Operators(k), k, count) for k in range(operators))
+        if not inputs:
+            raise UnsupportedError(f"{self._file}: it has no inputs, so there is nothing to compare it on")
         made_by = _made_by(tensors, records, inputs, outputs)
-        return TfliteModel(self._file, tensors, records, inputs, outputs, made_by)
+        return TfliteModel(
+            self._file, tensors, records, inputs, outputs, made_by, subgraphs, tuple(self._signatures(subgraphs))
+        )
+
+    def _signatures(self, subgraphs: int) -> Iterator[Signature]:
+        """Yields the signatures of the file."""
+        for k in range(min(self._model.SignatureDefsLength(), MAX_COUNT)):
+            table = self._model.SignatureDefs(k)
+            if not 0 <= table.SubgraphIndex() < subgraphs:
+                raise ValueError(f"signature {k} is of subgraph {table.SubgraphIndex()}, and there are {subgraphs}")
+            yield Signature(_clean((table.SignatureKey() or b"").decode()) or f"signature_{k}", table.SubgraphIndex())
 
     def _numbers(self, length: int, values: Any) -> Array:
         """Returns a vector of the file, after checking its length. values: a function that returns it as an array."""
@@ -165,18 +196,17 @@ class _Reader:
     def _tensor(self, table: Any, index: int) -> TfliteTensor:
         """Returns the tensor that a table describes."""
         shape = tuple(int(d) for d in self._numbers(table.ShapeLength(), table.ShapeAsNumpy)[: MAX_RANK + 1])
-        if len(shape) > MAX_RANK or any(not 1 <= d <= MAX_DIM for d in shape):
-            raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 1 to {MAX_DIM}")
+        if len(shape) > MAX_RANK or any(not 0 <= d <= MAX_DIM for d in shape):
+            raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 0 to {MAX_DIM}")
         if math.prod(shape) > MAX_ELEMENTS:
             raise ValueError(f"tensor {index} has {math.prod(shape)} elements; wanted at most {MAX_ELEMENTS}")
         kind = self._types.get(table.Type(), f"type {table.Type()}")
         dtype = DTYPES.get(kind, kind)
-        if table.IsVariable() or table.Sparsity() is not None:
-            raise UnsupportedError(f"{self._file}: tensor {index} is a variable or sparse; wanted a dense one")
+        sparse = table.Sparsity() is not None
         name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
-        return TfliteTensor(
-            index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape)
-        )
+        constant = self._constant(table, "" if sparse else dtype, shape)
+        about = self._quantization(table, index)
+        return TfliteTensor(index, name, dtype, shape, *about, constant, bool(table.IsVariable()), sparse)
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
         """Returns the scales, zero points and axis of a tensor; empty arrays if it is not quantized."""
@@ -193,20 +223,23 @@ class _Reader:
         return scale, zero, int(about.QuantizedDimension())
 
     def _constant(self, table: Any, dtype: str, shape: tuple[int, ...]) -> Array | None:
-        """Returns the data of a constant, or None if the tensor is computed or of a type that is never converted."""
+        """Returns the data of a constant, or None if the tensor is computed."""
         at, buffers = table.Buffer(), self._model.BuffersLength()
         if not 0 <= at < buffers:
             raise ValueError(f"buffer {at}, and there are {buffers}")
         buffer = self._model.Buffers(at)
-        if buffer.Offset() > 1 or buffer.Size() > 1:
-            raise UnsupportedError(f"{self._file}: its constants lie behind the model (a file of over 2 GiB)")
+        start, length = buffer.Offset(), buffer.Size()
+        if start > 1:  # it lies behind the FlatBuffer
+            if start + length > len(self._data):
+                raise CutOffError(
+                    f"{self._file}: a .tflite that is cut off: it has {len(self._data)} bytes, and a constant lies "
+                    f"at bytes {start} to {start + length}; copy it again"
+                )
+            return read_constant(np.frombuffer(self._data, np.uint8, length, start), dtype, shape) if length else None
         length = buffer.DataLength()
-        if not length or dtype not in DTYPES.values():
-            return None
-        kind = np.dtype(dtype).newbyteorder("<")
-        if length != math.prod(shape) * kind.itemsize or length > len(self._data):
-            raise ValueError(f"a constant of {length} bytes, and its tensor is {list(shape)} of {dtype}")
-        return buffer.DataAsNumpy().view(kind).reshape(shape)  # no copy: many tensors may share one buffer
+        if length > len(self._data):
+            raise ValueError(f"a constant of {length} bytes in {len(self._data)} bytes")
+        return read_constant(buffer.DataAsNumpy(), dtype, shape) if length else None
 
     def _operator(self, table: Any, position: int, count: int) -> TfliteOperator:
         """Returns the operator that a table describes. count: the number of tensors."""
@@ -232,18 +265,19 @@ def _made_by(
     """Returns the operator that computes each tensor. Raises ValueError if a tensor is computed twice, or read before
     it is computed."""
     constants = {t.index for t in tensors if t.data is not None}
-    if not inputs or not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
+    if not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
         raise ValueError("its inputs or outputs are missing, named twice or constants")
+    there = {t.index for t in tensors if t.variable or 0 in t.shape} | constants | {*inputs}
     made_by: dict[int, TfliteOperator] = {}
     for operator in operators:
         for i in operator.inputs:
-            if i >= 0 and i not in constants and i not in made_by and i not in inputs:
+            if i >= 0 and i not in there and i not in made_by and not operator.runs_on_npu:
                 raise ValueError(f"{operator} reads tensor {i}, which nothing before it makes")
         for i in operator.outputs:
             if i in made_by or i in constants or i in inputs:
                 raise ValueError(f"{operator} writes tensor {i}, which is there already")
             made_by[i] = operator
-    if missing := [i for i in outputs if i not in made_by]:
+    if missing := [i for i in outputs if i not in made_by and i not in there]:
         raise ValueError(f"nothing makes output {missing[0]}")
     return made_by
 

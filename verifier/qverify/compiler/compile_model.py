@@ -68,6 +68,7 @@ class CompilerOptions:
         inputs: network input to the description (INPUTS.md) of the bytes that the board receives for it.
         host: whether nodes that no kernel serves are computed on the host.
         arithmetic: the forms of a board by op, or None. It needs rounding ref-exact, in which the other ops compute.
+        quantization: that of tensors of 8 bits, by their names, if another file states it, whose ONNX may only move them.
     """
 
     rounding: str = "ref-exact"
@@ -80,10 +81,13 @@ class CompilerOptions:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     host: bool = False
     arithmetic: FormsOfOps | None = None
+    quantization: Stated = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that affect the bytes of model.bin, for its meta section."""
-        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("check", "folder")}
+        options = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("check", "folder", "quantization")
+        }
         options["arithmetic"] = None if self.arithmetic is None else self.arithmetic.stored()
         return {k: v for k, v in options.items() if v or k not in ("inputs", "host", "arithmetic")}
 
@@ -191,7 +195,7 @@ def _compile(
     inputs = {i.name for i in parsed.graph.input} - {i.name for i in parsed.graph.initializer}
     model = load(parsed, name, options.folder, options.shapes)
     empty = {i.name: [i.data_type, *i.dims] for i in model.graph.initializer if 0 in i.dims and i.name in inputs}
-    if not is_quantized(model) and not (quantized and (in_blocks or has_float16(model))):
+    if not (options.quantization or is_quantized(model)) and not (quantized and (in_blocks or has_float16(model))):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
@@ -206,6 +210,7 @@ def _compile(
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
     model, stated = reinterpret(model)
+    stated = {**options.quantization, **stated}
     model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, stated, watch)
     graph, saturated = lowered.graph, find_saturated(lowered.matched.view)

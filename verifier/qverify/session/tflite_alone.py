@@ -11,6 +11,7 @@ from qverify.arithmetic.forms import FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
+from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.session.stated_arithmetics import open_arithmetic
@@ -36,7 +37,8 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
-    options = CompilerOptions(arithmetic=arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS)))
+    stated = arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
+    options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted))
     try:
         compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
@@ -67,7 +69,17 @@ def _as_reference(graph: Graph, file: str) -> Graph:
 def compile_plainly(alone: TfliteAlone) -> Graph:
     """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
     for every model."""
-    return compile_model(alone.converted.onnx, alone.converted.model.file, CompilerOptions(check=False)).graph
+    options = CompilerOptions(check=False, quantization=_quantization(alone.converted))
+    return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+
+
+def _quantization(converted: ConvertedModel) -> Stated:
+    """Returns scale and zero point of each tensor that has one scale in the file."""
+    tensors = converted.model.tensors
+    found = {name: tensors[entry["tfl"]] for name, entry in converted.tensors.items()}
+    return {
+        name: Quantization((float(t.scale[0]),), (int(t.zero[0]),)) for name, t in found.items() if t.scale.size == 1
+    }
 
 
 def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from qverify.errors import UnsupportedError
 from qverify.plural import count
+from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 ALSO_16_BITS = {  # operators whose activations may be int16 with one scale and the zero point 0
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D", "MEAN"),
-    *("SOFTMAX", "LOGISTIC", "TANH", "RESHAPE", "CONCATENATION", "PAD"),
+    *("SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION"),
 }
-CHECK_THEMSELVES = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # operators that read or write tensors that are not quantized
+CHECK_THEMSELVES = {"QUANTIZE", "DEQUANTIZE", "ARG_MAX", *MOVEMENTS}  # operators of tensors that are not quantized, too
 
 
 def check_types(writer: Writer, operator: TfliteOperator) -> None:

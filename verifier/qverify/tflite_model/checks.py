@@ -5,7 +5,7 @@ from __future__ import annotations
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.options import ACTIVATION
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
-from qverify.tflite_model.writer import CLAMPS, Writer
+from qverify.tflite_model.writer import CLAMPS, NCHW, Writer
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -32,3 +32,15 @@ def integers(writer: Writer, index: int) -> list[int]:
     if tensor is None or tensor.data is None or tensor.dtype not in ("int32", "int64") or tensor.data.size > 64:
         raise UnsupportedError("axes or dims that are no constant")
     return [int(v) for v in tensor.data.reshape(-1)]
+
+
+def ends_of(writer: Writer, operator: TfliteOperator, inputs: int) -> tuple[TfliteTensor, TfliteTensor]:
+    """Returns the first input and the output. Raises UnsupportedError unless the operator has this number of inputs."""
+    require(len(operator.inputs) == inputs, f"{len(operator.inputs)} inputs")
+    return writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
+
+
+def axis_in_onnx(axis: int, rank: int) -> int:
+    """Returns the axis of the ONNX tensor that corresponds to this axis in the file."""
+    require(-rank <= axis < rank, f"axis {axis} of {rank}")
+    return NCHW.index(axis % rank) if rank == 4 else axis % rank

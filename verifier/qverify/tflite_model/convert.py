@@ -12,6 +12,7 @@ from typing import Any
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
+from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import NPU_OPERATORS, TfliteModel, TfliteOperator
@@ -21,6 +22,7 @@ CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    **MOVEMENTS,
     **WITHOUT_WEIGHTS,
 }
 

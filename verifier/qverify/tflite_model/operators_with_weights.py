@@ -46,7 +46,7 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     require(elements % length == 0, f"rows of {length} out of {elements} elements")
     require(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
     rows = (elements // length, length)
-    source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, f"rows{length}")
+    source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
     writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     writer.finish(operator, activation_of(operator))

@@ -9,10 +9,17 @@ import numpy as np
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.activation_types import check_activation, is_quantized
-from qverify.tflite_model.checks import activation_of, integers, require, same_quantization
+from qverify.tflite_model.checks import (
+    activation_of,
+    axis_in_onnx,
+    ends_of,
+    integers,
+    require,
+    same_quantization,
+)
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
-from qverify.tflite_model.writer import EIGHT_BITS, NCHW, Writer
+from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
@@ -20,21 +27,9 @@ FUNCTIONS = {"LOGISTIC": "Sigmoid", "TANH": "Tanh"}
 INT64 = 4  # the schema's number of the type
 
 
-def _ends(writer: Writer, operator: TfliteOperator, inputs: int) -> tuple[TfliteTensor, TfliteTensor]:
-    """Returns the first input and the output. Raises UnsupportedError unless the operator has this number of inputs."""
-    require(len(operator.inputs) == inputs, f"{len(operator.inputs)} inputs")
-    return writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
-
-
-def _axis(axis: int, rank: int) -> int:
-    """Returns the axis of the ONNX tensor that corresponds to this axis in the file."""
-    require(-rank <= axis < rank, f"axis {axis} of {rank}")
-    return NCHW.index(axis % rank) if rank == 4 else axis % rank
-
-
 def binary(writer: Writer, operator: TfliteOperator) -> None:
     """Writes an ADD, SUB or MUL."""
-    _, y = _ends(writer, operator, 2)
+    _, y = ends_of(writer, operator, 2)
     operands = []
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
@@ -58,7 +53,7 @@ def _adds_by_shifts(writer: Writer, operator: TfliteOperator) -> bool:
 
 def pool(writer: Writer, operator: TfliteOperator) -> None:
     """Writes an AVERAGE_POOL_2D or MAX_POOL_2D; an average over a whole image becomes a GlobalAveragePool."""
-    x, y = _ends(writer, operator, 1)
+    x, y = ends_of(writer, operator, 1)
     require(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
     kernel = [int(operator.options[f]) for f in ("FilterHeight", "FilterWidth")]
     require(all(1 <= k <= 1 << 16 for k in kernel), f"a window of {kernel}")
@@ -74,7 +69,7 @@ def pool(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def mean(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 2)
+    x, y = ends_of(writer, operator, 2)
     axes = sorted({a % max(len(x.shape), 1) for a in integers(writer, operator.inputs[1])})
     require(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
     keep_dims = bool(operator.options["KeepDims"])
@@ -83,41 +78,19 @@ def mean(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def softmax(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 1)
+    x, y = ends_of(writer, operator, 1)
     require(operator.options["Beta"] == 1.0, f"beta {operator.options['Beta']:g}")
     require(len(x.shape) > 0, "a scalar")
-    axis = _axis(-1, len(x.shape))
+    axis = axis_in_onnx(-1, len(x.shape))
     writer.node("Softmax", [writer.real(x.index)], writer.unquantized(y.index), axis=axis)
     writer.finish(operator)
 
 
 def function(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a LOGISTIC or TANH."""
-    x, y = _ends(writer, operator, 1)
+    x, y = ends_of(writer, operator, 1)
     require(operator.kind != "TANH" or x.dtype == "int16", f"an input of {x.dtype}")
     writer.node(FUNCTIONS[operator.kind], [writer.real(x.index)], writer.unquantized(y.index))
-    writer.finish(operator)
-
-
-def reshape(writer: Writer, operator: TfliteOperator) -> None:
-    """Writes a RESHAPE, which keeps the elements in the file's order in memory (NHWC)."""
-    require(len(operator.inputs) in (1, 2), f"{len(operator.inputs)} inputs")
-    x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
-    require(same_quantization(x, y), "another quantization than its input")
-    require(prod(x.shape) == prod(y.shape), f"{list(x.shape)} as {list(y.shape)}")
-    turned = len(y.shape) == 4 and y.shape[1] * y.shape[2] > 1 and y.shape[3] > 1
-    plain = not (len(x.shape) == 4 and x.shape[1] * x.shape[2] > 1 and x.shape[3] > 1)
-    source = writer.real(x.index) if plain else writer.rows_first(x.index, x.shape, "nhwc")
-    dims = y.shape if turned else writer.onnx_shape(y.index)
-    shape = writer.constant(f"{writer.name(y.index)}@shape", np.array(dims, np.int64))
-    real = writer.unquantized(y.index)
-    if not turned:
-        writer.node("Reshape", [source, shape], real)
-    else:
-        name = writer.entry(f"{writer.name(y.index)}@nhwc", y.index, range(4), y.shape)
-        writer.node("Reshape", [source, shape], f"{name}@before")
-        writer.quantize(f"{name}@before", y.index, name)
-        writer.node("Transpose", [writer.real(y.index, name)], real, perm=list(NCHW))
     writer.finish(operator)
 
 
@@ -127,14 +100,14 @@ def concatenation(writer: Writer, operator: TfliteOperator) -> None:
         tensor = writer.tensor(index) if index >= 0 else None
         fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == 1
         require(fits and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
-    axis = _axis(int(operator.options["Axis"]), len(y.shape))
+    axis = axis_in_onnx(int(operator.options["Axis"]), len(y.shape))
     require(activation_of(operator) == 0, "a fused activation")
     writer.node("Concat", [writer.real(i) for i in operator.inputs], writer.unquantized(y.index), axis=axis)
     writer.finish(operator)
 
 
 def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 2)
+    x, y = ends_of(writer, operator, 2)
     require(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
     require(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
@@ -147,36 +120,26 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def arg_max(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 2)
+    x, y = ends_of(writer, operator, 2)
     require(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
     require(operator.options["OutputType"] == INT64 and y.dtype == "int64", "indices that are not int64")
     (axis, *more) = integers(writer, operator.inputs[1]) or [0]
     require(not more and (len(x.shape) != 4 or axis % 4 == 3), f"axis {axis} of {list(x.shape)}")
     require(len(y.shape) != 4, "an output of four axes")
-    writer.node("ArgMax", [writer.real(x.index)], writer.mapped(y.index), axis=_axis(axis, len(x.shape)), keepdims=0)
-
-
-def pad(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 2)
-    require(same_quantization(x, y), "another quantization than its input")
-    pads = np.array(integers(writer, operator.inputs[1]), np.int64)
-    require(pads.size == 2 * len(x.shape) and bool((pads >= 0).all()), f"{pads.size} paddings of {len(x.shape)} axes")
-    begins, ends = pads.reshape(-1, 2).T
-    order = NCHW if len(x.shape) == 4 else range(len(x.shape))
-    both = writer.constant(f"{writer.name(y.index)}@pads", np.array([*begins[list(order)], *ends[list(order)]]))
-    writer.node("Pad", [writer.real(x.index), both], writer.unquantized(y.index), mode="constant")
-    writer.finish(operator)
+    writer.node(
+        "ArgMax", [writer.real(x.index)], writer.mapped(y.index), axis=axis_in_onnx(axis, len(x.shape)), keepdims=0
+    )
 
 
 def quantize(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 1)
+    x, y = ends_of(writer, operator, 1)
     require(is_quantized(y), f"an output of {y.dtype}")
     require(x.dtype == "float32" or is_quantized(x), f"an input of {x.dtype}")
     writer.quantize(writer.real(x.index), y.index)
 
 
 def dequantize(writer: Writer, operator: TfliteOperator) -> None:
-    x, y = _ends(writer, operator, 1)
+    x, y = ends_of(writer, operator, 1)
     require(is_quantized(x) and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
     writer.quantizer("DequantizeLinear", _computed(writer, x), x.index, writer.mapped(y.index))
 
@@ -193,11 +156,9 @@ WITHOUT_WEIGHTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     "MEAN": mean,
     "SOFTMAX": softmax,
     **dict.fromkeys(FUNCTIONS, function),
-    "RESHAPE": reshape,
     "CONCATENATION": concatenation,
     "RESIZE_BILINEAR": resize_bilinear,
     "ARG_MAX": arg_max,
-    "PAD": pad,
     "QUANTIZE": quantize,
     "DEQUANTIZE": dequantize,
 }

@@ -85,6 +85,68 @@ class Writer:
         rank = len(self.tensor(index).shape)
         return self.entry(self.name(index), index, NCHW if rank == 4 else range(rank), self.onnx_shape(index))
 
+    def stored(self, index: int) -> str:
+        """Returns the name of a tensor as it is stored, in the ONNX's layout."""
+        tensor, name = self.tensor(index), self.name(index)
+        if tensor.data is not None:
+            self.constant(name, tensor.data.transpose(NCHW) if tensor.data.ndim == 4 else tensor.data)
+        return name
+
+    def is_turned(self, index: int) -> bool:
+        """Returns whether the tensor's elements have another order in the ONNX than in the file."""
+        shape = self.tensor(index).shape
+        return len(shape) == 4 and shape[1] * shape[2] > 1 and shape[3] > 1
+
+    def move(self, kind: str, source: str, output: str, *more: str, **attributes: Any) -> str:
+        """Adds a node that moves the elements of a stored tensor, of any type, and returns the name of its output.
+        more: names of further inputs."""
+        return self.node(kind, [source, *more], output, **attributes)
+
+    def reshape(self, source: str, output: str, dims: Sequence[int]) -> str:
+        """Adds a Reshape of a stored tensor and returns the name of its output."""
+        shape = self.constant(f"@shape{','.join(map(str, dims))}", np.array(dims, np.int64))
+        return self.move("Reshape", source, output, shape)
+
+    def in_file_order(self, index: int) -> str:
+        """Returns the name of a tensor as it is stored, with the axes that it has in the file."""
+        tensor, name = self.tensor(index), self.name(index)
+        if len(tensor.shape) != 4 or (self.onnx_shape(index) == tensor.shape and not self.is_turned(index)):
+            return self.stored(index)
+        copy = f"{name}@nhwc"
+        if tensor.data is not None:
+            return self.constant(copy, tensor.data)
+        if copy not in self.tensors:
+            self.entry(copy, index, range(4), tensor.shape)
+            if self.is_turned(index):
+                self.move("Transpose", name, copy, perm=list(NHWC))
+            else:
+                self.reshape(name, copy, tensor.shape)
+        return copy
+
+    def reshaped(self, index: int, dims: Sequence[int]) -> str:
+        """Returns the name of a tensor as it is stored, with its elements in the file's order and these dims."""
+        tensor, source = self.tensor(index), self.in_file_order(index)
+        if tuple(dims) == tensor.shape:
+            return source
+        copy = f"{self.name(index)}@{'x'.join(map(str, dims))}"
+        if tensor.data is not None:
+            return self.constant(copy, tensor.data.reshape(dims))
+        if copy not in self.tensors:
+            self.reshape(source, self.entry(copy, index, range(len(tensor.shape)), dims), dims)
+        return copy
+
+    def from_file_order(self, index: int, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
+        """Writes a tensor of the file by a node whose result has the axes of the file."""
+        shape, dims = self.tensor(index).shape, self.onnx_shape(index)
+        if shape == dims and not self.is_turned(index):
+            self.node(kind, inputs, self.mapped(index), **attributes)
+            return
+        copy = self.node(kind, inputs, self.entry(f"{self.name(index)}@nhwc", index, range(4), shape), **attributes)
+        if self.is_turned(index):
+            self.move("Transpose", copy, self.mapped(index), perm=list(NCHW))
+        else:
+            self.reshape(copy, self.mapped(index), dims)
+
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
@@ -102,9 +164,8 @@ class Writer:
 
         name: ONNX name of a moved copy of the tensor to use instead, or "" for the tensor itself."""
         tensor, onnx_name = self.tensor(index), name or self.name(index)
-        if tensor.data is not None and not name:
-            value = tensor.data.transpose(NCHW) if tensor.data.ndim == 4 else tensor.data
-            self.constant(onnx_name, value)
+        if not name:
+            self.stored(index)
         if tensor.dtype == "float32":
             return onnx_name
         if onnx_name not in self._dequantized:
@@ -140,26 +201,9 @@ class Writer:
             real = self.node("Relu" if relu else "Clip", [real] if relu else [real, low, high], clamped)
         self.quantize(real, output)
 
-    def unchanged(self, index: int, name: str, axes: Sequence[int], dims: Sequence[int], kind: str, **how: Any) -> str:
-        """Writes tensor `index` in another layout, as the quantized tensor `name` of the ONNX, and returns the name of
-        its real values. kind: the ONNX operator that moves it."""
-        if name not in self.tensors:
-            constants = [self.constant(f"{name}@shape", np.array(dims, np.int64))] if kind == "Reshape" else []
-            self.node(kind, [how.pop("source", None) or self.real(index), *constants], f"{name}@before", **how)
-            self.quantize(f"{name}@before", index, self.entry(name, index, axes, dims))
-        return self.real(index, name)
-
-    def rows_first(self, index: int, dims: Sequence[int], suffix: str) -> str:
+    def rows_first(self, index: int, dims: Sequence[int]) -> str:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""
-        shape, name = self.tensor(index).shape, self.name(index)
-        same = list(range(len(shape)))
-        if len(shape) == 4 and shape[1] * shape[2] > 1 and shape[3] > 1:
-            source: str = self.unchanged(index, f"{name}@nhwc", same, shape, "Transpose", perm=list(NHWC))
-            if tuple(dims) == shape:
-                return source
-        else:
-            source = self.real(index)
-        return self.unchanged(index, f"{name}@{suffix}", same, dims, "Reshape", source=source)
+        return self.real(index, self.reshaped(index, dims))
 
     def file(self) -> bytes:
         """Returns the serialized ONNX. Raises BadFileError if it cannot be serialized."""

@@ -1,0 +1,196 @@
+"""Single operators as .tflite files, with random constants: one table, from which tests and measurements are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.tflite_files import File
+
+Shape = tuple[int, ...]
+SCALES = (0.05, 0.0078125, 0.1, 0.021, 0.25, 0.5, 0.003, 1.0)  # with powers of two, which make ties
+SAME = "same"  # the output has the quantization of the first input
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operator with its operands.
+
+    Attributes:
+        kind: the schema's name.
+        shapes: those of its computed inputs.
+        outputs: those of its outputs.
+        table, options: the name of its table of options, and these.
+        constants: int32 constants, by their place among the inputs.
+        same: whether every tensor has one quantization.
+        dtypes: types of the computed inputs that it is tried with.
+        made: type of the outputs, "" for that of the inputs.
+        fixed: scale and zero point (of int8) of the outputs that the operator wants, or None.
+        floor: whether zero points of inputs are the lowest value, so that no input is negative.
+        operands: further tensors that are quantized constants, by their place: shape.
+    """
+
+    kind: str
+    shapes: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    table: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    constants: dict[int, Any] = field(default_factory=dict)
+    same: bool = False
+    dtypes: tuple[str, ...] = ("int8", "uint8")
+    made: str = ""
+    fixed: tuple[float, int] | None = None
+    floor: bool = False
+    operands: dict[int, Shape] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        options = ",".join(f"{k}={v}" for k, v in self.options.items())
+        shapes = "+".join("x".join(map(str, s)) for s in self.shapes)
+        return "-".join(p for p in (self.kind, shapes, options) if p)
+
+    def written(self, dtype: str, seed: int) -> bytes:
+        """Returns the file. seed: of the quantizations and constants."""
+        f, rng = File(), np.random.default_rng([seed, *self.kind.encode()])
+        offset = 128 if dtype == "uint8" else 0
+
+        def quantization() -> tuple[float, int]:
+            scale = float(rng.choice(SCALES)) if rng.random() < 0.6 else float(np.exp(rng.uniform(-6, 0)))
+            return scale, -128 if self.floor or rng.random() < 0.2 else int(rng.integers(-128, 128))
+
+        first = quantization()
+        inputs: dict[int, int] = {}
+        for k, value in self.constants.items():
+            value = np.array(value, np.int32)
+            inputs[k] = f.tensor(f"c{k}", list(value.shape), "int32", None, value=value)
+        for k, shape in self.operands.items():
+            scale, zero = first if self.same else quantization()
+            value = rng.integers(offset - 128, offset + 128, shape)
+            inputs[k] = f.tensor(f"c{k}", list(shape), dtype, scale, zero + offset, value=value)
+        places = [k for k in range(len(inputs) + len(self.shapes)) if k not in inputs]
+        for k, shape in zip(places, self.shapes, strict=True):
+            scale, zero = first if self.same or k == places[0] else quantization()
+            inputs[k] = f.tensor(f"x{k}", list(shape), dtype, scale, zero + offset)
+            f.inputs.append(inputs[k])
+        for k, shape in enumerate(self.outputs):
+            scale, zero = self.fixed or (first if self.same else quantization())
+            made = self.made or dtype
+            if made in ("int8", "uint8"):
+                f.outputs.append(f.tensor(f"y{k}", list(shape), made, scale, zero + (128 if made == "uint8" else 0)))
+            else:
+                f.outputs.append(f.tensor(f"y{k}", list(shape), made, None))
+        f.operator(self.kind, [inputs[k] for k in sorted(inputs)], f.outputs, self.table, **self.options)
+        return f.written()
+
+
+def movements() -> Iterator[Case]:
+    """Yields operators that move elements."""
+
+    def one(
+        kind: str, x: Shape, y: Shape | list[Shape], table: str = "", constants: Any = None, **options: Any
+    ) -> Case:
+        outputs = (y,) if isinstance(y, tuple) else tuple(y)
+        return Case(kind, (x,), outputs, table, options, constants or {}, same=True)
+
+    yield one("TRANSPOSE", (1, 5, 6, 3), (1, 3, 5, 6), "TransposeOptions", {1: [0, 3, 1, 2]})
+    yield one("TRANSPOSE", (2, 5, 6, 3), (6, 2, 3, 5), "TransposeOptions", {1: [2, 0, 3, 1]})
+    yield one("TRANSPOSE", (4, 5, 3), (3, 4, 5), "TransposeOptions", {1: [2, 0, 1]})
+    yield one("TRANSPOSE", (2, 3, 4, 2, 5), (5, 2, 4, 3, 2), "TransposeOptions", {1: [4, 0, 2, 1, 3]})
+    yield one("SLICE", (1, 6, 7, 4), (1, 3, 5, 2), "SliceOptions", {1: [0, 2, 1, 2], 2: [1, 3, 5, -1]})
+    yield one("SLICE", (6, 7), (2, 7), "SliceOptions", {1: [3, 0], 2: [2, -1]})
+    table = "StridedSliceOptions"
+    yield one(
+        "STRIDED_SLICE",
+        (1, 8, 9, 4),
+        (1, 3, 9, 2),
+        table,
+        {1: [0, 1, 0, 0], 2: [1, 7, 0, 3], 3: [1, 2, 1, 2]},
+        endMask=4,
+    )
+    yield one(
+        "STRIDED_SLICE",
+        (1, 8, 9, 4),
+        (1, 9, 4),
+        table,
+        {1: [0, 3, 0, 0], 2: [1, 4, 9, 4], 3: [1, 1, 1, 1]},
+        shrinkAxisMask=2,
+    )
+    yield one(
+        "STRIDED_SLICE",
+        (1, 8, 9, 4),
+        (1, 8, 9, 4),
+        table,
+        {1: [0, -1, 0, 0], 2: [1, 0, 9, 4], 3: [1, -1, 1, 1]},
+        beginMask=2,
+        endMask=2,
+    )
+    yield one("STRIDED_SLICE", (5, 9, 4), (2, 4), table, {1: [-1, 1], 2: [0, 4], 3: [1, 2]}, shrinkAxisMask=1)
+    yield one("STRIDED_SLICE", (6, 10), (3, 4), table, {1: [5, 9], 2: [0, 1], 3: [-2, -2]})
+    yield one(
+        "STRIDED_SLICE",
+        (1, 2, 5, 3, 2),
+        (2, 5, 3),
+        table,
+        {1: [0, 0, 0, 0, 1], 2: [1, 2, 5, 3, 2], 3: [1, 1, 1, 1, 1]},
+        shrinkAxisMask=17,
+    )
+    yield one("SPLIT", (1, 4, 5, 6), [(1, 4, 5, 2)] * 3, "SplitOptions", {0: 3}, numSplits=3)
+    yield one("SPLIT", (1, 4, 5, 6), [(1, 2, 5, 6)] * 2, "SplitOptions", {0: 1}, numSplits=2)
+    yield one("SPLIT", (4, 10), [(4, 5)] * 2, "SplitOptions", {0: -1}, numSplits=2)
+    yield one("SPLIT_V", (1, 4, 5, 6), [(1, 4, 2, 6), (1, 4, 3, 6)], "SplitVOptions", {1: [2, 3], 2: 2}, numSplits=2)
+    yield one("SPLIT_V", (4, 10), [(4, 1), (4, 9)], "SplitVOptions", {1: [1, -1], 2: 1}, numSplits=2)
+    yield one("UNPACK", (1, 3, 5, 4), [(1, 5, 4)] * 3, "UnpackOptions", num=3, axis=1)
+    yield one("UNPACK", (2, 3, 5, 4, 2), [(2, 3, 5, 4)] * 2, "UnpackOptions", num=2, axis=-1)
+    yield one("UNPACK", (4, 6), [(6,)] * 4, "UnpackOptions", num=4, axis=0)
+    for x, y, axis in (
+        ((5, 4), (5, 2, 4), 1),
+        ((3, 5, 4), (2, 3, 5, 4), 0),
+        ((3, 5, 4), (3, 5, 4, 2), -1),
+        ((2, 3, 5, 4), (2, 3, 2, 5, 4), 2),
+    ):
+        yield Case("PACK", (x, x), (y,), "PackOptions", {"valuesCount": 2, "axis": axis}, same=True)
+    yield one("TILE", (1, 3, 4, 5), (2, 3, 8, 15), "TileOptions", {1: [2, 1, 2, 3]})
+    yield one("TILE", (3, 4), (6, 12), "TileOptions", {1: [2, 3]})
+    yield one("GATHER", (10, 6), (4, 6), "GatherOptions", {1: [3, 0, 9, 3]}, axis=0)
+    yield one("GATHER", (1, 6, 5, 4), (1, 6, 3, 4), "GatherOptions", {1: [4, 0, 2]}, axis=2)
+    yield one("GATHER", (1, 6, 5, 4), (1, 6, 5), "GatherOptions", {1: 2}, axis=-1)
+    yield one("GATHER", (8, 5), (2, 3, 5), "GatherOptions", {1: [[1, 2, 7], [0, 0, 3]]}, axis=0)
+    yield one("GATHER_ND", (4, 6, 5), (3, 5), "GatherNdOptions", {1: [[0, 1], [3, 5], [2, 2]]})
+    yield one("GATHER_ND", (2, 4, 6, 5), (2, 6, 5), "GatherNdOptions", {1: [[0, 1], [1, 3]]})
+    yield one("DEPTH_TO_SPACE", (2, 3, 4, 12), (2, 6, 8, 3), "DepthToSpaceOptions", blockSize=2)
+    yield one("DEPTH_TO_SPACE", (1, 2, 2, 18), (1, 6, 6, 2), "DepthToSpaceOptions", blockSize=3)
+    yield one("SPACE_TO_DEPTH", (2, 6, 8, 3), (2, 3, 4, 12), "SpaceToDepthOptions", blockSize=2)
+    yield one("SPACE_TO_DEPTH", (1, 6, 6, 2), (1, 2, 2, 18), "SpaceToDepthOptions", blockSize=3)
+    yield one(
+        "SPACE_TO_BATCH_ND", (1, 6, 8, 3), (8, 3, 2, 3), "SpaceToBatchNDOptions", {1: [2, 4], 2: [[0, 0], [0, 0]]}
+    )
+    yield one(
+        "BATCH_TO_SPACE_ND", (8, 3, 2, 3), (1, 5, 6, 3), "BatchToSpaceNDOptions", {1: [2, 4], 2: [[1, 0], [0, 2]]}
+    )
+    yield one("REVERSE_V2", (1, 6, 5, 4), (1, 6, 5, 4), "ReverseV2Options", {1: [2]})
+    yield one("REVERSE_V2", (6, 5), (6, 5), "ReverseV2Options", {1: [1]})
+    yield one("EXPAND_DIMS", (3, 5, 4), (3, 1, 5, 4), "ExpandDimsOptions", {1: 1})
+    yield one("EXPAND_DIMS", (2, 3, 5, 4), (2, 3, 5, 4, 1), "ExpandDimsOptions", {1: -1})
+    yield one("SQUEEZE", (2, 3, 1, 4), (2, 3, 4), "SqueezeOptions", squeezeDims=[2])
+    yield one("SQUEEZE", (1, 3, 5, 4, 1), (3, 5, 4), "SqueezeOptions", squeezeDims=[0, 4])
+    yield one("RESHAPE", (1, 3, 5, 4), (1, 12, 5), "ReshapeOptions", {1: [1, 12, 5]}, newShape=[1, 12, 5])
+    yield one("RESHAPE", (12, 5), (1, 2, 6, 5), "ReshapeOptions", {1: [1, 2, 6, 5]}, newShape=[1, 2, 6, 5])
+    yield one("PAD", (1, 4, 5, 3), (1, 5, 7, 6), "PadOptions", {1: [[0, 0], [1, 0], [1, 1], [0, 3]]})
+    yield Case(
+        "PADV2",
+        ((1, 4, 5, 3),),
+        ((1, 5, 7, 6),),
+        "PadV2Options",
+        {},
+        {1: [[0, 0], [1, 0], [1, 1], [0, 3]]},
+        same=True,
+        operands={2: ()},
+    )
+    yield one(
+        "MIRROR_PAD", (1, 4, 5, 3), (1, 6, 8, 3), "MirrorPadOptions", {1: [[0, 0], [1, 1], [2, 1], [0, 0]]}, mode=0
+    )
+    yield one(
+        "MIRROR_PAD", (1, 4, 5, 3), (1, 6, 8, 4), "MirrorPadOptions", {1: [[0, 0], [1, 1], [2, 1], [0, 1]]}, mode=1
+    )

@@ -38,7 +38,7 @@ def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) ->
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
     stated = arithmetic or forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
-    options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted))
+    options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted), floats=True)
     try:
         compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
@@ -69,7 +69,7 @@ def _as_reference(graph: Graph, file: str) -> Graph:
 def compile_plainly(alone: TfliteAlone) -> Graph:
     """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
     for every model."""
-    options = CompilerOptions(check=False, quantization=_quantization(alone.converted))
+    options = CompilerOptions(check=False, quantization=_quantization(alone.converted), floats=True)
     return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
+from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
@@ -46,12 +47,13 @@ def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
     check_runnable(model)
-    writer, refused = Writer(model), Counter[str]()
+    folded = with_float_constants(model)
+    writer, refused = Writer(folded), Counter[str]()
     if free := [i for i in model.outputs if i not in model.made_by]:
         raise UnsupportedError(f"{model.file}: no operator makes its output {free[0]} (an input or a constant)")
-    for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
+    for i in (*folded.inputs, *folded.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
-    for operator in model.operators:
+    for operator in folded.operators:
         try:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import activation_of, require
+from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
 from qverify.tflite_model.read_tflite import TfliteOperator
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
+
+STORED_WEIGHTS = (*EIGHT_BITS, "int4", "int2")
 
 
 def convolution(writer: Writer, operator: TfliteOperator) -> None:
@@ -27,11 +31,15 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
     require(channels % per_group == 0 and turned.shape[0] % (channels // per_group) == 0, "groups that do not divide")
     kernel, strides, dilations = turned.shape[2:], strides_of(operator), dilations_of(operator)
     pads = pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)
-    inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator)]
-    writer.node(
-        "Conv", inputs, writer.unquantized(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
-        group=channels // per_group,
-    )  # fmt: skip
+    how = {"kernel_shape": list(kernel), "strides": strides, "dilations": dilations, "pads": pads}
+    group = channels // per_group
+    if is_dynamic(writer, operator):
+        symmetric = not depthwise and writer.tensor(operator.inputs[1]).scale.size == 1
+        product = DynamicProduct(writer, operator, writer.real(x.index), (1, 2, 3), symmetric)
+        product.write("Conv", turned, (1, turned.shape[0], 1, 1), group=group, **how)
+    else:
+        inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator)]
+        writer.node("Conv", inputs, writer.unquantized(y.index), group=group, **how)
     writer.finish(operator, activation_of(operator))
 
 
@@ -47,9 +55,63 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     require(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
-    inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
-    writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
+    if is_dynamic(writer, operator):
+        symmetric = not operator.options["AsymmetricQuantizeInputs"]
+        product = DynamicProduct(writer, operator, source, (1,), symmetric)
+        product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
+    else:
+        inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
+        writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     writer.finish(operator, activation_of(operator))
+
+
+def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT quantizes the operator's input when it runs: floats beside weights that are integers."""
+    return writer.tensor(operator.inputs[0]).dtype == "float32" != writer.tensor(operator.inputs[1]).dtype
+
+
+class DynamicProduct:
+    """A product of floats with weights that are integers. source: its real input. axes: those over which a scale of the
+    input is common. symmetric: whether that has no zero point."""
+
+    def __init__(self, writer: Writer, operator: TfliteOperator, source: str, axes: Sequence[int], symmetric: bool):
+        self._writer, self._operator, self._source, self._axes = writer, operator, source, axes
+        self._quantized = quantized_symmetric if symmetric else quantized_asymmetric
+
+    def write(self, kind: str, weights: Array, channels: Sequence[int], **how: Any) -> None:
+        """Writes the real output before its activation. weights: in the ONNX's layout. channels: dims by which a value of
+        each channel is broadcast."""
+        writer, operator = self._writer, self._operator
+        (output,), tensor = operator.outputs, writer.tensor(operator.inputs[1])
+        require(not tensor.zero.any(), "weights with a zero point beside an input of floats")
+        name = writer.name(output)
+        whole, scale = self._quantized(writer, self._source, name, self._axes)
+        stored = writer.constant(f"{writer.name(tensor.index)}@whole{operator.position}", weights.astype(np.float32))
+        sums = writer.node(kind, [whole, stored], f"{name}@sums", **how)
+        steps = tensor.scale.reshape(channels) if tensor.scale.size > 1 else tensor.scale.reshape(())
+        stated = writer.constant(f"{name}@steps", steps)
+        if operator.kind == "CONV_2D" and tensor.scale.size > 1:  # LiteRT's order of products
+            sums, scales = writer.node("Mul", [sums, stated], f"{name}@stepped"), scale
+        else:
+            scales = writer.node("Mul", [scale, stated], f"{name}@scales")
+        bias = _float_bias(writer, operator)
+        real = writer.unquantized(output) if bias is None else f"{name}@scaled"
+        writer.node("Mul", [sums, scales], real)
+        if bias is not None:
+            added = writer.constant(f"{name}@bias", bias.reshape(channels))
+            writer.node("Add", [real, added], writer.unquantized(output))
+
+
+def _float_bias(writer: Writer, operator: TfliteOperator) -> Array | None:
+    """Returns the bias of a product of floats, None if there is none."""
+    if len(operator.inputs) < 3 or operator.inputs[2] < 0:
+        return None
+    tensor, outputs = writer.tensor(operator.inputs[2]), writer.tensor(operator.outputs[0]).shape[-1]
+    require(
+        tensor.data is not None and tensor.dtype == "float32", f"a bias of {tensor.dtype}, wanted a constant of float32"
+    )
+    require(tensor.shape == (outputs,), f"a bias of {list(tensor.shape)} for {outputs} outputs")
+    return tensor.data
 
 
 def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
@@ -58,10 +120,14 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     require(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
     require(tensor.data is not None, "weights that are no constant")
-    require(
-        tensor.dtype in EIGHT_BITS and tensor.scale.size > 0, f"weights of {tensor.dtype}, wanted quantized of 8 bits"
-    )
     assert tensor.data is not None
+    if tensor.dtype == "float32":
+        require(writer.tensor(operator.inputs[0]).dtype == "float32", "weights of float32 beside integers")
+        return tensor.data
+    require(
+        tensor.dtype in STORED_WEIGHTS and tensor.scale.size > 0 and not tensor.sparse,
+        f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
+    )
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
         require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
@@ -72,6 +138,8 @@ def _real_weights(writer: Writer, operator: TfliteOperator, values: Array) -> st
     """Adds the weights `values`, in the ONNX's layout, and returns the name of their dequantized tensor."""
     index = operator.inputs[1]
     name = f"{writer.name(index)}@in{operator.position}"
+    if writer.tensor(index).dtype == "float32":
+        return writer.constant(name, values)
     writer.constant(name, values)
     axis = {"axis": 0} if writer.tensor(index).scale.size > 1 else {}
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
@@ -82,6 +150,11 @@ def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
     the products, whatever scale the file states, because LiteRT adds the integers."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
         return []
+    if writer.tensor(operator.inputs[0]).dtype == "float32":
+        bias = _float_bias(writer, operator)
+        return (
+            [] if bias is None else [writer.constant(f"{writer.name(operator.inputs[2])}@in{operator.position}", bias)]
+        )
     tensor, x, w = (writer.tensor(i) for i in (operator.inputs[2], *operator.inputs[:2]))
     y = writer.tensor(operator.outputs[0])
     require(tensor.data is not None, "a bias that is no constant")

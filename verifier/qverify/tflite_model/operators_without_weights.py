@@ -47,8 +47,10 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
 def _adds_by_shifts(writer: Writer, operator: TfliteOperator) -> bool:
     """Returns whether LiteRT's kernel of an ADD or SUB of int16 only shifts the operands."""
     tensors = [writer.tensor(i) for i in (*operator.inputs, *operator.outputs)]
+    if tensors[0].dtype != "int16":
+        return False
     powers = all(frexp(float(t.scale[0]))[0] == 0.5 for t in tensors)
-    return tensors[0].dtype == "int16" and powers and bool(operator.options.get("PotScaleInt16"))
+    return powers and bool(operator.options.get("PotScaleInt16"))
 
 
 def pool(writer: Writer, operator: TfliteOperator) -> None:
@@ -89,7 +91,7 @@ def softmax(writer: Writer, operator: TfliteOperator) -> None:
 def function(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a LOGISTIC or TANH."""
     x, y = ends_of(writer, operator, 1)
-    require(operator.kind != "TANH" or x.dtype == "int16", f"an input of {x.dtype}")
+    require(operator.kind != "TANH" or x.dtype in ("int16", "float32"), f"an input of {x.dtype}")
     writer.node(FUNCTIONS[operator.kind], [writer.real(x.index)], writer.unquantized(y.index))
     writer.finish(operator)
 
@@ -98,7 +100,7 @@ def concatenation(writer: Writer, operator: TfliteOperator) -> None:
     y = writer.tensor(operator.outputs[0])
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
-        fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == 1
+        fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == y.scale.size
         require(fits and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
     axis = axis_in_onnx(int(operator.options["Axis"]), len(y.shape))
     require(activation_of(operator) == 0, "a fused activation")

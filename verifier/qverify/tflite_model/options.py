@@ -14,7 +14,7 @@ OPTIONS: dict[
 ] = {  # operator to the name of its options table in the schema, and the fields read
     "CONV_2D": ("Conv2DOptions", DILATED),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*DILATED, "DepthMultiplier")),
-    "FULLY_CONNECTED": ("FullyConnectedOptions", (ACTIVATION, "WeightsFormat")),
+    "FULLY_CONNECTED": ("FullyConnectedOptions", (ACTIVATION, "WeightsFormat", "AsymmetricQuantizeInputs")),
     "AVERAGE_POOL_2D": POOL,
     "MAX_POOL_2D": POOL,
     "ADD": ("AddOptions", (ACTIVATION, "PotScaleInt16")),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper, numpy_helper
 
-from qverify.errors import BadFileError, UnsupportedError
+from qverify.errors import BadFileError, InternalError, UnsupportedError
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 
 Array = npt.NDArray[Any]
@@ -150,10 +150,11 @@ class Writer:
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
-        many, limits = tensor.scale.size > 1, np.iinfo(tensor.dtype)
+        dtype = "int8" if tensor.dtype in ("int4", "int2") else tensor.dtype
+        many, limits = tensor.scale.size > 1, np.iinfo(dtype)
         if tensor.zero.min() < limits.min or tensor.zero.max() > limits.max:
             raise UnsupportedError(f"a zero point of {tensor.zero.max()} for {tensor.dtype}")
-        scale, zero = tensor.scale, tensor.zero.astype(tensor.dtype)
+        scale, zero = tensor.scale, tensor.zero.astype(dtype)
         return [
             self.constant(f"{name}@scale", scale if many else scale[0]),
             self.constant(f"{name}@zero", zero if many else zero[0]),
@@ -181,9 +182,19 @@ class Writer:
         return self.node(kind, [source, *self.parameters(index)], output, **attributes)
 
     def quantize(self, real: str, index: int, name: str = "") -> None:
-        """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor
-        itself."""
+        """Writes a tensor of the file by quantizing its real values, which the last node made. name: ONNX name of a moved
+        copy, "" for the tensor itself. A tensor of float32 is these values."""
+        if self.tensor(index).dtype == "float32":
+            self._rename(real, name or self.mapped(index))
+            return
         self.quantizer("QuantizeLinear", real, index, name or self.mapped(index))
+
+    def _rename(self, old: str, new: str) -> None:
+        """Changes the name of what the last node made."""
+        last = self.nodes[-1]
+        if list(last.output) != [old]:
+            raise InternalError(f"{new}: the last node made {list(last.output)}, wanted {old}")
+        last.output[0] = last.name = new
 
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""

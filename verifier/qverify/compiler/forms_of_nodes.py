@@ -84,7 +84,9 @@ class _Rewriting:
         form that it cannot have."""
         if stated is not None and node.op in REQUANTIZED and (node.inputs[-1] or "") in reals:
             return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
-        if form.method and not self._is_real(node):
+        if self._is_real(node):  # of floats, which no form is about
+            return node
+        if form.method:
             constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
             for name, value in constants.items():
                 self._set(name, value)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from qverify.model_bin.graph import Graph, Node
 
-
 MOST_NAMED = 8  # nodes of a unit of which each is named; of more, each op once
 
 

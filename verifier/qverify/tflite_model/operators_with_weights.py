@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from qverify.tflite_model.read_tflite import TfliteOperator
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
+CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+PACKED_WITHOUT_KERNEL = {  # types of weights, operators and inputs whose weights LiteRT's kernels read as if of 8 bits
+    *(("int2", kind, dtype) for kind in CONVOLUTIONS for dtype in ("float32", "int8", "int16")),
+    *(("int4", "DEPTHWISE_CONV_2D", dtype) for dtype in ("float32", "int16")),
+}
 STORED_WEIGHTS = (*EIGHT_BITS, "int4", "int2")
 
 
@@ -52,7 +58,8 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     length = weights.shape[1]
     elements = int(np.prod(x.shape, dtype=np.int64))
     require(elements % length == 0, f"rows of {length} out of {elements} elements")
-    require(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
+    made = (elements // length, weights.shape[0])
+    require(prod(y.shape) == prod(made) and y.shape[-1:] == made[1:], f"an output of {list(y.shape)}")
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
     if is_dynamic(writer, operator):
@@ -62,7 +69,13 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     else:
         inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
         writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
-    writer.finish(operator, activation_of(operator))
+    if y.shape == made:
+        writer.finish(operator, activation_of(operator))
+        return
+    copy = writer.entry(f"{writer.name(y.index)}@rows", y.index, range(len(y.shape)), made)
+    writer.finish(operator, activation_of(operator), copy)
+    dims = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
+    writer.from_file_order(y.index, "Reshape", [copy, dims])
 
 
 def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
@@ -127,6 +140,11 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     require(
         tensor.dtype in STORED_WEIGHTS and tensor.scale.size > 0 and not tensor.sparse,
         f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
+    )
+    x = writer.tensor(operator.inputs[0])
+    require(
+        (tensor.dtype, operator.kind, x.dtype) not in PACKED_WITHOUT_KERNEL,
+        f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack",
     )
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]

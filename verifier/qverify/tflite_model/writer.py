@@ -200,9 +200,9 @@ class Writer:
         """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
-    def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
+    def finish(self, operator: TfliteOperator, activation: int = 0, name: str = "") -> None:
         """Quantizes the only output of an operator, after its fused activation. Its real values are called
-        `unquantized(output)`."""
+        `unquantized(output)`. name: as in quantize()."""
         (output,) = operator.outputs
         real = self.unquantized(output)
         if limits := CLAMPS[activation]:
@@ -210,7 +210,7 @@ class Writer:
             clamped = f"{self.name(output)}@clamped"
             relu = limits[1] == math.inf
             real = self.node("Relu" if relu else "Clip", [real] if relu else [real, low, high], clamped)
-        self.quantize(real, output)
+        self.quantize(real, output, name)
 
     def rows_first(self, index: int, dims: Sequence[int]) -> str:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""

@@ -140,6 +140,9 @@ def int16_cases() -> dict[str, Case]:
             )
         for kind in ("LOGISTIC", "TANH"):
             cases[f"{kind}{at}"] = partial(one, kind=kind, shape=(1, 20000), to=(1, 20000), scale=STEP)
+        cases[f"LEAKY_RELU{at}"] = partial(
+            one, kind="LEAKY_RELU", shape=(1, 20000), to=(1, 20000), table="LeakyReluOptions", alpha=0.2
+        )
         for keep in (False, True):
             to = (1, 1, 1, 500) if keep else (1, 500)
             cases[f"MEAN keep {keep}{at}"] = partial(
@@ -155,6 +158,10 @@ def int16_cases() -> dict[str, Case]:
     cases["RESHAPE to an image"] = partial(
         plain, kind="RESHAPE", shape=(1, 192), to=(1, 4, 6, 8), constant=[1, 4, 6, 8]
     )
+    for kind in ("REDUCE_MAX", "REDUCE_MIN"):
+        cases[kind] = partial(
+            plain, kind=kind, shape=(1, 12, 20), to=(1, 20), table="ReducerOptions", constant=[1], keepDims=False
+        )
     pads = [[0, 0], [1, 2], [0, 3], [0, 0]]
     cases["PAD"] = partial(plain, kind="PAD", shape=(1, 6, 6, 4), to=(1, 9, 9, 4), constant=pads)
     cases["DEQUANTIZE"] = partial(

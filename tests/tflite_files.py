@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "float32": "FLOAT32", "int64": "INT64", "int16": "INT16"}
+TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "float32": "FLOAT32", "int64": "INT64", "int16": "INT16", "bool": "BOOL"}
 
 
 def schema() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,11 @@ class Case:
 
     def written(self, dtype: str, seed: int) -> bytes:
         """Returns the file. seed: of the quantizations and constants."""
-        f, rng = File(), np.random.default_rng([seed, *self.kind.encode()])
+        return joined([(self, dtype)], seed)
+
+    def add(self, f: File, dtype: str, seed: int, name: str = "") -> None:
+        """Adds the operator to a file. name: what the names of its tensors begin with."""
+        rng = np.random.default_rng([seed, *self.kind.encode()])
         offset = 128 if dtype == "uint8" else 0
 
         def quantization() -> tuple[float, int]:
@@ -64,25 +68,36 @@ class Case:
         inputs: dict[int, int] = {}
         for k, value in self.constants.items():
             value = np.array(value, np.int32)
-            inputs[k] = f.tensor(f"c{k}", list(value.shape), "int32", None, value=value)
+            inputs[k] = f.tensor(f"{name}c{k}", list(value.shape), "int32", None, value=value)
         for k, shape in self.operands.items():
             scale, zero = first if self.same else quantization()
             value = rng.integers(offset - 128, offset + 128, shape)
-            inputs[k] = f.tensor(f"c{k}", list(shape), dtype, scale, zero + offset, value=value)
+            inputs[k] = f.tensor(f"{name}c{k}", list(shape), dtype, scale, zero + offset, value=value)
         places = [k for k in range(len(inputs) + len(self.shapes)) if k not in inputs]
         for k, shape in zip(places, self.shapes, strict=True):
             scale, zero = first if self.same or k == places[0] else quantization()
-            inputs[k] = f.tensor(f"x{k}", list(shape), dtype, scale, zero + offset)
+            inputs[k] = f.tensor(f"{name}x{k}", list(shape), dtype, scale, zero + offset)
             f.inputs.append(inputs[k])
+        outputs = []
         for k, shape in enumerate(self.outputs):
             scale, zero = self.fixed or (first if self.same else quantization())
             made = self.made or dtype
             if made in ("int8", "uint8"):
-                f.outputs.append(f.tensor(f"y{k}", list(shape), made, scale, zero + (128 if made == "uint8" else 0)))
+                outputs.append(
+                    f.tensor(f"{name}y{k}", list(shape), made, scale, zero + (128 if made == "uint8" else 0))
+                )
             else:
-                f.outputs.append(f.tensor(f"y{k}", list(shape), made, None))
-        f.operator(self.kind, [inputs[k] for k in sorted(inputs)], f.outputs, self.table, **self.options)
-        return f.written()
+                outputs.append(f.tensor(f"{name}y{k}", list(shape), made, None))
+        f.operator(self.kind, [inputs[k] for k in sorted(inputs)], outputs, self.table, **self.options)
+        f.outputs += outputs
+
+
+def joined(cases: Sequence[tuple[Case, str]], seed: int) -> bytes:
+    """Returns a file with several operators, each with inputs and outputs of its own. cases: with their types."""
+    f = File()
+    for k, (case, dtype) in enumerate(cases):
+        case.add(f, dtype, seed, f"n{k}_" if len(cases) > 1 else "")
+    return f.written()
 
 
 def movements() -> Iterator[Case]:
@@ -194,3 +209,87 @@ def movements() -> Iterator[Case]:
     yield one(
         "MIRROR_PAD", (1, 4, 5, 3), (1, 6, 8, 4), "MirrorPadOptions", {1: [[0, 0], [1, 1], [2, 1], [0, 1]]}, mode=1
     )
+
+
+def tables() -> Iterator[Case]:
+    """Yields functions of one or two tensors."""
+    shape, every, one = (1, 6, 9, 5), ("int8", "uint8"), ("int8",)
+    for kind, table, dtypes, options in (
+        ("RELU", "", every, {}),
+        ("RELU6", "", every, {}),
+        ("RELU_N1_TO_1", "", every, {}),
+        ("RELU_0_TO_1", "", every, {}),
+        ("LEAKY_RELU", "LeakyReluOptions", every, {"alpha": 0.1}),
+        ("LEAKY_RELU", "LeakyReluOptions", every, {"alpha": 0.25}),
+        ("LEAKY_RELU", "LeakyReluOptions", every, {"alpha": -0.2}),
+        ("GELU", "GeluOptions", every, {"approximate": False}),
+        ("GELU", "GeluOptions", every, {"approximate": True}),
+        ("HARD_SWISH", "HardSwishOptions", every, {}),
+        ("ABS", "AbsOptions", one, {}),
+        ("EXP", "ExpOptions", one, {}),
+        ("LOG", "", one, {}),
+        ("SQRT", "", one, {}),
+        ("RSQRT", "", one, {}),
+    ):
+        yield Case(kind, (shape,), (shape,), table, options, dtypes=dtypes, floor=kind in ("LOG", "SQRT", "RSQRT"))
+    yield Case("TANH", (shape,), (shape,), fixed=(1 / 128, 0))
+    names = {
+        "DIV": ("DivOptions", every),
+        "PRELU": ("", every),
+        "SQUARED_DIFFERENCE": ("SquaredDifferenceOptions", one),
+    }
+    for kind, (table, dtypes) in names.items():
+        constants = [{1: (1, 1, 5)}, {1: (5,)}, {1: ()}]
+        if kind != "DIV":
+            yield Case(kind, (shape, (1, 1, 9, 5) if kind == "PRELU" else shape), (shape,), table, dtypes=dtypes)
+            yield Case(kind, ((7, 5), (7, 5)), ((7, 5),), table, dtypes=dtypes)
+        for constant in constants[: 1 if kind == "PRELU" else 3]:
+            yield Case(kind, (shape,), (shape,), table, dtypes=dtypes, operands=constant)
+    for kind in ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"):
+        table = "".join(p.capitalize() for p in kind.split("_")) + "Options"
+        yield Case(kind, (shape, shape), (shape,), table, made="bool")
+        yield Case(kind, (shape,), (shape,), table, made="bool", operands={1: (5,)})
+
+
+def elementwise() -> Iterator[Case]:
+    """Yields sums, products, extrema and choices, with operands of fewer axes."""
+    shape = (1, 6, 9, 5)
+    for kind in ("ADD", "SUB", "MUL"):
+        table = f"{kind.capitalize()}Options"
+        for other in ((5,), (9, 1), (6, 9, 1), (6, 9, 5), (1, 1, 1, 5), ()):
+            yield Case(kind, (shape,), (shape,), table, operands={1: other})
+        yield Case(kind, (shape, (6, 1, 5)), (shape,), table)
+        yield Case(kind, (shape, (5,)), (shape,), table)
+        yield Case(kind, ((5,), shape), (shape,), table)
+        yield Case(kind, ((2, 3, 4, 5, 3), (3,)), ((2, 3, 4, 5, 3),), table)
+    for kind in ("MAXIMUM", "MINIMUM"):
+        for other in (shape, (5,), (9, 1)):
+            yield Case(kind, (shape, other), (shape,), "MaximumMinimumOptions", same=True)
+        yield Case(kind, ((7, 5),), ((7, 5),), "MaximumMinimumOptions", same=True, operands={1: ()})
+    yield Case("NEG", (shape,), (shape,), "NegOptions", dtypes=("int8",))
+    yield Case("CAST", (shape,), (shape,), "CastOptions", made="float32")
+    yield Case("CAST", (shape,), (shape,), "CastOptions", made="int32")
+
+
+def reductions() -> Iterator[Case]:
+    """Yields operators that reduce axes."""
+    x = (2, 6, 7, 5)
+    for kind in ("REDUCE_MAX", "REDUCE_MIN", "MEAN", "SUM"):
+        for axes, keep, y in (
+            ([1, 2], False, (2, 5)),
+            ([1, 2], True, (2, 1, 1, 5)),
+            ([3], True, (2, 6, 7, 1)),
+            ([-1], False, (2, 6, 7)),
+            ([2], False, (2, 6, 5)),
+            ([1], False, (2, 7, 5)),
+            ([0, 3], False, (6, 7)),
+        ):
+            same = kind.startswith("REDUCE")
+            yield Case(kind, (x,), (y,), "ReducerOptions", {"keepDims": keep}, {1: axes}, same=same)
+        yield Case(kind, ((4, 30),), ((4,),), "ReducerOptions", {"keepDims": False}, {1: [1]}, same=same)
+        yield Case(kind, ((4, 30, 3),), ((4, 1, 3),), "ReducerOptions", {"keepDims": True}, {1: [1]}, same=same)
+    for kind in ("ARG_MAX", "ARG_MIN"):
+        for number, made in ((2, "int32"), (4, "int64")):
+            table, how = f"Arg{kind[4:].capitalize()}Options", {"outputType": number}
+            for shape, axis, y in ((x, -1, (2, 6, 7)), (x, 1, (2, 7, 5)), ((4, 9), 1, (4,))):
+                yield Case(kind, (shape,), (y,), table, how, {1: axis}, made=made)

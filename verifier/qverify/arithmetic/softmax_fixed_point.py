@@ -56,7 +56,7 @@ def divide_terms(terms: Array, axis: int) -> Array:
     total = _divide(terms, np.asarray(SUM_FRACTION)).sum(axis, keepdims=True)
     total &= 2**32 - 1
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # before the first bit that is set
-    parts = _high(_one_over_one_plus((total << zeros) - 2**31), terms)
+    parts = _high(reciprocal_of((total << zeros) - 2**31), terms)
     return _divide(parts, SUM_FRACTION - zeros + 31 - OUTPUT_BITS)
 
 
@@ -74,7 +74,7 @@ def exponential(value: Array) -> Array:
     return np.where(value == 0, ONE, result)
 
 
-def _one_over_one_plus(value: Array) -> Array:
+def reciprocal_of(value: Array) -> Array:
     """Returns 1 / (1 + x) for x in [0, 1), both with 31 fraction bits, by Newton's method."""
     half = (value + ONE + 1) >> 1  # of 1 + x
     result = _START + _high(half, _SLOPE)

@@ -58,6 +58,8 @@ def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps)
     work, without = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), []), dict[str, str]()
     for node in graph.nodes:
         form = find_of_node(arithmetic.forms, node, graph) or Form(REFERENCE)
+        if graph.spec(node.outputs[0]).interior:  # its integers are read by a table that has the form
+            form = Form(REFERENCE)
         before = len(work.nodes)
         try:
             if form != Form(REFERENCE):

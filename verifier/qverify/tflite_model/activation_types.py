@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from qverify.errors import UnsupportedError
 from qverify.plural import count
-from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 ALSO_16_BITS = {  # operators whose activations may be int16 with one scale and the zero point 0
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D", "MEAN"),
-    *("SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION"),
+    *("SOFTMAX", "LOGISTIC", "TANH", "LEAKY_RELU", "CONCATENATION"),
 }
 ALSO_FLOATS = {  # operators that are computed in float32 if their input and output are
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
-    *("MEAN", "SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION", "RESIZE_BILINEAR"),
+    *("MEAN", "SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION", "RESIZE_BILINEAR", "SUM"),
 }
-CHECK_THEMSELVES = {"QUANTIZE", "DEQUANTIZE", "ARG_MAX", *MOVEMENTS}  # operators of tensors that are not quantized, too
 
 
 def check_types(writer: Writer, operator: TfliteOperator) -> None:
     """Raises UnsupportedError if the first input or the output has a type that the operator's converter does not take."""
-    if operator.kind in CHECK_THEMSELVES:
-        return
     if not operator.inputs or operator.inputs[0] < 0 or len(operator.outputs) != 1:
         raise UnsupportedError("it lacks an input, or has several outputs")
     for index in (operator.inputs[0], operator.outputs[0]):

@@ -12,19 +12,31 @@ from typing import Any
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
+from qverify.tflite_model.elementwise import ELEMENTWISE
 from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import convolution, fully_connected
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import NPU_OPERATORS, TfliteModel, TfliteOperator
+from qverify.tflite_model.reductions import REDUCTIONS
+from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    **ELEMENTWISE,
     **MOVEMENTS,
+    **REDUCTIONS,
+    **TABLES,
     **WITHOUT_WEIGHTS,
+}
+CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
+    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *ELEMENTWISE,
+    *MOVEMENTS,
+    *TABLES,
 }
 
 
@@ -58,7 +70,8 @@ def convert(model: TfliteModel) -> ConvertedModel:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")
             _check_dense(writer, operator)
-            check_types(writer, operator)
+            if operator.kind not in CHECK_THEMSELVES:
+                check_types(writer, operator)
             CONVERTERS[operator.kind](writer, operator)
         except UnsupportedError as error:
             refused[f"{operator.kind}: {error}"] += 1

@@ -1,5 +1,6 @@
 """Converts tensors between the layout of the .tflite and that of the ONNX. An entry is a value of
-ConvertedModel.tensors, with "axes", "shape" (in the file) and "dims" (in the ONNX)."""
+ConvertedModel.tensors, with "axes", "shape" (in the file), "dims" (in the ONNX) and, if the ONNX has another type,
+"dtype": wider integers, which are never given to the file."""
 
 from __future__ import annotations
 
@@ -20,4 +21,5 @@ def as_in_file(entry: Mapping[str, Any], value: Array) -> Array:
 
 def as_in_onnx(entry: Mapping[str, Any], value: Array) -> Array:
     """Returns a tensor of the file in the ONNX's layout."""
-    return np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])
+    moved = np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])
+    return moved.astype(entry["dtype"]) if "dtype" in entry else moved

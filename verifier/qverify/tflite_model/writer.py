@@ -19,6 +19,7 @@ NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
+INT32 = 6  # ONNX's number of the type
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
@@ -211,6 +212,53 @@ class Writer:
             relu = limits[1] == math.inf
             real = self.node("Relu" if relu else "Clip", [real] if relu else [real, low, high], clamped)
         self.quantize(real, output, name)
+
+    def place(self, index: int, rank: int = 0) -> str:
+        """Returns the name of a tensor of 8 or 16 bits as int32, counted from the lowest stored value. rank: as in operand()."""
+        dtype, source = self.tensor(index).dtype, self.operand(index, rank)
+        wide = f"{source}@int32"
+        if wide not in self._dequantized:
+            self._dequantized.add(wide)
+            self.node("Cast", [source], wide, to=INT32)
+            if dtype != "uint8":
+                lowest = -int(np.iinfo(dtype).min)
+                self.node("Add", [wide, self.constant(f"@{lowest}", np.array(lowest, np.int32))], f"{wide}@0")
+        return wide if dtype == "uint8" else f"{wide}@0"
+
+    def operand(self, index: int, rank: int) -> str:
+        """Returns the name of a tensor as it is stored, for an operator that broadcasts it to a tensor of this many axes:
+        an axis of the file that is missing in front has one element."""
+        shape = self.tensor(index).shape
+        if rank != 4 or len(shape) in (0, 4):
+            return self.in_file_order(index) if rank > 4 and len(shape) == 4 else self.stored(index)
+        whole = (*(1,) * (4 - len(shape)), *shape)
+        dims = [whole[a] for a in NCHW]
+        axes = [a - (4 - len(shape)) for a in NCHW if a >= 4 - len(shape)]
+        name, data = f"{self.name(index)}@nchw", self.tensor(index).data
+        if data is not None:
+            return self.constant(name, data.transpose(axes).reshape(dims))
+        if name not in self.tensors:
+            source = self.name(index)
+            if axes != sorted(axes):
+                turned = self.entry(f"{source}@turned", index, axes, [shape[a] for a in axes])
+                source = self.move("Transpose", source, turned, perm=axes)
+            self.reshape(source, self.entry(name, index, axes, dims), dims)
+        return name
+
+    def real_operand(self, index: int, rank: int) -> str:
+        """Returns the name of a tensor's dequantized values for an operator that broadcasts it, as operand() does."""
+        name = self.operand(index, rank)
+        return self.real(index, "" if name == self.name(index) else name)
+
+    def table(self, output: int, indices: str, table: Array) -> None:
+        """Writes tensor `output`, of 8 or 16 bits or bool, as the elements of a table at these places."""
+        y, name = self.tensor(output), self.name(output)
+        if y.dtype == "bool":
+            self.node("Gather", [self.constant(f"{name}@table", table.reshape(-1)), indices], self.mapped(output))
+            return
+        real = (table.reshape(-1).astype(np.int64) - int(y.zero[0])).astype(np.float32) * y.scale[0]
+        self.node("Gather", [self.constant(f"{name}@table", real), indices], self.unquantized(output))
+        self.quantize(self.unquantized(output), output)
 
     def rows_first(self, index: int, dims: Sequence[int]) -> str:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""

@@ -1,4 +1,4 @@
-"""Gather -> gather, of constant or computed indices."""
+"""Gather -> gather, of constant or computed indices; -> lookup, if its indices are the stored integers of a tensor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
+from qverify.compiler.stored_tables import plain_unit, quantized_unit
+from qverify.compiler.unit import Activation, LoweredUnit
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.graph_view import GraphView, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = {"Gather": {"axis": ANY}}
 EIGHT_BIT_KERNELS = ("Gather",)
+
+
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
+    return None if act.clamps(y.dtype) else quantized_unit(view, node, y)
+
+
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
+    return plain_unit(view, node)
 
 
 def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: list[str]) -> None:

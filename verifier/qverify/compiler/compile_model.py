@@ -68,10 +68,10 @@ class CompilerOptions:
         folder: the folder with external data.
         inputs: network input to the description (INPUTS.md) of the bytes that the board receives for it.
         host: whether nodes that no kernel serves are computed on the host.
-        floats: whether the model may be one without a quantized tensor, whose float tensors NAME@PART are parts of the
-            computation of NAME that no comparison expects (a .tflite).
         arithmetic: the forms of a board by op, or None. It needs rounding ref-exact, in which the other ops compute.
         quantization: that of tensors of 8 bits, by their names, if another file states it, whose ONNX may only move them.
+        floats: whether the model may be one without a quantized tensor, whose float tensors NAME@PART are parts of the
+            computation of NAME that no comparison expects (a .tflite).
     """
 
     rounding: str = "ref-exact"
@@ -83,9 +83,9 @@ class CompilerOptions:
     folder: str = ""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     host: bool = False
-    floats: bool = False
     arithmetic: FormsOfOps | None = None
     quantization: Stated = field(default_factory=dict)
+    floats: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that affect the bytes of model.bin, for its meta section."""
@@ -214,7 +214,7 @@ def _compile(
         check_same_values(decomposed)
     notes += [f"input {n}: it has no elements and is not read" for n in empty] + _notes_on_order(decomposed)
     loaded = compute_in_float32(split_integer_blocks(decomposed.model))
-    model = step_over_movements(loaded)
+    model = loaded if options.floats else step_over_movements(loaded)  # a .tflite moves what it stores
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
     model, stated = reinterpret(model)

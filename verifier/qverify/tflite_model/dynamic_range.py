@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.tflite_model.writer import Writer
 
-LEAST = np.float32(1e-30)  # stands for a range of 0, all of whose elements are 0
+LEAST = 1e-30  # stands for a range of 0, all of whose elements are 0
 
 
 class _Steps:
@@ -23,7 +23,7 @@ class _Steps:
         return self.writer.node(kind, inputs, f"{self._name}@step{self._count}", **attributes)
 
     def constant(self, value: float) -> str:
-        return self.writer.constant(f"@{value:.9g}", np.float32(value))
+        return self.writer.constant(f"@{value:.9g}", np.array(value, np.float32))
 
     def rounded(self, x: str) -> str:
         """Returns x rounded to the nearest integer, halves away from zero, exactly."""

@@ -31,12 +31,12 @@ def of_one(writer: Writer, operator: TfliteOperator, x: TfliteTensor, y: TfliteT
     how: dict[str, Any] = {"alpha": float(operator.options["Alpha"])} if kind == "LEAKY_RELU" else {}
     name = writer.name(y.index)
     if kind == "RSQRT":
-        one = writer.constant("@1", np.float32(1))
+        one = writer.constant("@1", np.array(1, np.float32))
         writer.node("Div", [one, writer.node("Sqrt", [source], f"{name}@root")], target)
     elif kind == "SQUARE":
         writer.node("Mul", [source, source], target)
     elif kind in UNARY:
-        limits = [writer.constant(f"@{v:g}", np.float32(v)) for v in LIMITS.get(kind, ())]
+        limits = [writer.constant(f"@{v:g}", np.array(v, np.float32)) for v in LIMITS.get(kind, ())]
         writer.node(UNARY[kind], [source, *limits], target, **how)
     else:
         raise UnsupportedError("a tensor of float32")

@@ -90,8 +90,9 @@ def _of_int16(writer: Writer, operator: TfliteOperator, x: TfliteTensor, y: Tfli
         writer.node("Tanh", [writer.real(x.index)], writer.unquantized(y.index))
         writer.finish(operator)
         return
-    ends = (Codes(float(t.scale[0]), 0, t.dtype) for t in (x, y))
-    writer.table(y.index, writer.place(x.index), functions.leaky_relu(*ends, float(operator.options["Alpha"])))
+    before, after = (Codes(float(t.scale[0]), 0, t.dtype) for t in (x, y))
+    table = functions.leaky_relu(before, after, float(operator.options["Alpha"]))
+    writer.table(y.index, writer.place(x.index), table)
 
 
 def _check_types(operator: TfliteOperator, *tensors: TfliteTensor) -> None:

@@ -151,6 +151,8 @@ def movements() -> Iterator[Case]:
         {1: [0, 0, 0, 0, 1], 2: [1, 2, 5, 3, 2], 3: [1, 1, 1, 1, 1]},
         shrinkAxisMask=17,
     )
+    yield one("STRIDED_SLICE", (2, 5, 9, 4), (2, 5, 9, 2), table, {1: [0, 1], 2: [0, 3], 3: [1, 1]}, ellipsisMask=1)
+    yield one("STRIDED_SLICE", (5, 9), (5, 1, 4), table, {1: [0, 0, 1], 2: [5, 1, 5], 3: [1, 1, 1]}, newAxisMask=2)
     yield one("SPLIT", (1, 4, 5, 6), [(1, 4, 5, 2)] * 3, "SplitOptions", {0: 3}, numSplits=3)
     yield one("SPLIT", (1, 4, 5, 6), [(1, 2, 5, 6)] * 2, "SplitOptions", {0: 1}, numSplits=2)
     yield one("SPLIT", (4, 10), [(4, 5)] * 2, "SplitOptions", {0: -1}, numSplits=2)
@@ -293,3 +295,46 @@ def reductions() -> Iterator[Case]:
             table, how = f"Arg{kind[4:].capitalize()}Options", {"outputType": number}
             for shape, axis, y in ((x, -1, (2, 6, 7)), (x, 1, (2, 7, 5)), ((4, 9), 1, (4,))):
                 yield Case(kind, (shape,), (y,), table, how, {1: axis}, made=made)
+
+
+def products() -> Iterator[Case]:
+    """Yields products of matrices and transposed convolutions."""
+    for a, b, y, how in (
+        ((2, 9, 16), (2, 16, 12), (2, 9, 12), {}),
+        ((2, 9, 16), (2, 12, 16), (2, 9, 12), {"adjY": True}),
+        ((2, 16, 9), (2, 16, 12), (2, 9, 12), {"adjX": True}),
+        ((1, 3, 9, 16), (1, 3, 16, 12), (1, 3, 9, 12), {}),
+        ((2, 3, 9, 16), (2, 3, 12, 16), (2, 3, 9, 12), {"adjY": True}),
+        ((60, 40), (40, 50), (60, 50), {}),
+    ):
+        wanted = {"adjX": False, "adjY": False, **how}
+        yield Case("BATCH_MATMUL", (a, b), (y,), "BatchMatMulOptions", wanted, dtypes=("int8",))
+        yield Case("BATCH_MATMUL", (a,), (y,), "BatchMatMulOptions", wanted, dtypes=("int8",), operands={1: b})
+
+
+def resizes() -> Iterator[Case]:
+    """Yields choices of the nearest pixel."""
+    table = "ResizeNearestNeighborOptions"
+    for x, y in (((1, 5, 6, 3), (1, 10, 12, 3)), ((2, 7, 9, 4), (2, 13, 5, 4)), ((1, 17, 33, 2), (1, 8, 64, 2))):
+        for how in ({}, {"alignCorners": True}, {"halfPixelCenters": True}):
+            yield Case("RESIZE_NEAREST_NEIGHBOR", (x,), (y,), table, how, {1: y[1:3]}, same=True)
+
+
+def transposed_convolution(
+    dtype: str, per_channel: bool, steps: tuple[int, int], same: bool, bias: bool, seed: int = 0
+) -> bytes:
+    """Returns one TRANSPOSE_CONV. same: whether its padding is SAME, not VALID."""
+    rng, f = np.random.default_rng(seed), File()
+    offset, channels, outputs, size, taps = (0 if dtype == "int8" else 128), 6, 5, (9, 11), (3, 4)
+    x = f.tensor("x", [2, *size, channels], dtype, 0.04, 3 + offset)
+    scales = rng.uniform(0.002, 0.01, outputs if per_channel else 1).astype(np.float32)
+    codes = rng.integers(offset - 127, offset + 128, (outputs, *taps, channels))
+    w = f.tensor("w", [outputs, *taps, channels], dtype, scales, offset, codes)
+    sides = [n * s if same else (n - 1) * s + t for n, s, t in zip(size, steps, taps, strict=True)]
+    dims = f.tensor("dims", [4], "int32", None, value=np.array([2, *sides, outputs]))
+    more = [f.tensor("b", [outputs], "int32", np.float32(0.04) * scales, 0, rng.integers(-4000, 4000, outputs))]
+    y = f.tensor("y", [2, *sides, outputs], dtype, 0.21, offset - 5)
+    how = {"strideH": steps[0], "strideW": steps[1], "padding": 0 if same else 1}
+    f.operator("TRANSPOSE_CONV", [dims, w, x, *(more if bias else [])], [y], "TransposeConvOptions", **how)
+    f.inputs, f.outputs = [x], [y]
+    return f.written()

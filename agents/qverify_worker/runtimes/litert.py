@@ -3,7 +3,7 @@ delegate.
 
 A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index
 and states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order
-in which the file's axes are transposed; shape: the shape after that.
+in which the file's axes are transposed; shape: the shape after that. "dtype": the type in the ONNX, if it is another.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ NAME = "litert"
 PACKAGES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
 MAX_MODEL_BYTES = 1 << 31
+SHOWN = {name: np.dtype(name) for name in ("uint8", "int64")}  # types in an ONNX that the file's may differ from
 MARKS = (0x5A, 0xA5)  # values of all bytes of a tensor before a run: a tensor that still has them was not written
 DELEGATED = "DELEGATE"  # LiteRT's name for a node that stands for nodes a delegate computes
 
@@ -62,7 +63,7 @@ def open_model(data: bytes, settings: RuntimeSettings) -> LiteRtModel:
 @dataclass(frozen=True)
 class ModelTensor:
     """A tensor of the file. index: its index there. name: its name in the ONNX. dims: its shape in the file. axes: the
-    order in which its axes are transposed for the ONNX. shape: its shape in the ONNX."""
+    order in which its axes are transposed for the ONNX. shape: its shape in the ONNX. shown: its type in the ONNX."""
 
     index: int
     name: str
@@ -70,6 +71,7 @@ class ModelTensor:
     dims: tuple[int, ...]
     axes: tuple[int, ...]
     shape: tuple[int, ...]
+    shown: np.dtype[Any]
 
 
 class LiteRtModel:
@@ -173,12 +175,14 @@ class LiteRtModel:
                     interpreter.set_tensor(tensor.index, np.frombuffer(marked_bytes, tensor.dtype).reshape(tensor.dims))
             for tensor in self._inputs:
                 value = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
-                interpreter.set_tensor(tensor.index, np.ascontiguousarray(value.transpose(np.argsort(tensor.axes))))
+                moved = np.ascontiguousarray(value.transpose(np.argsort(tensor.axes)))
+                interpreter.set_tensor(tensor.index, moved.astype(tensor.dtype, copy=False))
             interpreter.invoke()
             read_values = {t.name: (t, interpreter.get_tensor(t.index)) for t in tensors}
         except (ValueError, RuntimeError) as error:
             raise RequestError(INTERNAL, f"LiteRT fails: {_one_line(error)}") from error
-        return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
+        moved = {n: (t, np.ascontiguousarray(v.transpose(t.axes))) for n, (t, v) in read_values.items()}
+        return {n: v.reshape(t.shape).astype(t.shown, copy=False) for n, (t, v) in moved.items()}
 
     def report(self) -> dict[str, Any]:
         """Returns facts on the last run. With a delegate: the number of nodes by provider, and whether each node was
@@ -244,9 +248,9 @@ def _find_tensor(entry: Any, details: dict[int, dict[str, Any]]) -> ModelTensor:
     shape = tuple(entry.get("shape") or (dims[a] for a in axes if a < len(dims)))
     if sorted(axes) != list(range(len(dims))) or np.prod(shape, dtype=np.int64) != np.prod(dims, dtype=np.int64):
         raise RequestError(FORMAT, f"tensors.json: {str(entry)[:200]}; the model's tensor is {dims}")
-    return ModelTensor(
-        detail["index"], str(entry.get("name") or detail["name"]), np.dtype(detail["dtype"]), dims, axes, shape
-    )
+    dtype, name = np.dtype(detail["dtype"]), str(entry.get("name") or detail["name"])
+    shown = SHOWN.get(entry.get("dtype"), dtype)
+    return ModelTensor(detail["index"], name, dtype, dims, axes, shape, shown)
 
 
 def _one_line(error: Exception) -> str:

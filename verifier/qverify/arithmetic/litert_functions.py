@@ -291,9 +291,8 @@ def negated(x: Codes) -> Array:
 
 
 def summed(x: Codes, y: Codes, count: int) -> Array:
-    """Returns the table of SUM, [65536], for every sum of `count` stored numbers from the lowest: scaled, with the zero
-    point, and wrapped to 8 bits as LiteRT does."""
-    lowest = int(np.iinfo(x.dtype).min) * count
-    sums = np.arange(lowest, lowest + 65536, dtype=np.int64) - x.zero * count
+    """Returns the table of SUM, [65536], for every sum of `count` stored bytes, which LiteRT reads as uint8 also if they
+    are int8, and writes so."""
+    sums = np.arange(65536, dtype=np.int64) - x.zero * count
     found = scale(sums, float(Single(x.scale)) / float(Single(y.scale))) + y.zero
-    return found.astype(y.dtype)
+    return np.clip(found, 0, 255).astype(np.uint8).view(y.dtype)

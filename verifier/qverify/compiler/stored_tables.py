@@ -19,6 +19,7 @@ from qverify.tensors.spec import TensorSpec
 
 BYTES = ("int8", "uint8")
 EVERY, PAIRS = 256, 65536
+Operand = tuple[str | Array, tuple[str, ...]]  # a tensor or a constant, and the nodes that lead to it
 HALF_EVEN = RULES.index("half even")
 
 
@@ -52,21 +53,16 @@ def find_table(view: GraphView, node: Any) -> StoredTable | None:
 
 
 def _find_sum(view: GraphView, node: Any, table: Array) -> StoredTable | None:
-    """Returns the table of the sums of stored integers along axes, counted from the lowest sum."""
-    place = view.producer.get(node.input[1])
-    total = None if place is None or place.op_type != "Add" else view.producer.get(place.input[0])
+    """Returns the table of the sums of stored uint8 along axes."""
+    total = view.producer.get(node.input[1])
     wide = None if total is None or total.op_type != "ReduceSum" else view.producer.get(total.input[0])
-    if wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) not in BYTES:
+    if total is None or wide is None or wide.op_type != "Cast" or view.dtype(wide.input[0]) != "uint8":
         return None
-    shape, limits = view.shape(wide.input[0]), np.iinfo(view.dtype(wide.input[0]))
+    shape = view.shape(wide.input[0])
     axes = reduced_axes(view, total, len(shape))
-    count = prod(shape[a] for a in axes)
-    if count * (int(limits.max) - int(limits.min)) >= PAIRS or not _is_number(
-        view, place.input[1], -int(limits.min) * count
-    ):
+    if prod(shape[a] for a in axes) * (EVERY - 1) >= PAIRS:
         return None
-    covers = (wide.name, total.name, place.name, node.name)
-    return StoredTable((wide.input[0],), covers, table, sum(1 << a for a in axes))
+    return StoredTable((wide.input[0],), (wide.name, total.name, node.name), table, sum(1 << a for a in axes))
 
 
 def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
@@ -74,11 +70,12 @@ def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
     total = view.producer.get(node.input[1])
     if total is None or total.op_type != "Add":
         return None
-    first, second = _find_first(view, total.input[0]), _find_place(view, total.input[1])
+    first: Operand | None = _find_first(view, total.input[0])
+    second: Operand | None = _find_place(view, total.input[1])
     if first is None and second is not None:
-        first = _find_constant(view, total.input[0], view.dtype(second[0]), EVERY)
+        first = _find_constant(view, total.input[0], _dtype(view, second[0]), EVERY)
     elif second is None and first is not None:
-        second = _find_constant(view, total.input[1], view.dtype(first[0]), 1)
+        second = _find_constant(view, total.input[1], _dtype(view, first[0]), 1)
     if first is None or second is None or _dtype(view, first[0]) != _dtype(view, second[0]):
         return None
     covers = dict.fromkeys((*first[1], *second[1], total.name, node.name))
@@ -89,7 +86,7 @@ def _dtype(view: GraphView, operand: str | Array) -> str:
     return view.dtype(operand) if isinstance(operand, str) else str(operand.dtype)
 
 
-def _find_first(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | None:
+def _find_first(view: GraphView, name: str) -> Operand | None:
     """Returns the first operand, whose place is multiplied by 256, and the nodes between."""
     product = view.producer.get(name)
     if product is None or product.op_type != "Mul" or not _is_number(view, product.input[1], EVERY):
@@ -98,7 +95,7 @@ def _find_first(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | Non
     return None if found is None else (found[0], (*found[1], product.name))
 
 
-def _find_constant(view: GraphView, name: str, dtype: str, factor: int) -> tuple[Array, tuple[str, ...]] | None:
+def _find_constant(view: GraphView, name: str, dtype: str, factor: int) -> Operand | None:
     """Returns the stored values whose places, times a factor, a constant has."""
     value, low = view.constants.get(name), int(np.iinfo(dtype).min)
     if (
@@ -117,7 +114,7 @@ def _is_number(view: GraphView, name: str, number: int) -> bool:
     return value is not None and value.size == 1 and value.reshape(-1)[0] == number
 
 
-def _find_place(view: GraphView, name: str) -> tuple[str, tuple[str, ...]] | None:
+def _find_place(view: GraphView, name: str) -> Operand | None:
     """Returns the tensor of 8 bits, or of int16, whose stored values, counted from the lowest, an int32 tensor has, and the nodes between;
     None if there is none."""
     node, names = view.producer.get(name), list[str]()
@@ -202,12 +199,11 @@ def _write_sums_along(builder: Builder, name: str, axes: int, y: TensorSpec) -> 
     x = builder.tensors[name]
     if not x.zero_point:
         x = builder.tensors[name] = TensorSpec(name, x.dtype, x.shape, scale=(1.0,), zero_point=(0,), layout=x.layout)
-    count = prod(d for a, d in enumerate(x.shape) if axes >> a & 1)
-    zero = count * (x.zero_point[0] - int(np.iinfo(x.dtype).min))
+    zero = prod(d for a, d in enumerate(x.shape) if axes >> a & 1) * x.zero_point[0]
     total, limits = f"{y.name}/preactivation", np.iinfo("uint16")
     builder.tensor(
         TensorSpec(total, "uint16", y.shape, scale=(1.0,), zero_point=(zero,), interior=True, integer_reference=False)
     )
-    rq = builder.new_constant(f"{total}/rq", np.array([1], np.float64))
+    rq = builder.new_constant(f"{total}/rq", np.array([[1], [HALF_EVEN]], np.float64))
     builder.node("reduce_mean", [name, rq], [total], [axes, int(limits.min), int(limits.max)], (), False)
     return total

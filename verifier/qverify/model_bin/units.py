@@ -35,7 +35,7 @@ def may_be_interior(graph: Graph) -> set[str]:
     that contains them is compared.
 
     These are float tensors that `dequantize` computes, or that only `quantize` or nodes that make NAME or another NAME@PART read
-    if they are called NAME@PART, and with --no-fuse the tensors
+    if they are called NAME@PART, and the tensors
     NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
     graph are never interior."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()

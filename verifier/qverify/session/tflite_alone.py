@@ -76,7 +76,7 @@ def compile_plainly(alone: TfliteAlone) -> Graph:
 def _quantization(converted: ConvertedModel) -> Stated:
     """Returns scale and zero point of each tensor that has one scale in the file."""
     tensors = converted.model.tensors
-    found = {name: tensors[entry["tfl"]] for name, entry in converted.tensors.items()}
+    found = {name: tensors[entry["tfl"]] for name, entry in converted.tensors.items() if "dtypes" not in entry}
     return {
         name: Quantization((float(t.scale[0]),), (int(t.zero[0]),)) for name, t in found.items() if t.scale.size == 1
     }

@@ -106,4 +106,5 @@ def entry_of(name: str, tensors: TensorMap, inner: Graph) -> dict[str, Any]:
         axes = (0, 1, 2, 3)
     if np.prod(dims, dtype=np.int64) != np.prod(shape, dtype=np.int64):
         raise BadFileError(f"{name}: the map says {dims} in the .tflite, and the ONNX has {list(shape)}")
-    return {"index": tensors[name]["tfl"], "name": name, "axes": list(axes), "shape": list(shape)}
+    shown = {"dtype": tensors[name]["dtypes"][1]} if "dtypes" in tensors[name] else {}
+    return {"index": tensors[name]["tfl"], "name": name, "axes": list(axes), "shape": list(shape), **shown}

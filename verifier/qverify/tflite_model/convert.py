@@ -14,8 +14,9 @@ from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.elementwise import ELEMENTWISE
 from qverify.tflite_model.float_constants import with_float_constants
+from qverify.tflite_model.fold import fold
 from qverify.tflite_model.movements import MOVEMENTS
-from qverify.tflite_model.operators_with_weights import convolution, fully_connected
+from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import NPU_OPERATORS, TfliteModel, TfliteOperator
 from qverify.tflite_model.reductions import REDUCTIONS
@@ -26,6 +27,8 @@ CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
+    "BATCH_MATMUL": batch_matmul,
+    "TRANSPOSE_CONV": transpose_conv,
     **ELEMENTWISE,
     **MOVEMENTS,
     **REDUCTIONS,
@@ -33,7 +36,7 @@ CONVERTERS = {
     **WITHOUT_WEIGHTS,
 }
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
-    *("QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
     *ELEMENTWISE,
     *MOVEMENTS,
     *TABLES,
@@ -45,7 +48,7 @@ class ConvertedModel:
     """A converted .tflite.
 
     Attributes:
-        model: the contents of the file.
+        model: the contents of the file; what operators compute from constants and shapes alone are constants.
         onnx: the serialized QDQ ONNX.
         tensors: name of an ONNX tensor to the tensor of the file (see Writer.tensors).
     """
@@ -59,6 +62,7 @@ def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
     check_runnable(model)
+    model = fold(model)
     folded = with_float_constants(model)
     writer, refused = Writer(folded), Counter[str]()
     if free := [i for i in model.outputs if i not in model.made_by]:

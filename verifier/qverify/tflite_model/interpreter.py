@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from qverify.extras import import_extra
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
 
@@ -38,8 +40,10 @@ def cut(
     part.tensors, part.operators = [], []
     for old in index:
         tensor = module.TensorT.InitFromObj(graph.Tensors(old))
-        if model.tensors[old].data is not None:
+        if (value := model.tensors[old].data) is not None:
             whole.buffers.append(module.BufferT.InitFromObj(source.Buffers(tensor.buffer)))
+            if source.Buffers(tensor.buffer).DataLength() == 0 and value.size:  # of an operator that was folded
+                whole.buffers[-1].data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
         tensor.buffer = 0 if model.tensors[old].data is None else len(whole.buffers) - 1
         part.tensors.append(tensor)
     for operator in operators:

@@ -1,4 +1,4 @@
-"""Converts CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED."""
+"""Converts CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, FULLY_CONNECTED and BATCH_MATMUL."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from qverify.errors import UnsupportedError
-from qverify.tflite_model.checks import activation_of, require
+from qverify.tflite_model.activation_types import check_activation
+from qverify.tflite_model.checks import activation_of, ends_of, integers, require
 from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
-from qverify.tflite_model.read_tflite import TfliteOperator
+from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
@@ -44,7 +45,7 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
         product = DynamicProduct(writer, operator, writer.real(x.index), (1, 2, 3), symmetric)
         product.write("Conv", turned, (1, turned.shape[0], 1, 1), group=group, **how)
     else:
-        inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator)]
+        inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator, x, 2)]
         writer.node("Conv", inputs, writer.unquantized(y.index), group=group, **how)
     writer.finish(operator, activation_of(operator))
 
@@ -67,15 +68,14 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
         product = DynamicProduct(writer, operator, source, (1,), symmetric)
         product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
     else:
-        inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
+        inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
         writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     if y.shape == made:
         writer.finish(operator, activation_of(operator))
         return
     copy = writer.entry(f"{writer.name(y.index)}@rows", y.index, range(len(y.shape)), made)
     writer.finish(operator, activation_of(operator), copy)
-    dims = writer.constant(f"@shape{','.join(map(str, y.shape))}", np.array(y.shape, np.int64))
-    writer.from_file_order(y.index, "Reshape", [copy, dims])
+    writer.reshape_to(y.index, copy)
 
 
 def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
@@ -127,10 +127,70 @@ def _float_bias(writer: Writer, operator: TfliteOperator) -> Array | None:
     return tensor.data
 
 
+def transpose_conv(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a TRANSPOSE_CONV (weights OHWI; its first input is the shape of the output) as ConvTranspose."""
+    require(len(operator.inputs) in (3, 4), f"{len(operator.inputs)} inputs")
+    x, y = writer.tensor(operator.inputs[2]), writer.tensor(operator.outputs[0])
+    check_activation(writer, operator, x.index)
+    check_activation(writer, operator, y.index)
+    weights = _weights(writer, operator, 0)
+    require(len(x.shape) == len(y.shape) == weights.ndim == 4, "tensors that do not have four axes")
+    require(tuple(integers(writer, operator.inputs[0])) == y.shape, f"an output that is not {list(y.shape)}")
+    require(weights.shape[3] == x.shape[3] and weights.shape[0] == y.shape[3], f"weights of {list(weights.shape)}")
+    strides, kernel = strides_of(operator), weights.shape[1:3]
+    begins, ends, more = [], [], []
+    for size, out, taps, step in zip(x.shape[1:3], y.shape[1:3], kernel, strides, strict=True):
+        whole = (size - 1) * step + taps
+        require(operator.options["Padding"] in (0, 1), f"padding {operator.options['Padding']}")
+        computed = -(-out // step) if operator.options["Padding"] == 0 else -(-(out - taps + 1) // step)
+        needed = max((computed - 1) * step + taps - out, 0)
+        begins.append(needed // 2)
+        ends.append(max(whole - out - begins[-1], 0))
+        more.append(out - (whole - begins[-1] - ends[-1]))
+        require(0 <= more[-1] < step, f"{size} that becomes {out}")
+    inputs = [writer.real(x.index), _real_weights(writer, operator, weights.transpose(3, 0, 1, 2), 1)]
+    writer.node(
+        "ConvTranspose", [*inputs, *_bias(writer, operator, x, 3)], writer.unquantized(y.index), strides=strides,
+        kernel_shape=list(kernel), pads=[*begins, *ends], output_padding=more,
+    )  # fmt: skip
+    writer.finish(operator, activation_of(operator))
+
+
+def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a BATCH_MATMUL as MatMul. Either operand may be transposed."""
+    a, y = ends_of(writer, operator, 2)
+    b = writer.tensor(operator.inputs[1])
+    for tensor in (a, b, y):
+        check_activation(writer, operator, tensor.index)
+        require(len(tensor.shape) >= 2 and tensor.dtype == y.dtype, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
+    operands = [
+        writer.real(t.index, _matrices(writer, t, bool(operator.options[adjoint])))
+        for t, adjoint in ((a, "AdjX"), (b, "AdjY"))
+    ]
+    real = writer.node("MatMul", operands, writer.unquantized(y.index))
+    writer.quantize_file_order(real, y.index)
+
+
+def _matrices(writer: Writer, tensor: TfliteTensor, turned: bool) -> str:
+    """Returns the name of an operand as it is stored, with the file's axes, "" for the tensor itself. turned: whether the
+    last two axes are exchanged."""
+    source, rank = writer.in_file_order(tensor.index), len(tensor.shape)
+    if not turned:
+        return "" if source == writer.name(tensor.index) else source
+    perm = [*range(rank - 2), rank - 1, rank - 2]
+    name = f"{writer.name(tensor.index)}@adjoint"
+    if tensor.data is not None:
+        return writer.constant(name, tensor.data.transpose(perm))
+    if name not in writer.tensors:
+        writer.entry(name, tensor.index, perm, [tensor.shape[a] for a in perm])
+        writer.move("Transpose", source, name, perm=perm)
+    return name
+
+
 def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     """Returns the weights. axis: the axis that their scales must have, if there are several. Raises
     UnsupportedError."""
-    require(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
+    require(len(operator.inputs) in (2, 3, 4) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
     require(tensor.data is not None, "weights that are no constant")
     assert tensor.data is not None
@@ -152,28 +212,28 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     return tensor.data
 
 
-def _real_weights(writer: Writer, operator: TfliteOperator, values: Array) -> str:
+def _real_weights(writer: Writer, operator: TfliteOperator, values: Array, axis_of_scales: int = 0) -> str:
     """Adds the weights `values`, in the ONNX's layout, and returns the name of their dequantized tensor."""
     index = operator.inputs[1]
     name = f"{writer.name(index)}@in{operator.position}"
     if writer.tensor(index).dtype == "float32":
         return writer.constant(name, values)
     writer.constant(name, values)
-    axis = {"axis": 0} if writer.tensor(index).scale.size > 1 else {}
+    axis = {"axis": axis_of_scales} if writer.tensor(index).scale.size > 1 else {}
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
 
 
-def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
-    """Adds the bias and returns the name of its dequantized tensor in a list, [] if there is none. Its scale is that of
-    the products, whatever scale the file states, because LiteRT adds the integers."""
-    if len(operator.inputs) < 3 or operator.inputs[2] < 0:
+def _bias(writer: Writer, operator: TfliteOperator, x: TfliteTensor, at: int) -> Sequence[str]:
+    """Adds the bias, input number `at`, and returns the name of its dequantized tensor in a list, [] if there is none. Its
+    scale is that of the products, whatever scale the file states, because LiteRT adds the integers. x: the input."""
+    if len(operator.inputs) <= at or operator.inputs[at] < 0:
         return []
-    if writer.tensor(operator.inputs[0]).dtype == "float32":
+    if x.dtype == "float32":
         bias = _float_bias(writer, operator)
         return (
-            [] if bias is None else [writer.constant(f"{writer.name(operator.inputs[2])}@in{operator.position}", bias)]
+            [] if bias is None else [writer.constant(f"{writer.name(operator.inputs[at])}@in{operator.position}", bias)]
         )
-    tensor, x, w = (writer.tensor(i) for i in (operator.inputs[2], *operator.inputs[:2]))
+    tensor, w = writer.tensor(operator.inputs[at]), writer.tensor(operator.inputs[1])
     y = writer.tensor(operator.outputs[0])
     require(tensor.data is not None, "a bias that is no constant")
     assert tensor.data is not None

@@ -12,7 +12,7 @@ from qverify.tflite_model.activation_types import is_quantized
 from qverify.tflite_model.checks import axis_in_onnx, ends_of, integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.tables import codes_of
-from qverify.tflite_model.writer import EIGHT_BITS, INT32, NCHW, Writer
+from qverify.tflite_model.writer import EIGHT_BITS, INT32, NCHW, UINT8, Writer
 
 SEARCHES = {"ARG_MAX": "ArgMax", "ARG_MIN": "ArgMin"}
 EXTREMA = {"REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin"}
@@ -61,7 +61,7 @@ def mean(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def total(writer: Writer, operator: TfliteOperator) -> None:
-    """Writes a SUM: the sum of the stored numbers, and a table that makes of it what LiteRT does."""
+    """Writes a SUM: the sum of the stored bytes, and a table that makes of it what LiteRT does."""
     x, y, axes, keeps = _begin(writer, operator)
     count = prod(x.shape[a] for a in axes)
     source, reduced = _source(writer, x, axes, keeps)
@@ -73,12 +73,15 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
         return
     require(x.dtype in EIGHT_BITS, f"a tensor of {x.dtype}")
     require(count <= MOST_SUMMED, f"a sum of {count} elements; wanted at most {MOST_SUMMED}")
+    if x.dtype == "int8":  # LiteRT's kernel reads the bytes as uint8
+        direct = len(x.shape) == 4 and source == writer.name(x.index)
+        axes_of_copy, dims = (NCHW, writer.onnx_shape(x.index)) if direct else (range(len(x.shape)), x.shape)
+        copy = writer.entry(f"{source}@uint8", x.index, axes_of_copy, dims, "uint8")
+        source = writer.node("Cast", [source], copy, to=UINT8)
     wide = writer.node("Cast", [source], f"{name}@int32", to=INT32)
     of = writer.constant(f"{name}@axes", np.array(reduced, np.int64))
     added = writer.node("ReduceSum", [wide, of], f"{name}@sum", keepdims=int(keeps))
-    lowest = int(np.iinfo(x.dtype).min) * count
-    place = writer.node("Add", [added, writer.constant(f"@{-lowest}", np.array(-lowest, np.int32))], f"{name}@place")
-    writer.table(y.index, place, summed(codes_of(x), codes_of(y), count))
+    writer.table(y.index, added, summed(codes_of(x), codes_of(y), count))
 
 
 def extremum(writer: Writer, operator: TfliteOperator) -> None:
@@ -109,8 +112,7 @@ def search(writer: Writer, operator: TfliteOperator) -> None:
     if y.dtype == "int64":
         writer.node(SEARCHES[operator.kind], [real], name, axis=reduced[0], keepdims=0)
         return
-    wide = writer.entry(f"{name}@int64", y.index, range(len(y.shape)), y.shape)
-    writer.tensors[wide]["dtype"] = "int64"
+    wide = writer.entry(f"{name}@int64", y.index, range(len(y.shape)), y.shape, "int64")
     writer.node(SEARCHES[operator.kind], [real], wide, axis=reduced[0], keepdims=0)
     writer.node("Cast", [wide], name, to=INT32)
 

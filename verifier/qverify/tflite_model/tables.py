@@ -9,7 +9,8 @@ import numpy as np
 
 from qverify.arithmetic import functions64
 from qverify.arithmetic import litert_functions as functions
-from qverify.arithmetic.litert_functions import Array, Codes
+from qverify.arithmetic.litert_functions import Codes
+from qverify.arithmetic.rounding_rules import Array
 from qverify.errors import UnsupportedError
 from qverify.tflite_model import float_functions
 from qverify.tflite_model.activation_types import check_types

@@ -19,7 +19,7 @@ NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
-INT32 = 6  # ONNX's number of the type
+UINT8, INT32 = 2, 6  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
@@ -31,7 +31,8 @@ class Writer:
         model: the file that is converted.
         nodes, constants: what has been written.
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
-            "axes" their order in the ONNX, "dims" the dims in the ONNX.
+            "axes" their order in the ONNX, "dims" the dims in the ONNX, "dtypes" the types in the file and in the ONNX
+            if they differ.
     """
 
     model: TfliteModel
@@ -75,10 +76,13 @@ class Writer:
         shape = self.tensor(index).shape
         return tuple(shape[a] for a in NCHW) if len(shape) == 4 else shape
 
-    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int]) -> str:
-        """Records which tensor of the file an ONNX tensor represents, and returns its name."""
-        shape = list(self.tensor(index).shape)
-        self.tensors[name] = {"tfl": index, "shape": shape, "axes": list(axes), "dims": list(dims)}
+    def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int], dtype: str = "") -> str:
+        """Records which tensor of the file an ONNX tensor represents, and returns its name. dtype: the ONNX tensor's type,
+        if it is another than the file's."""
+        tensor = self.tensor(index)
+        self.tensors[name] = {"tfl": index, "shape": list(tensor.shape), "axes": list(axes), "dims": list(dims)}
+        if dtype:
+            self.tensors[name]["dtypes"] = [tensor.dtype, dtype]
         return name
 
     def mapped(self, index: int) -> str:
@@ -148,6 +152,12 @@ class Writer:
         else:
             self.reshape(copy, self.mapped(index), dims)
 
+    def reshape_to(self, index: int, source: str) -> None:
+        """Writes a tensor of the file as a stored tensor that has its elements, in the file's order, and other dims."""
+        shape = self.tensor(index).shape
+        dims = self.constant(f"@shape{','.join(map(str, shape))}", np.array(shape, np.int64))
+        self.from_file_order(index, "Reshape", [source, dims])
+
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
@@ -196,6 +206,13 @@ class Writer:
         if list(last.output) != [old]:
             raise InternalError(f"{new}: the last node made {list(last.output)}, wanted {old}")
         last.output[0] = last.name = new
+
+    def quantize_file_order(self, real: str, index: int) -> None:
+        """Writes a tensor of the file by quantizing real values that have the axes of the file."""
+        if not self.is_turned(index) and self.onnx_shape(index) == self.tensor(index).shape:
+            self.quantize(real, index)
+            return
+        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)])
 
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""

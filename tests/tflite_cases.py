@@ -93,6 +93,34 @@ def single(
     return f.written()
 
 
+def matrices(seed: int, ties: bool, adjoint: bool = False, second: str = "int16") -> bytes:
+    """Returns a BATCH_MATMUL of an int16 with another tensor, which is a constant if it is int8."""
+    rng, f = np.random.default_rng(seed), File()
+    dims = [2, 5, 20, 30] if adjoint else [2, 5, 30, 20]
+    a = f.tensor("a", [2, 5, 12, 30], "int16", _scales(rng, ties, 1, 0.0005, 0.002)[0], 0)
+    value = rng.integers(-127, 128, dims) if second == "int8" else None
+    b = f.tensor("b", dims, second, _scales(rng, ties)[0], 0, value)
+    low, high = (0.002, 0.01) if second == "int8" else (0.3, 1.0)
+    y = f.tensor("y", [2, 5, 12, 20], "int16", _scales(rng, ties, 1, low, high)[0], 0)
+    f.operator("BATCH_MATMUL", [a, b], [y], "BatchMatMulOptions", adjY=adjoint)
+    f.inputs, f.outputs = [a] if second == "int8" else [a, b], [y]
+    return f.written()
+
+
+def transposed(seed: int, ties: bool, per_channel: bool) -> bytes:
+    """Returns a TRANSPOSE_CONV of int16 with weights of int8 and a bias of int64."""
+    rng, f = np.random.default_rng(seed), File()
+    x_scale, steps = _scales(rng, ties, low=0.0005, high=0.002)[0], _scales(rng, ties, 6 if per_channel else 1)
+    x = f.tensor("x", [1, 9, 9, 8], "int16", x_scale, 0)
+    w = f.tensor("w", [6, 3, 3, 8], "int8", steps, 0, rng.integers(-127, 128, [6, 3, 3, 8]))
+    dims = f.tensor("dims", [4], "int32", None, value=np.array([1, 18, 18, 6]))
+    b = f.tensor("b", [6], "int64", x_scale * steps, 0, rng.integers(-(10**6), 10**6, 6))
+    y = f.tensor("y", [1, 18, 18, 6], "int16", _scales(rng, ties, low=0.004, high=0.02)[0], 0)
+    f.operator("TRANSPOSE_CONV", [dims, w, x, b], [y], "TransposeConvOptions", strideH=2, strideW=2, padding=0)
+    f.inputs, f.outputs = [x], [y]
+    return f.written()
+
+
 def _pools() -> Iterator[tuple[str, Case]]:
     for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
         for size, step, padding in ((2, 2, 1), (3, 1, 0), (7, 2, 0), (28, 1, 1)):
@@ -129,6 +157,12 @@ def int16_cases() -> dict[str, Case]:
         cases[f"FULLY_CONNECTED without a bias{at}"] = partial(
             product, kind="FULLY_CONNECTED", ties=ties, per_channel=True, bias=False
         )
+        for second in ("int16", "int8"):
+            cases[f"BATCH_MATMUL by {second}{at}"] = partial(matrices, ties=ties, second=second)
+        cases[f"BATCH_MATMUL adjoint{at}"] = partial(matrices, ties=ties, adjoint=True)
+        for many in (False, True):
+            name = f"TRANSPOSE_CONV {'per channel' if many else 'one scale'}{at}"
+            cases[name] = partial(transposed, ties=ties, per_channel=many)
         for kind in ("ADD", "SUB", "MUL"):
             cases[f"{kind}{at}"] = partial(pair, kind=kind, ties=ties)
             cases[f"{kind} with an activation{at}"] = partial(pair, kind=kind, ties=ties, activation=1)

@@ -33,6 +33,12 @@ def of_one(writer: Writer, operator: TfliteOperator, x: TfliteTensor, y: TfliteT
     if kind == "RSQRT":
         one = writer.constant("@1", np.array(1, np.float32))
         writer.node("Div", [one, writer.node("Sqrt", [source], f"{name}@root")], target)
+    elif kind == "GELU" and not operator.options["Approximate"]:
+        half, root = (writer.constant(f"@{v:.9g}", np.array(v, np.float32)) for v in (0.5, 0.5**0.5))
+        error = writer.node("Erf", [writer.node("Mul", [source, root], f"{name}@scaled")], f"{name}@erf")
+        one = writer.constant("@1", np.array(1, np.float32))
+        share = writer.node("Mul", [writer.node("Add", [error, one], f"{name}@more"), half], f"{name}@share")
+        writer.node("Mul", [source, share], target)
     elif kind == "SQUARE":
         writer.node("Mul", [source, source], target)
     elif kind in UNARY:

@@ -162,7 +162,8 @@ def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
     b = writer.tensor(operator.inputs[1])
     for tensor in (a, b, y):
         check_activation(writer, operator, tensor.index)
-        require(len(tensor.shape) >= 2 and tensor.dtype == y.dtype, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
+        alike = tensor.dtype == y.dtype or (tensor is b and (tensor.dtype, y.dtype) == ("int8", "int16"))
+        require(len(tensor.shape) >= 2 and alike, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
     operands = [
         writer.real(t.index, _matrices(writer, t, bool(operator.options[adjoint])))
         for t, adjoint in ((a, "AdjX"), (b, "AdjY"))

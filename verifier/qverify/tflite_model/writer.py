@@ -212,7 +212,12 @@ class Writer:
         if not self.is_turned(index) and self.onnx_shape(index) == self.tensor(index).shape:
             self.quantize(real, index)
             return
-        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)])
+        dtype = self.tensor(index).dtype
+        if dtype == "float32":
+            self.from_file_order(index, "Identity", [real])
+            return
+        domain = {"domain": SIXTEEN_BITS} if dtype == "int16" else {}
+        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)], **domain)
 
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""

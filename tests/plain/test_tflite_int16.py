@@ -100,6 +100,16 @@ def test_additions_by_shifts_are_refused(kind: str) -> None:
         open_tflite("m.tflite", f.written())
 
 
+def test_sums_that_litert_lets_wrap_are_refused() -> None:
+    f = File()
+    a, b = f.tensor("a", [2, 256], "int16", 2e-5, 0), f.tensor("b", [256, 3], "int16", 5e-4, 0)
+    y = f.tensor("y", [2, 3], "int16", 3e-9, 0)
+    f.operator("BATCH_MATMUL", [a, b], [y], "BatchMatMulOptions")
+    f.inputs, f.outputs = [a, b], [y]
+    with pytest.raises(UnsupportedError, match="may exceed 32 bits, where they wrap"):
+        open_tflite("m.tflite", f.written())
+
+
 def test_operators_without_int16_say_so() -> None:
     f = File()
     x, y = (f.tensor(n, [1, 6, 6, 4], "int16", 0.01, 0) for n in "xy")

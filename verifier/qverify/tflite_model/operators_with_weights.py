@@ -164,6 +164,12 @@ def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
         check_activation(writer, operator, tensor.index)
         alike = tensor.dtype == y.dtype or (tensor is b and (tensor.dtype, y.dtype) == ("int8", "int16"))
         require(len(tensor.shape) >= 2 and alike, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
+    if y.dtype == "int16":
+        most = a.shape[-2 if operator.options["AdjX"] else -1] * 2.0**15 * -float(np.iinfo(b.dtype).min)
+        scaled = most * float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
+        require(
+            scaled < 2.0**31, "an output scale so small that LiteRT's scaled sums may exceed 32 bits, where they wrap"
+        )
     operands = [
         writer.real(t.index, _matrices(writer, t, bool(operator.options[adjoint])))
         for t, adjoint in ((a, "AdjX"), (b, "AdjY"))

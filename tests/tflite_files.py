@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
-TYPES = {
-    "int8": "INT8",
-    "uint8": "UINT8",
-    "int32": "INT32",
-    "float32": "FLOAT32",
-    "int64": "INT64",
-    "int16": "INT16",
-    "bool": "BOOL",
-}
+TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "float32": "FLOAT32", "int64": "INT64", "int16": "INT16", "bool": "BOOL", "float16": "FLOAT16", "int4": "INT4", "int2": "INT2"}  # fmt: skip
+PACKED = {"int4": 4, "int2": 2}  # bits of an element
 
 
 def schema() -> Any:
     from ai_edge_litert import schema_py_generated
 
     return schema_py_generated
+
+
+def packed(value: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns the bytes of a constant; of elements of fewer than 8 bits the first are in the lowest bits."""
+    if dtype not in PACKED:
+        return np.frombuffer(np.ascontiguousarray(value, dtype).tobytes(), np.uint8)
+    bits, fields = PACKED[dtype], np.asarray(value).reshape(-1).astype(np.int64) & ((1 << PACKED[dtype]) - 1)
+    rows = np.pad(fields, (0, -len(fields) % (8 // bits))).reshape(-1, 8 // bits)
+    return (rows << np.arange(0, 8, bits)).sum(1).astype(np.uint8)
 
 
 @dataclass
@@ -50,7 +52,7 @@ class File:
         made.buffer = 0
         if value is not None:
             buffer = s.BufferT()
-            buffer.data = np.frombuffer(np.ascontiguousarray(value, dtype).tobytes(), np.uint8)
+            buffer.data = packed(value, dtype)
             self.buffers.append(buffer)
             made.buffer = len(self.buffers)
         if scale is not None:

@@ -27,6 +27,18 @@ static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *b
          strcmp(before->name + length, "/preactivation") == 0;
 }
 
+/* Returns whether `before` is called NAME@PART, and every output of n NAME or NAME@ with another part. */
+static int makes_its_tensor(const qv_model *m, const qv_node *n, const qv_tensor *before) {
+  const char *at = strrchr(before->name, '@');
+  if (!at) return 0;
+  size_t length = (size_t)(at - before->name);
+  for (int i = 0; i < n->n_outputs; i++) {
+    const char *name = m->tensors[n->outputs[i]].name;
+    if (strncmp(name, before->name, length) != 0 || (name[length] && name[length] != '@')) return 0;
+  }
+  return 1;
+}
+
 /* Checks that a tensor is interior only if the next tensor that is not interior shows its value (FORMAT.md). last_use
    is used as a mark here, before lifetimes are planned. */
 static qv_status check_interior(qv_model *m) {
@@ -38,7 +50,7 @@ static qv_status check_interior(qv_model *m) {
       qv_tensor *t = &m->tensors[n->inputs[i]];
       int32_t mark = READ_BY_ITS_LOOKUP;
       if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t))
-        mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
+        mark = strcmp(n->op_name, "quantize") == 0 || makes_its_tensor(m, n, t) ? READ_BY_QUANTIZE : READ_OTHERWISE;
       t->last_use |= mark;
     }
     if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;

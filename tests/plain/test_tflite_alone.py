@@ -210,12 +210,14 @@ def test_every_operator_that_is_not_converted_is_named(tmp_path, capsys):
     assert "m.tflite: 2 kinds of operators cannot be converted" in printed and "SIGN" in printed and "FLOOR" in printed
 
 
-def test_a_float_model_is_refused():
+def test_a_function_of_another_type_is_refused():
     f = File()
-    x, y = f.tensor("x", [1, 8], "float32", None), f.tensor("y", [1, 8], "float32", None)
+    x, y = f.tensor("x", [1, 8], "int32", None), f.tensor("y", [1, 8], "int32", None)
     f.operator("LOGISTIC", [x], [y])
     f.inputs, f.outputs = [x], [y]
-    with pytest.raises(UnsupportedError, match=r"LOGISTIC: a tensor of float32 .*wanted int8 or uint8"):
+    with pytest.raises(
+        UnsupportedError, match=r"LOGISTIC: a tensor of int32 .*wanted int8, uint8 or int16 .*or float32"
+    ):
         convert(read_tflite(f.written(), "m.tflite"))
 
 

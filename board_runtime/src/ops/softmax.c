@@ -1,5 +1,5 @@
 /* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), where sum is a sequential float32 sum of e. A table of 257:
-   each e_j times fl32(T[256]/sum), half up; a table of integers: in fixed point. */
+   each e_j times fl32(T[256]/sum), half up; a table of integers: in fixed point; of int16: with a reciprocal in segments. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 #include "../arithmetic/instructions.h"
@@ -7,21 +7,38 @@
 
 enum { MULTIPLIED = 257 }; /* elements of a table with a factor behind it, which is divided by the sum */
 
+/* A table of int16: exponentials for the differences of two elements of 16 bits, the largest last, and the ends of segments. */
+enum { DIFFERENCES = 65536, ENDS = 513, LEAST_LARGEST = 16384, MOST_DEPTH = 65536 };
+
+static qv_status check_sixteen(qv_model *m, const qv_node *n, const qv_tensor *x, const qv_tensor *y, const qv_tensor *table) {
+  if (x->dtype != QV_S16 || y->dtype != QV_S16 || y->n_scales != 1 || table->elements != DIFFERENCES + ENDS)
+    return qv_fail_operands(m, n, "int16 in and out, of one scale, beside a table of 66049 int16");
+  const int16_t *entry = table->constant;
+  for (int32_t i = 0; i < DIFFERENCES + ENDS; i++)
+    if (entry[i] < 0) return qv_fail(m, n, QV_E_FORMAT, "entry %d of its table is below 0", i);
+  if (entry[DIFFERENCES - 1] < LEAST_LARGEST || qv_word(n, 1) > MOST_DEPTH)
+    return qv_fail(m, n, QV_E_FORMAT, "its largest exponential is %d and its rows have %d elements, wanted %d or more, and at most %d",
+                   entry[DIFFERENCES - 1], qv_word(n, 1), LEAST_LARGEST, MOST_DEPTH);
+  return QV_OK;
+}
+
 static qv_status softmax_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 4);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *table = qv_in(m, n, 1);
-  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->rank != 1 ||
-      !(table->dtype == QV_F32 ? table->elements == 256 || table->elements == MULTIPLIED
-                               : table->dtype == QV_I32 && table->elements == 256))
-    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant table of 256 or 257 float32 or 256 int32");
+  int sixteen = x && table && table->constant && table->rank == 1 && table->dtype == QV_S16;
+  if (sixteen && (status = check_sixteen(m, n, x, y, table)) != QV_OK) return status;
+  if (!sixteen &&
+      (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->rank != 1 ||
+       !(table->dtype == QV_F32 ? table->elements == 256 || table->elements == MULTIPLIED
+                                : table->dtype == QV_I32 && table->elements == 256)))
+    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant table of 256 or 257 float32 or 256 int32, or int16");
   for (int i = 0; table->dtype == QV_I32 && i < 256; i++)
     if (((const int32_t *)table->constant)[i] < 0) return qv_fail(m, n, QV_E_FORMAT, "entry %d of its table is below 0", i);
   if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
       (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
-    return qv_fail_operands(m, n, "%d x %d x %d elements of 8 bits in and out, each 1 or more", qv_word(n, 0), qv_word(n, 1),
-                            qv_word(n, 2));
+    return qv_fail_operands(m, n, "%d x %d x %d elements in and out, each 1 or more", qv_word(n, 0), qv_word(n, 1), qv_word(n, 2));
   return QV_OK;
 }
 
@@ -93,6 +110,27 @@ static void fixed_row(const qv_session *s, const qv_node *n, int64_t start, int3
   }
 }
 
+/* Computes a row of int16. Every exponential is within 0 to 32767, the largest 16384 or more, so that their sum is within
+   2^14 to 2^31. */
+static void row_of_sixteen(const qv_session *s, const qv_node *n, int64_t start, int32_t largest) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  const int16_t *table = qv_in(s->model, n, 1)->constant, *ends = table + DIFFERENCES;
+  int64_t depth = qv_word(n, 1), inner = qv_word(n, 2), total = 0, low = qv_qmin(y->dtype), high = qv_qmax(y->dtype);
+  const void *from = qv_data(s, x);
+  int zeros = 0;
+  for (int64_t i = 0; i < depth; i++) total += table[qv_load(from, x->dtype, start + i * inner) - largest + DIFFERENCES - 1];
+  while (!(total >> (31 - zeros) & 1)) zeros++;
+  int64_t place = (((total << (zeros - 1)) + (1 << 13)) >> 14) - 65536; /* 0 to 65536: from a sum of 1 to one of 2 */
+  if (place > 65535) place = 65535;
+  int64_t segment = place >> 7, slope = ends[segment + 1] - ends[segment];
+  int64_t one = ends[segment] + qv_shift_right(slope * (place & 127) + 64, 7);
+  for (int64_t i = 0; i < depth; i++) {
+    int64_t e = table[qv_load(from, x->dtype, start + i * inner) - largest + DIFFERENCES - 1];
+    int64_t v = qv_shift_right(e * one + ((int64_t)1 << (30 - zeros)), 31 - zeros) + y->zero_point[0];
+    qv_store(qv_data(s, y), y->dtype, start + i * inner, (int32_t)(v < low ? low : v > high ? high : v));
+  }
+}
+
 /* Returns an element of which the exponential was multiplied, rounded half up. */
 static int32_t half_up(float v, const qv_tensor *y) {
   float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
@@ -110,7 +148,8 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
   const void *from = qv_data(s, x);
   const qv_elementwise *kernels = s->plain_only ? NULL : qv_chosen_instructions().elementwise;
   int multiplies = qv_in(s->model, n, 1)->elements == MULTIPLIED, fixed = qv_in(s->model, n, 1)->dtype == QV_I32;
-  if (kernels && inner == 1 && depth >= LONG && !multiplies && !fixed) {
+  int sixteen = qv_in(s->model, n, 1)->dtype == QV_S16;
+  if (kernels && !sixteen && inner == 1 && depth >= LONG && !multiplies && !fixed) {
     fast(kernels, x, y, from, outer, depth, ys, table, qv_data(s, y));
     return QV_OK;
   }
@@ -122,8 +161,9 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
       int32_t q = qv_load(from, x->dtype, start + i * inner);
       if (q > largest) largest = q;
     }
-    if (fixed) {
-      fixed_row(s, n, start, largest);
+    if (fixed || sixteen) {
+      if (fixed) fixed_row(s, n, start, largest);
+      else row_of_sixteen(s, n, start, largest);
       continue;
     }
     for (int64_t i = 0; i < depth; i++) sum += table[qv_load(from, x->dtype, start + i * inner) - largest + 255];

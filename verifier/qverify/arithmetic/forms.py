@@ -39,6 +39,7 @@ FIXED_EXPONENTIALS, EXPONENTIAL_TABLE = "exponentials in fixed point", "exponent
 FLOAT_FUNCTION = "function in float32"
 PLACES, WEIGHTS_11 = "places in 1024ths", "weights of 11 bits"
 ROWS_FIRST, WEIGHTS_FIRST = "rows weighted first in float32", "weights multiplied first in float32"
+SEGMENTS, SUMS_32 = "function in segments", "sums of 32 bits"  # of int16
 ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
 FLOAT_STEPS = "bias and zero point added in float32"
 ZEROS_APART, HELD = "product of the zero points scaled apart", "product rounded to 16 bits first"
@@ -46,11 +47,12 @@ LOWEST, BYTE_PAIRS = "zero point of the lowest code", "products of bytes added i
 METHODS = (
     *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS, FLOAT_STEPS, ZEROS_APART, HELD),
     *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE, FLOAT_FUNCTION),
-    *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST),
+    *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST, SEGMENTS, SUMS_32),
 )
 POWER_OF_TWO, CUT = "power of two", "multiplier rounded down"
+NARROWED = "multiplier made of one of 31 bits"  # LiteRT's, of sums of 16-bit operands
 WIDE_BITS, ADDITION_BITS = 15, 30  # most of a multiplier of an int64 sum, of an operand of an addition
-LEFT_SHIFT = 20  # of the operands of an addition that are scaled one by one
+LEFT_SHIFT, WIDE_LEFT_SHIFT = 20, 15  # of the operands of an addition that are scaled one by one; of those of 16 bits
 MOST_LIFTED = 30  # bits of a first shift to the left
 MOST_SHIFT = 63  # below it every product is the same number of steps, 0 or -1
 
@@ -100,6 +102,7 @@ class Form:
         rounding: rule of the last step, one of RULES; or "ref-exact", what the reference computes.
         bits: bits of the multiplier M; 0 for the exact S, 1 for the power of two nearest to S.
         cut: whether M is rounded down instead of to the nearest.
+        narrowed: whether M, of 15 bits, is made of one of 31 bits by a rounded shift, halves up, and is at most 32767.
         fraction: fraction bits of an M that is RNE(S * 2^fraction), instead of `bits`; 0 for none.
         before: fraction bits of a step of the output to which the sum is first shifted right, and the rule; or None.
         first: bits by which the product is first shifted right, and the rule; or None.
@@ -113,6 +116,7 @@ class Form:
     rounding: str
     bits: int = 0
     cut: bool = False
+    narrowed: bool = False
     fraction: int = 0
     before: tuple[int, str] | None = None
     first: tuple[int, str] | None = None
@@ -142,6 +146,8 @@ class Form:
         alone = self.operands == EACH_WHOLE or (steps_of_operands and steps_of_operands.fraction)
         if self.is_exact and (self.before or self.first or self.cut or (self.operands and not alone)):
             raise ValueError("a form without a multiplier is rounded once")
+        if self.narrowed and (self.bits != WIDE_BITS or self.cut):
+            raise ValueError(f"a multiplier of {self.bits} bits is not made of one of 31 bits")
         if self.bits and self.fraction:
             raise ValueError("a multiplier has a number of bits or of fraction bits, not both")
 
@@ -186,13 +192,14 @@ _PATTERNS = {
 
 
 def _text_of(form: Form) -> str:
-    plain = replace(form, scales="", zero_inside=False, means_divided=False, method="")
+    plain = replace(form, scales="", zero_inside=False, means_divided=False, method="", narrowed=False)
     each = plain.operands if plain not in _NAME_OF else ""
     base = replace(plain, operands="") if each else plain
     return ", ".join(
         [
             *([each] if each else []),
             *([_NAME_OF[base]] if base in _NAME_OF else _parts_of(base)),
+            *([NARROWED] if form.narrowed else []),
             *([ZERO] if form.zero_inside else []),
             *([MEANS] if form.means_divided else []),
             *([form.scales] if form.scales else []),
@@ -244,6 +251,7 @@ def _read_part(part: str) -> dict[str, Any]:
     flags: dict[str, dict[str, Any]] = {
         POWER_OF_TWO: {"bits": 1},
         CUT: {"cut": True},
+        NARROWED: {"narrowed": True},
         ZERO: {"zero_inside": True},
         MEANS: {"means_divided": True},
         **{s: {"scales": s} for s in SCALES},
@@ -275,6 +283,9 @@ def multiplier_of(form: Form, scale: npt.ArrayLike, wide: bool = False) -> tuple
         return np.ones_like(shift), shift
     if not form.bits:
         raise ValueError(f"{form} has no multiplier")
+    if form.narrowed:
+        multiplier, shift = multiplier_of(replace(form, bits=31, narrowed=False), real)
+        return np.minimum((multiplier + (1 << 15)) >> 16, 2**WIDE_BITS - 1), shift - 16
     n = min(form.bits, WIDE_BITS) if wide else form.bits
     multiplier = np.floor(fraction * 2.0**n + (0.0 if form.cut else 0.5)).astype(np.int64)
     full = multiplier == 2**n
@@ -342,9 +353,10 @@ def make_rq(form: Form, scale: npt.ArrayLike, wide: bool = False) -> Array:
     return np.stack([real, np.full_like(real, exact_code(form))])
 
 
-def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
+def make_addition_rq(form: Form, ratio_a: float, ratio_b: float, *, wide: bool = False) -> Array:
     """Returns the rq constant of an addition: int32 [3, 5], or float64 [3] for an exact form (NUMERICS.md, add). For Sub,
-    ratio_b is negative. Raises ValueError for ratios that the form cannot represent."""
+    ratio_b is negative. wide: whether the operands have 16 bits. Raises ValueError for ratios that the form cannot
+    represent."""
     alone = OperandSteps.parse(form.operands)
     if form.is_exact and (alone or form.operands):
         raise ValueError(f"rounding {form}: operands that are rounded by themselves need a multiplier")
@@ -357,9 +369,10 @@ def make_addition_rq(form: Form, ratio_a: float, ratio_b: float) -> Array:
         return sum_of_whole(steps(plain, [abs(ratio_a), abs(ratio_b)]), (ratio_a, ratio_b))
     if form.operands == EACH:
         twice = 2 * max(abs(ratio_a), abs(ratio_b))
-        scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << LEFT_SHIFT)]
+        left = WIDE_LEFT_SHIFT if wide else LEFT_SHIFT
+        scales = [abs(ratio_a) / twice, abs(ratio_b) / twice, twice / (1 << left)]
         rows = steps(replace(form, operands=""), scales).T.copy()
-        rows[:2, 1] += LEFT_SHIFT
+        rows[:2, 1] += left
         if (rows[:, 1] > MOST_LIFTED).any():
             raise ValueError(f"rounding {form} cannot represent the scale ratios {ratio_a:g} and {ratio_b:g}")
         rows[:2, 4] &= ~ZERO_BIT

@@ -41,6 +41,7 @@ from qverify.errors import BadFileError, RefusedModelError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.islands import sort_nodes
+from qverify.model_bin.units import is_part
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.engine import describe_refusal
 from qverify.onnx_model.graph_view import GraphView
@@ -69,6 +70,8 @@ class CompilerOptions:
         host: whether nodes that no kernel serves are computed on the host.
         arithmetic: the forms of a board by op, or None. It needs rounding ref-exact, in which the other ops compute.
         quantization: that of tensors of 8 bits, by their names, if another file states it, whose ONNX may only move them.
+        floats: whether the model may be one without a quantized tensor, whose float tensors NAME@PART are parts of the
+            computation of NAME that no comparison expects (a .tflite).
     """
 
     rounding: str = "ref-exact"
@@ -82,11 +85,14 @@ class CompilerOptions:
     host: bool = False
     arithmetic: FormsOfOps | None = None
     quantization: Stated = field(default_factory=dict)
+    floats: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that affect the bytes of model.bin, for its meta section."""
         options = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("check", "folder", "quantization")
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("check", "folder", "quantization", "floats")
         }
         options["arithmetic"] = None if self.arithmetic is None else self.arithmetic.stored()
         return {k: v for k, v in options.items() if v or k not in ("inputs", "host", "arithmetic")}
@@ -195,7 +201,9 @@ def _compile(
     inputs = {i.name for i in parsed.graph.input} - {i.name for i in parsed.graph.initializer}
     model = load(parsed, name, options.folder, options.shapes)
     empty = {i.name: [i.data_type, *i.dims] for i in model.graph.initializer if 0 in i.dims and i.name in inputs}
-    if not (options.quantization or is_quantized(model)) and not (quantized and (in_blocks or has_float16(model))):
+    if not (options.floats or options.quantization or is_quantized(model)) and not (
+        quantized and (in_blocks or has_float16(model))
+    ):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
@@ -206,7 +214,7 @@ def _compile(
         check_same_values(decomposed)
     notes += [f"input {n}: it has no elements and is not read" for n in empty] + _notes_on_order(decomposed)
     loaded = compute_in_float32(split_integer_blocks(decomposed.model))
-    model = step_over_movements(loaded)
+    model = loaded if options.floats else step_over_movements(loaded)  # a .tflite moves what it stores
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
     model, stated = reinterpret(model)
@@ -368,7 +376,8 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
 def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers, stated: Stated) -> Graph:
     """Writes the matched model as a graph. Raises UnsupportedError for the nodes that are refused."""
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors, stated)
-    floats = FloatStream(builder, view, _interior(matched))
+    hidden = _interior(matched) | (find_parts(view) if options.floats else set())
+    floats = FloatStream(builder, view, hidden)
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
     for step in matched.steps:
@@ -401,6 +410,17 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
     if not spec.shape:
         return spec
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
+
+
+def find_parts(view: GraphView) -> set[str]:
+    """Returns the float tensors NAME@PART that only nodes of NAME, or of other parts of it, read."""
+    found = set[str]()
+    for node in view.nodes:
+        for name in node.output:
+            made = [o for user in view.consumers[name] for o in user.output]
+            if view.dtype(name) == "float32" and made and all(is_part(name, o) for o in made):
+                found.add(name)
+    return found - set(view.outputs)
 
 
 def _interior(matched: MatchedModel) -> set[str]:

@@ -26,6 +26,8 @@ from qverify.arithmetic.methods import add_in_float32, hold_in_16_bits
 from qverify.arithmetic.requantize import apply_steps, scale_sums
 from qverify.arithmetic.stated_multipliers import stated_rq
 from qverify.compiler.methods_of_nodes import with_method
+from qverify.compiler.softmax_of_int16 import KEY as SOFTMAX_OF_INT16
+from qverify.compiler.softmax_of_int16 import with_integer_softmax
 from qverify.errors import UnsupportedError
 from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
@@ -54,6 +56,7 @@ def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps)
             raise UnsupportedError(
                 f"arithmetic {arithmetic.name}: {op} cannot have the form {str(form)!r}; ops with forms: {', '.join(WITH_FORMS)}"
             )
+    graph = with_integer_softmax(graph, arithmetic.forms.get(SOFTMAX_OF_INT16))
     work, without = _Rewriting(graph, dict(graph.tensors), dict(graph.constants), []), dict[str, str]()
     for node in graph.nodes:
         form = find_of_node(arithmetic.forms, node, graph) or Form(REFERENCE)
@@ -85,8 +88,9 @@ class _Rewriting:
         form that it cannot have."""
         if stated is not None and node.op in REQUANTIZED and (node.inputs[-1] or "") in reals:
             return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
-        of_a_change = node.op in MOVED and form.method in METHODS_OF_CHANGES
-        if form.method and not of_a_change and not self._is_real(node):
+        if self._is_real(node):  # of floats, which no form is about
+            return node
+        if form.method and not (node.op in MOVED and form.method in METHODS_OF_CHANGES):
             constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
             for name, value in constants.items():
                 self._set(name, value)
@@ -132,7 +136,7 @@ class _Rewriting:
         if form.scales == SCALES[0]:
             raise ValueError(f"an addition cannot have the form {str(form)!r}")
         if not form.scales:
-            return make_addition_rq(form, *map(float, real))
+            return make_addition_rq(form, *map(float, real), wide=self._is_wide(node))
         first, second, y = (self.graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
         if max(map(len, (first, second, y))) > 1 or self._is_wide(node):
             raise ValueError("an operand has several scales or 16 bits")

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import forms, functions64, methods
+from qverify.arithmetic.float32 import sigmoid64
 from qverify.arithmetic.float_steps import scale_in_float32
 from qverify.arithmetic.forms import Form
 from qverify.arithmetic.resize_places import METHODS as RESIZES
 from qverify.arithmetic.resize_places import find_modes, make_tables
+from qverify.arithmetic.sigmoid_in_segments import logistic, tanh
 from qverify.arithmetic.softmax_fixed_point import OUTPUT_BITS, make_table
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.kinds_of_nodes import is_depthwise
@@ -63,10 +65,11 @@ def with_method(node: Node, graph: Graph, form: Form, real: Array | None) -> Cha
         raise ValueError(f"{form.method} is not computed for {node.op}")
     specs = [graph.spec(n) for n in (*node.inputs[: OPERANDS.get(node.op, 1)], *node.outputs) if n is not None]
     weights = 1 if node.op in LINEAR else None  # may have a scale for each channel
-    wrong = [s for k, s in enumerate(specs) if s.numpy_dtype.itemsize > 1 or (k != weights and len(s.scale) != 1)]
+    most = 2 if form.method in ALSO_16_BITS else 1  # bytes
+    wrong = [s for k, s in enumerate(specs) if s.numpy_dtype.itemsize > most or (k != weights and len(s.scale) != 1)]
     if wrong:
         raise ValueError(
-            f"{wrong[0].name} is {wrong[0].dtype} with {len(wrong[0].scale)} scales, wanted 8 bits and one scale"
+            f"{wrong[0].name} is {wrong[0].dtype} with {len(wrong[0].scale)} scales, wanted {8 * most} bits and one scale"
         )
     return compute(_Place(node, graph, form, real))
 
@@ -74,6 +77,7 @@ def with_method(node: Node, graph: Graph, form: Form, real: Array | None) -> Cha
 CONVOLUTIONS = ("conv", "conv_transpose")
 WITH_WEIGHTS = (*CONVOLUTIONS, "fully_connected")
 LINEAR = (*WITH_WEIGHTS, "matmul")
+ALSO_16_BITS = (forms.QUOTIENT, forms.DIVIDED, forms.SEGMENTS, forms.SUMS_32)
 OPERANDS = {**dict.fromkeys(LINEAR, 2), "mul": 2, "add": 2}
 
 
@@ -178,6 +182,33 @@ def _logistic(place: _Place) -> Changes:
     return {place.node.inputs[1] or "": table.astype(y.dtype)}, place.node
 
 
+def _in_segments(place: _Place) -> Changes:
+    place.require("half up")
+    real, x, y = place.graph.real_tables.get(place.y.name), place.x, place.y
+    if x.dtype != "int16" or x.zero_point != (0,) or (y.dtype, y.scale, y.zero_point) != ("int16", (2.0**-15,), (0,)):
+        raise ValueError("wanted int16 with a zero point of 0, and an output of steps of 2^-15")
+    codes = np.arange(-(1 << 15), 1 << 15, dtype=np.int64)
+    values = np.zeros(len(codes)) if real is None else np.asarray(real(), np.float64) * y.scale[0]
+    for function, exact in ((logistic, sigmoid64), (tanh, functions64.tanh)):
+        if np.allclose(values, exact(codes * float(x.scale[0])), rtol=0.0, atol=methods.SIGMOID):
+            table = np.clip(function(x.scale[0], codes), -(1 << 15), (1 << 15) - 1)
+            return {place.node.inputs[1] or "": table.astype(np.int16)}, place.node
+    raise ValueError("its function is neither the logistic one nor the hyperbolic tangent")
+
+
+def _narrow_sums(place: _Place) -> Changes:
+    """Returns the rq of sums that fit 32 bits although their operands have 16."""
+    names = [n or "" for n in place.node.inputs[:2]]
+    if place.real is None:
+        raise ValueError("its output is no integer")
+    operands = [place.graph.spec(n).scale for n in names]
+    real = forms.real_in_float32(place.form, np.atleast_1d(place.real), operands, place.y.scale[0])
+    rq = forms.steps(replace(place.form, method="", scales=""), real)
+    if (rq[1] > 0).any():
+        raise ValueError(f"a scale of {real.max():g} cannot be represented for sums of 16-bit operands")
+    return place.with_rq(rq)
+
+
 def _resize(place: _Place) -> Changes:
     rounding = "half away from zero" if place.form.method == forms.PLACES else "half up"
     place.require(rounding, same=True)
@@ -205,5 +236,7 @@ _COMPUTED: Mapping[tuple[str, str], Callable[[_Place], Changes]] = {
     ("softmax", forms.FIXED_EXPONENTIALS): _fixed_softmax,
     ("softmax", forms.EXPONENTIAL_TABLE): _table_softmax,
     ("lookup", forms.FLOAT_FUNCTION): _logistic,
+    ("lookup", forms.SEGMENTS): _in_segments,
+    ("mul", forms.SUMS_32): _narrow_sums,
     **{("resize_linear", method): _resize for method in RESIZES},
 }

@@ -44,7 +44,7 @@ def find_table(view: GraphView, node: Any) -> StoredTable | None:
     if attributes(node).get("axis", 0) not in (0, -1):
         return None
     found = _find_place(view, node.input[1])
-    if found is not None and table.size == EVERY:
+    if found is not None and table.size == (EVERY if _dtype(view, found[0]) in BYTES else PAIRS):
         operand, names = found
         return StoredTable((operand,), (*names, node.name), table)
     if table.size == PAIRS and found is None:
@@ -76,7 +76,9 @@ def _find_pairs(view: GraphView, node: Any, table: Array) -> StoredTable | None:
         first = _find_constant(view, total.input[0], _dtype(view, second[0]), EVERY)
     elif second is None and first is not None:
         second = _find_constant(view, total.input[1], _dtype(view, first[0]), 1)
-    if first is None or second is None or _dtype(view, first[0]) != _dtype(view, second[0]):
+    if first is None or second is None:
+        return None
+    if _dtype(view, first[0]) != _dtype(view, second[0]) or _dtype(view, first[0]) not in BYTES:
         return None
     covers = dict.fromkeys((*first[1], *second[1], total.name, node.name))
     return StoredTable((first[0], second[0]), tuple(covers), table)
@@ -115,7 +117,7 @@ def _is_number(view: GraphView, name: str, number: int) -> bool:
 
 
 def _find_place(view: GraphView, name: str) -> Operand | None:
-    """Returns the 8-bit tensor whose stored values, counted from the lowest, an int32 tensor has, and the nodes between;
+    """Returns the tensor of 8 bits, or of int16, whose stored values, counted from the lowest, an int32 tensor has, and the nodes between;
     None if there is none."""
     node, names = view.producer.get(name), list[str]()
     added = 0
@@ -126,7 +128,7 @@ def _find_place(view: GraphView, name: str) -> Operand | None:
         added = int(value.reshape(-1)[0])
         names.append(node.name)
         node = view.producer.get(node.input[0])
-    if node is None or node.op_type != "Cast" or view.dtype(node.input[0]) not in BYTES:
+    if node is None or node.op_type != "Cast" or view.dtype(node.input[0]) not in (*BYTES, "int16"):
         return None
     lowest = int(np.iinfo(view.dtype(node.input[0])).min)
     return (node.input[0], (node.name, *names)) if added == -lowest else None
@@ -135,7 +137,7 @@ def _find_place(view: GraphView, name: str) -> Operand | None:
 def quantized_unit(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUnit | None:
     """Returns the unit of a Gather from a table of reals whose result is quantized to y, or None."""
     found = find_table(view, node)
-    if found is None or found.table.dtype != np.float32 or len(y.scale) > 1 or not y.eight_bit:
+    if found is None or found.table.dtype != np.float32 or len(y.scale) > 1:
         return None
     stored = float32.quantize(found.table, y.scale, y.zero_point.astype(np.int64), y.dtype)
     spec = y.spec(y.name, view.shape(y.name))

@@ -26,6 +26,14 @@ def _reads_uint8(node: Node, graph: Graph) -> bool:
     return node.op != "lookup" and graph.spec(node.inputs[0] or "").dtype == "uint8"
 
 
+def _reads_int16(node: Node, graph: Graph) -> bool:
+    return graph.spec(node.inputs[0] or "").dtype == "int16"
+
+
+def _is_function_of_int16(node: Node, graph: Graph) -> bool:
+    return _is_function(node, graph) and _reads_int16(node, graph)
+
+
 def _is_depthwise_uint8(node: Node, graph: Graph) -> bool:
     return is_depthwise(node, graph) and _reads_uint8(node, graph)
 
@@ -71,6 +79,8 @@ def _keeps_dimensions(node: Node, graph: Graph) -> bool:
 
 
 KINDS: dict[str, Callable[[Node, Graph], bool]] = {  # a node is of the first kind that fits and that is asked for
+    "of a function of int16": _is_function_of_int16,
+    "of int16": _reads_int16,
     "of a function": _is_function,
     "to another type": _changes_type,
     "depthwise, stride 2, close scales": _is_depthwise_of_stride_2,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from qverify.model_bin.graph import Graph, Node
 
+MOST_NAMED = 8  # nodes of a unit of which each is named; of more, each op once
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -32,7 +34,8 @@ def may_be_interior(graph: Graph) -> set[str]:
     """Returns the tensors that a model.bin may flag as interior: no comparison with the ONNX expects them, and the unit
     that contains them is compared.
 
-    These are float tensors that `dequantize` computes or that only `quantize` reads, and the tensors
+    These are float tensors that `dequantize` computes, or that only `quantize` or nodes that make NAME or another NAME@PART read
+    if they are called NAME@PART, and the tensors
     NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
     graph are never interior."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()
@@ -47,10 +50,17 @@ def may_be_interior(graph: Graph) -> set[str]:
     }
 
 
+def is_part(name: str, of: str) -> bool:
+    """Returns whether a tensor is called NAME@PART, and `of` NAME or NAME@ with another part."""
+    base, at, _ = name.rpartition("@")
+    return bool(at) and (of == base or of.startswith(f"{base}@"))
+
+
 def _is_inside_unit(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
     spec = graph.spec(name)
     if spec.dtype == "float32":
-        return maker.op == "dequantize" or (bool(readers) and all(n.op == "quantize" for n in readers))
+        shown = [n.op == "quantize" or all(is_part(name, o) for o in n.outputs) for n in readers]
+        return maker.op == "dequantize" or (bool(shown) and all(shown))
     lookups = [n.name for n in readers if n.op == "lookup" and not graph.spec(n.name).interior]
     return not spec.integer_reference and len(readers) == 1 and name in [f"{n}/preactivation" for n in lookups]
 
@@ -76,11 +86,10 @@ def units(graph: Graph) -> list[Unit]:
                     members[maker.name] = maker
                     todo.append(maker)
         nodes = tuple(sorted(members.values(), key=lambda n: order[n.name]))
-        op = (
-            last.op
-            if len(nodes) == 1
-            else "+".join(n.op for n in nodes if n.op not in ("quantize", "dequantize")) or last.op
-        )
+        ops = [n.op for n in nodes if n.op not in ("quantize", "dequantize")]
+        if len(ops) > MOST_NAMED:
+            ops = list(dict.fromkeys(ops))
+        op = last.op if len(nodes) == 1 else "+".join(ops) or last.op
         exact = all(n.integer_reference for n in nodes)
         all_units.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
     return all_units

@@ -90,7 +90,7 @@ def convert_tflite(prepared: PreparedTflite, arithmetic: FormsOfOps | None = Non
     name = prepared.model.file
     converted = convert(prepared.model)
     stated = arithmetic or _reference_forms()
-    options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted))
+    options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted), floats=True)
     try:
         compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
@@ -142,7 +142,7 @@ def _as_reference(graph: Graph, file: str) -> Graph:
 def compile_plainly(alone: TfliteAlone) -> Graph:
     """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
     for every model."""
-    options = CompilerOptions(check=False, quantization=_quantization(alone.converted))
+    options = CompilerOptions(check=False, quantization=_quantization(alone.converted), floats=True)
     return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from qverify.errors import UnsupportedError
-from qverify.plural import count
 from qverify.tflite_model.options import ACTIVATION
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
-from qverify.tflite_model.writer import CLAMPS, EIGHT_BITS, NCHW, Writer
+from qverify.tflite_model.writer import CLAMPS, NCHW, Writer
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -45,11 +44,3 @@ def axis_in_onnx(axis: int, rank: int) -> int:
     """Returns the axis of the ONNX tensor that corresponds to this axis in the file."""
     require(-rank <= axis < rank, f"axis {axis} of {rank}")
     return NCHW.index(axis % rank) if rank == 4 else axis % rank
-
-
-def check_activation(writer: Writer, index: int) -> None:
-    """Raises UnsupportedError if the tensor is not an 8-bit tensor with one scale."""
-    tensor = writer.tensor(index)
-    if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-        scales = "" if tensor.scale.size == 1 else f" with {count(tensor.scale.size, 'scale')}"
-        raise UnsupportedError(f"a tensor of {tensor.dtype}{scales}; wanted int8 or uint8 with one scale")

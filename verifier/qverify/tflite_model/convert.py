@@ -11,8 +11,9 @@ from typing import Any
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
-from qverify.tflite_model.checks import check_activation
+from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.elementwise import ELEMENTWISE
+from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.fold import fold
 from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
@@ -63,18 +64,19 @@ def convert(model: TfliteModel) -> ConvertedModel:
     converted."""
     check_runnable(model)
     model = fold(model)
-    writer, refused = Writer(model), Counter[str]()
+    folded = with_float_constants(model)
+    writer, refused = Writer(folded), Counter[str]()
     if free := [i for i in model.outputs if i not in model.made_by]:
         raise UnsupportedError(f"{model.file}: no operator makes its output {free[0]} (an input or a constant)")
-    for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
+    for i in (*folded.inputs, *folded.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
-    for operator in model.operators:
+    for operator in folded.operators:
         try:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")
             _check_dense(writer, operator)
             if operator.kind not in CHECK_THEMSELVES:
-                _check_types(writer, operator)
+                check_types(writer, operator)
             if operator.kind not in WITH_OPTIONAL_INPUTS and -1 in operator.inputs:
                 raise UnsupportedError("an input that is left out")
             CONVERTERS[operator.kind](writer, operator)
@@ -105,11 +107,3 @@ def _check_dense(writer: Writer, operator: TfliteOperator) -> None:
             raise UnsupportedError(f"tensor {tensor.index} has the dims {list(tensor.shape)}")
         if tensor.variable or tensor.sparse:
             raise UnsupportedError(f"tensor {tensor.index} is {'a variable' if tensor.variable else 'sparse'}")
-
-
-def _check_types(writer: Writer, operator: Any) -> None:
-    """Raises UnsupportedError if the first input or the output is not an 8-bit tensor with one scale."""
-    if not operator.inputs or operator.inputs[0] < 0 or len(operator.outputs) != 1:
-        raise UnsupportedError("it lacks an input, or has several outputs")
-    for index in (operator.inputs[0], operator.outputs[0]):
-        check_activation(writer, index)

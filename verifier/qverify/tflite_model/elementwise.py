@@ -4,8 +4,10 @@ and are no tables: sums and products, extrema, choices, casts."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 
 from qverify.errors import UnsupportedError
+from qverify.tflite_model.activation_types import check_activation, check_types, is_quantized
 from qverify.tflite_model.checks import activation_of, ends_of, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator
 from qverify.tflite_model.writer import EIGHT_BITS, Writer, type_number
@@ -24,12 +26,15 @@ CAST_FROM = {  # types to those that a CAST may make of them: every value has on
 def sum_or_product(writer: Writer, operator: TfliteOperator) -> None:
     """Writes an ADD, SUB or MUL."""
     _, y = ends_of(writer, operator, 2)
+    check_types(writer, operator)
     operands = []
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
-        if tensor is None or tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
-            raise UnsupportedError("an operand that is not int8 or uint8 with one scale")
+        if tensor is None:
+            raise UnsupportedError("an operand is missing")
+        check_activation(writer, operator, index)
         operands.append(writer.real_operand(index, len(y.shape)))
+    require(not _adds_by_shifts(writer, operator), "scales that are powers of two, which LiteRT adds by shifts")
     if len(y.shape) <= 4 or all(len(writer.tensor(i).shape) != 4 for i in operator.inputs):
         writer.node(SUMS[operator.kind], operands, writer.unquantized(y.index))
         writer.finish(operator, activation_of(operator))
@@ -37,12 +42,26 @@ def sum_or_product(writer: Writer, operator: TfliteOperator) -> None:
     raise UnsupportedError(f"an operand of four axes for {len(y.shape)}")
 
 
+def _adds_by_shifts(writer: Writer, operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT's kernel of an ADD or SUB of int16 only shifts the operands."""
+    tensors = [writer.tensor(i) for i in (*operator.inputs, *operator.outputs)]
+    if tensors[0].dtype != "int16":
+        return False
+    powers = all(frexp(float(t.scale[0]))[0] == 0.5 for t in tensors)
+    return powers and bool(operator.options.get("PotScaleInt16"))
+
+
 def extremum(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a MAXIMUM or MINIMUM, of stored numbers as they are."""
     _, y = ends_of(writer, operator, 2)
     tensors = [writer.tensor(i) for i in operator.inputs]
     require(all(same_quantization(t, y) for t in tensors), "operands and output of several quantizations")
-    require(y.dtype in (*EIGHT_BITS, "int32", "int64"), f"a tensor of {y.dtype}")
+    require(y.dtype in (*EIGHT_BITS, "int16", "int32", "int64", "float32"), f"a tensor of {y.dtype}")
+    if y.dtype == "int16":  # ONNX's operator has no kernel of it
+        reals = [writer.real_operand(i, len(y.shape)) for i in operator.inputs]
+        writer.node(EXTREMA[operator.kind], reals, writer.unquantized(y.index))
+        writer.finish(operator)
+        return
     operands = [writer.operand(i, len(y.shape)) for i in operator.inputs]
     writer.node(EXTREMA[operator.kind], operands, writer.mapped(y.index))
 
@@ -53,7 +72,7 @@ def select(writer: Writer, operator: TfliteOperator) -> None:
     a, b = (writer.tensor(i) for i in operator.inputs[1:])
     require(condition.dtype == "bool", f"a condition of {condition.dtype}")
     require(same_quantization(a, y) and same_quantization(b, y), "operands and output of several quantizations")
-    require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"a tensor of {y.dtype}")
+    require(y.dtype == "float32" or is_quantized(y), f"a tensor of {y.dtype}")
     rank = len(y.shape)
     if operator.kind == "SELECT" and len(condition.shape) == 1 < rank:
         name = writer.reshaped(condition.index, (*condition.shape, *(1,) * (rank - 1)))

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from qverify.errors import UnsupportedError
-from qverify.tflite_model.checks import activation_of, check_activation, ends_of, integers, require
+from qverify.tflite_model.activation_types import check_activation
+from qverify.tflite_model.checks import activation_of, ends_of, integers, require
+from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
+
+CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+PACKED_WITHOUT_KERNEL = {  # types of weights, operators and inputs whose weights LiteRT's kernels read as if of 8 bits
+    *(("int2", kind, dtype) for kind in CONVOLUTIONS for dtype in ("float32", "int8", "int16")),
+    *(("int4", "DEPTHWISE_CONV_2D", dtype) for dtype in ("float32", "int16")),
+}
+STORED_WEIGHTS = (*EIGHT_BITS, "int4", "int2")
 
 
 def convolution(writer: Writer, operator: TfliteOperator) -> None:
@@ -27,11 +38,15 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
     require(channels % per_group == 0 and turned.shape[0] % (channels // per_group) == 0, "groups that do not divide")
     kernel, strides, dilations = turned.shape[2:], strides_of(operator), dilations_of(operator)
     pads = pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)
-    inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator, x, 2)]
-    writer.node(
-        "Conv", inputs, writer.unquantized(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
-        group=channels // per_group,
-    )  # fmt: skip
+    how = {"kernel_shape": list(kernel), "strides": strides, "dilations": dilations, "pads": pads}
+    group = channels // per_group
+    if is_dynamic(writer, operator):
+        symmetric = not depthwise and writer.tensor(operator.inputs[1]).scale.size == 1
+        product = DynamicProduct(writer, operator, writer.real(x.index), (1, 2, 3), symmetric)
+        product.write("Conv", turned, (1, turned.shape[0], 1, 1), group=group, **how)
+    else:
+        inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator, x, 2)]
+        writer.node("Conv", inputs, writer.unquantized(y.index), group=group, **how)
     writer.finish(operator, activation_of(operator))
 
 
@@ -44,12 +59,17 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     length = weights.shape[1]
     elements = int(np.prod(x.shape, dtype=np.int64))
     require(elements % length == 0, f"rows of {length} out of {elements} elements")
-    rows, made = (elements // length, length), (elements // length, weights.shape[0])
-    fits = y.shape[-1:] == made[1:] and int(np.prod(y.shape, dtype=np.int64)) == made[0] * made[1]
-    require(fits, f"an output of {list(y.shape)}")
+    made = (elements // length, weights.shape[0])
+    require(prod(y.shape) == prod(made) and y.shape[-1:] == made[1:], f"an output of {list(y.shape)}")
+    rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
-    inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
-    writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
+    if is_dynamic(writer, operator):
+        symmetric = not operator.options["AsymmetricQuantizeInputs"]
+        product = DynamicProduct(writer, operator, source, (1,), symmetric)
+        product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
+    else:
+        inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
+        writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     if y.shape == made:
         writer.finish(operator, activation_of(operator))
         return
@@ -58,12 +78,61 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     writer.reshape_to(y.index, copy)
 
 
+def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT quantizes the operator's input when it runs: floats beside weights that are integers."""
+    return writer.tensor(operator.inputs[0]).dtype == "float32" != writer.tensor(operator.inputs[1]).dtype
+
+
+class DynamicProduct:
+    """A product of floats with weights that are integers. source: its real input. axes: those over which a scale of the
+    input is common. symmetric: whether that has no zero point."""
+
+    def __init__(self, writer: Writer, operator: TfliteOperator, source: str, axes: Sequence[int], symmetric: bool):
+        self._writer, self._operator, self._source, self._axes = writer, operator, source, axes
+        self._quantized = quantized_symmetric if symmetric else quantized_asymmetric
+
+    def write(self, kind: str, weights: Array, channels: Sequence[int], **how: Any) -> None:
+        """Writes the real output before its activation. weights: in the ONNX's layout. channels: dims by which a value of
+        each channel is broadcast."""
+        writer, operator = self._writer, self._operator
+        (output,), tensor = operator.outputs, writer.tensor(operator.inputs[1])
+        require(not tensor.zero.any(), "weights with a zero point beside an input of floats")
+        name = writer.name(output)
+        whole, scale = self._quantized(writer, self._source, name, self._axes)
+        stored = writer.constant(f"{writer.name(tensor.index)}@whole{operator.position}", weights.astype(np.float32))
+        sums = writer.node(kind, [whole, stored], f"{name}@sums", **how)
+        steps = tensor.scale.reshape(channels) if tensor.scale.size > 1 else tensor.scale.reshape(())
+        stated = writer.constant(f"{name}@steps", steps)
+        if operator.kind == "CONV_2D" and tensor.scale.size > 1:  # LiteRT's order of products
+            sums, scales = writer.node("Mul", [sums, stated], f"{name}@stepped"), scale
+        else:
+            scales = writer.node("Mul", [scale, stated], f"{name}@scales")
+        bias = _float_bias(writer, operator)
+        real = writer.unquantized(output) if bias is None else f"{name}@scaled"
+        writer.node("Mul", [sums, scales], real)
+        if bias is not None:
+            added = writer.constant(f"{name}@bias", bias.reshape(channels))
+            writer.node("Add", [real, added], writer.unquantized(output))
+
+
+def _float_bias(writer: Writer, operator: TfliteOperator) -> Array | None:
+    """Returns the bias of a product of floats, None if there is none."""
+    if len(operator.inputs) < 3 or operator.inputs[2] < 0:
+        return None
+    tensor, outputs = writer.tensor(operator.inputs[2]), writer.tensor(operator.outputs[0]).shape[-1]
+    require(
+        tensor.data is not None and tensor.dtype == "float32", f"a bias of {tensor.dtype}, wanted a constant of float32"
+    )
+    require(tensor.shape == (outputs,), f"a bias of {list(tensor.shape)} for {outputs} outputs")
+    return tensor.data
+
+
 def transpose_conv(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a TRANSPOSE_CONV (weights OHWI; its first input is the shape of the output) as ConvTranspose."""
     require(len(operator.inputs) in (3, 4), f"{len(operator.inputs)} inputs")
     x, y = writer.tensor(operator.inputs[2]), writer.tensor(operator.outputs[0])
-    check_activation(writer, x.index)
-    check_activation(writer, y.index)
+    check_activation(writer, operator, x.index)
+    check_activation(writer, operator, y.index)
     weights = _weights(writer, operator, 0)
     require(len(x.shape) == len(y.shape) == weights.ndim == 4, "tensors that do not have four axes")
     require(tuple(integers(writer, operator.inputs[0])) == y.shape, f"an output that is not {list(y.shape)}")
@@ -92,8 +161,15 @@ def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
     a, y = ends_of(writer, operator, 2)
     b = writer.tensor(operator.inputs[1])
     for tensor in (a, b, y):
-        check_activation(writer, tensor.index)
-        require(len(tensor.shape) >= 2 and tensor.dtype == y.dtype, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
+        check_activation(writer, operator, tensor.index)
+        alike = tensor.dtype == y.dtype or (tensor is b and (tensor.dtype, y.dtype) == ("int8", "int16"))
+        require(len(tensor.shape) >= 2 and alike, f"a tensor of {tensor.dtype} {list(tensor.shape)}")
+    if y.dtype == "int16":
+        most = a.shape[-2 if operator.options["AdjX"] else -1] * 2.0**15 * -float(np.iinfo(b.dtype).min)
+        scaled = most * float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
+        require(
+            scaled < 2.0**31, "an output scale so small that LiteRT's scaled sums may exceed 32 bits, where they wrap"
+        )
     operands = [
         writer.real(t.index, _matrices(writer, t, bool(operator.options[adjoint])))
         for t, adjoint in ((a, "AdjX"), (b, "AdjY"))
@@ -124,10 +200,19 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     require(len(operator.inputs) in (2, 3, 4) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
     require(tensor.data is not None, "weights that are no constant")
-    require(
-        tensor.dtype in EIGHT_BITS and tensor.scale.size > 0, f"weights of {tensor.dtype}, wanted quantized of 8 bits"
-    )
     assert tensor.data is not None
+    if tensor.dtype == "float32":
+        require(writer.tensor(operator.inputs[0]).dtype == "float32", "weights of float32 beside integers")
+        return tensor.data
+    require(
+        tensor.dtype in STORED_WEIGHTS and tensor.scale.size > 0 and not tensor.sparse,
+        f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
+    )
+    x = writer.tensor(operator.inputs[0])
+    require(
+        (tensor.dtype, operator.kind, x.dtype) not in PACKED_WITHOUT_KERNEL,
+        f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack",
+    )
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
         require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
@@ -138,6 +223,8 @@ def _real_weights(writer: Writer, operator: TfliteOperator, values: Array, axis_
     """Adds the weights `values`, in the ONNX's layout, and returns the name of their dequantized tensor."""
     index = operator.inputs[1]
     name = f"{writer.name(index)}@in{operator.position}"
+    if writer.tensor(index).dtype == "float32":
+        return writer.constant(name, values)
     writer.constant(name, values)
     axis = {"axis": axis_of_scales} if writer.tensor(index).scale.size > 1 else {}
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
@@ -148,14 +235,23 @@ def _bias(writer: Writer, operator: TfliteOperator, x: TfliteTensor, at: int) ->
     scale is that of the products, whatever scale the file states, because LiteRT adds the integers. x: the input."""
     if len(operator.inputs) <= at or operator.inputs[at] < 0:
         return []
+    if x.dtype == "float32":
+        bias = _float_bias(writer, operator)
+        return (
+            [] if bias is None else [writer.constant(f"{writer.name(operator.inputs[at])}@in{operator.position}", bias)]
+        )
     tensor, w = writer.tensor(operator.inputs[at]), writer.tensor(operator.inputs[1])
     y = writer.tensor(operator.outputs[0])
-    require(tensor.data is not None and tensor.dtype == "int32", "a bias that is no constant of int32")
-    require(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
+    require(tensor.data is not None, "a bias that is no constant")
     assert tensor.data is not None
+    wanted = "int64" if x.dtype == "int16" else "int32"
+    require(tensor.dtype == wanted, f"a bias of {tensor.dtype}, wanted {wanted}")
+    values = tensor.data.astype(np.int32)
+    require(bool((values == tensor.data).all()), "a bias beyond 32 bits")
+    require(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
     steps = x.scale * w.scale
     require(bool((np.isfinite(steps) & (steps > 0)).all()), "products of scales that float32 cannot hold")
-    if tensor.scale.size:
+    if tensor.scale.size and w.scale.size == 1:  # else LiteRT looks at no scale of the bias
         near = np.abs(tensor.scale - steps) <= 0.02 * y.scale[0]  # LiteRT's own tolerance
         require(
             tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products"
@@ -163,7 +259,7 @@ def _bias(writer: Writer, operator: TfliteOperator, x: TfliteTensor, at: int) ->
     name = f"{writer.name(tensor.index)}@in{operator.position}"
     many = steps.size > 1
     inputs = [
-        writer.constant(name, tensor.data),
+        writer.constant(name, values),
         writer.constant(f"{name}@scale", steps if many else steps[0]),
         writer.constant(f"{name}@zero", np.zeros(steps.size if many else (), np.int32)),
     ]

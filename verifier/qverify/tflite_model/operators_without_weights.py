@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from qverify.tflite_model.activation_types import is_quantized
 from qverify.tflite_model.checks import (
     activation_of,
     axis_in_onnx,
@@ -16,7 +17,7 @@ from qverify.tflite_model.checks import (
 )
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
-from qverify.tflite_model.writer import EIGHT_BITS, Writer
+from qverify.tflite_model.writer import Writer
 
 MOST_SQUARES = 1 << 22
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
@@ -72,7 +73,7 @@ def concatenation(writer: Writer, operator: TfliteOperator) -> None:
     y = writer.tensor(operator.outputs[0])
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
-        fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == 1
+        fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == y.scale.size
         require(fits and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
     axis = axis_in_onnx(int(operator.options["Axis"]), len(y.shape))
     require(activation_of(operator) == 0, "a fused activation")
@@ -95,15 +96,15 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
 
 def quantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = ends_of(writer, operator, 1)
-    require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
-    require(x.dtype == "float32" or (x.dtype in EIGHT_BITS and x.scale.size == 1), f"an input of {x.dtype}")
+    require(is_quantized(y), f"an output of {y.dtype}")
+    require(x.dtype == "float32" or is_quantized(x), f"an input of {x.dtype}")
     writer.quantize(writer.real(x.index), y.index)
 
 
 def dequantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = ends_of(writer, operator, 1)
-    require(x.dtype in EIGHT_BITS and x.scale.size == 1 and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
-    writer.node("DequantizeLinear", [_computed(writer, x), *writer.parameters(x.index)], writer.mapped(y.index))
+    require(is_quantized(x) and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
+    writer.quantizer("DequantizeLinear", _computed(writer, x), x.index, writer.mapped(y.index))
 
 
 def _computed(writer: Writer, tensor: TfliteTensor) -> str:

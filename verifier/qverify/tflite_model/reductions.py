@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from qverify.arithmetic.litert_functions import summed
+from qverify.tflite_model.activation_types import is_quantized
 from qverify.tflite_model.checks import axis_in_onnx, ends_of, integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.tables import codes_of
@@ -63,9 +64,15 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a SUM: the sum of the stored bytes, and a table that makes of it what LiteRT does."""
     x, y, axes, keeps = _begin(writer, operator)
     count = prod(x.shape[a] for a in axes)
-    require(count <= MOST_SUMMED, f"a sum of {count} elements; wanted at most {MOST_SUMMED}")
     source, reduced = _source(writer, x, axes, keeps)
     name = writer.name(y.index)
+    if x.dtype == "float32":
+        of = writer.constant(f"{name}@axes", np.array(reduced, np.int64))
+        writer.node("ReduceSum", [source, of], writer.unquantized(y.index), keepdims=int(keeps))
+        writer.finish(operator)
+        return
+    require(x.dtype in EIGHT_BITS, f"a tensor of {x.dtype}")
+    require(count <= MOST_SUMMED, f"a sum of {count} elements; wanted at most {MOST_SUMMED}")
     if x.dtype == "int8":  # LiteRT's kernel reads the bytes as uint8
         direct = len(x.shape) == 4 and source == writer.name(x.index)
         axes_of_copy, dims = (NCHW, writer.onnx_shape(x.index)) if direct else (range(len(x.shape)), x.shape)
@@ -80,15 +87,20 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
 def extremum(writer: Writer, operator: TfliteOperator) -> None:
     x, y, axes, keeps = _begin(writer, operator)
     require(same_quantization(x, y), "another quantization than its input")
-    require(x.dtype in (*EIGHT_BITS, "int32", "int64"), f"a tensor of {x.dtype}")
+    require(x.dtype in (*EIGHT_BITS, "int16", "int32", "int64", "float32"), f"a tensor of {x.dtype}")
     source, reduced = _source(writer, x, axes, keeps)
+    if x.dtype == "int16":  # ONNX's operator has no kernel of it
+        real = writer.real(x.index, "" if source == writer.name(x.index) else source)
+        writer.node(EXTREMA[operator.kind], [real], writer.unquantized(y.index), axes=reduced, keepdims=int(keeps))
+        writer.finish(operator)
+        return
     writer.node(EXTREMA[operator.kind], [source], writer.mapped(y.index), axes=reduced, keepdims=int(keeps))
 
 
 def search(writer: Writer, operator: TfliteOperator) -> None:
     """Writes an ARG_MAX or ARG_MIN, whose indices may be int32: ONNX's are int64."""
     x, y = ends_of(writer, operator, 2)
-    require(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
+    require(x.dtype == "float32" or is_quantized(x), f"an input of {x.dtype}")
     kind = INDEX_TYPES.get(int(operator.options["OutputType"]), "another type")
     require(kind == y.dtype, f"indices of {kind} for an output of {y.dtype}")
     (axis, *more) = integers(writer, operator.inputs[1]) or [0]

@@ -140,6 +140,12 @@ def pad(writer: Writer, operator: TfliteOperator) -> None:
     begins, ends = _pads(writer, operator, x)
     order = NCHW if len(x.shape) == 4 else range(len(x.shape))
     both = writer.constant(f"{writer.name(y.index)}@pads", np.array([v[a] for v in (begins, ends) for a in order]))
+    if x.dtype == "int16" and x.scale.size == 1:  # onnxruntime has no kernel of it
+        real = (value.astype(np.float32) - np.float32(x.zero[0])) * x.scale[0]
+        added = writer.constant(f"{writer.name(y.index)}@value", np.array(real, np.float32))
+        writer.node("Pad", [writer.real(x.index), both, added], writer.unquantized(y.index), mode="constant")
+        writer.finish(operator)
+        return
     added = writer.constant(f"{writer.name(y.index)}@value", value)
     writer.move("Pad", writer.stored(x.index), writer.mapped(y.index), both, added, mode="constant")
 

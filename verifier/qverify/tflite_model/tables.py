@@ -12,6 +12,8 @@ from qverify.arithmetic import litert_functions as functions
 from qverify.arithmetic.litert_functions import Codes
 from qverify.arithmetic.rounding_rules import Array
 from qverify.errors import UnsupportedError
+from qverify.tflite_model import float_functions
+from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.checks import ends_of, require
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
@@ -69,8 +71,28 @@ def codes_of(tensor: TfliteTensor) -> Codes:
 
 def unary(writer: Writer, operator: TfliteOperator) -> None:
     x, y = ends_of(writer, operator, 1)
+    if x.dtype == "float32":
+        float_functions.of_one(writer, operator, x, y)
+        return
+    if x.dtype == "int16":
+        _of_int16(writer, operator, x, y)
+        return
+    if operator.kind not in UNARY:
+        raise UnsupportedError(f"a tensor of {x.dtype}")
     _check_types(operator, x, y)
     table = UNARY[operator.kind](codes_of(x), codes_of(y), operator.options)
+    writer.table(y.index, writer.place(x.index), table)
+
+
+def _of_int16(writer: Writer, operator: TfliteOperator, x: TfliteTensor, y: TfliteTensor) -> None:
+    """Writes a TANH or LEAKY_RELU of int16."""
+    check_types(writer, operator)
+    if operator.kind == "TANH":
+        writer.node("Tanh", [writer.real(x.index)], writer.unquantized(y.index))
+        writer.finish(operator)
+        return
+    before, after = (Codes(float(t.scale[0]), 0, t.dtype) for t in (x, y))
+    table = functions.leaky_relu(before, after, float(operator.options["Alpha"]))
     writer.table(y.index, writer.place(x.index), table)
 
 
@@ -85,6 +107,9 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a function of two tensors, which are broadcast."""
     a, y = ends_of(writer, operator, 2)
     b = writer.tensor(operator.inputs[1])
+    if a.dtype == "float32":
+        float_functions.of_two(writer, operator, y)
+        return
     _check_types(operator, a, b, y)
     require(not operator.options.get("FusedActivationFunction"), "a fused activation")
     if operator.kind == "DIV" and b.data is not None:
@@ -95,6 +120,9 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
 def comparison(writer: Writer, operator: TfliteOperator) -> None:
     a, y = ends_of(writer, operator, 2)
     b = writer.tensor(operator.inputs[1])
+    if a.dtype == "float32":
+        float_functions.of_two(writer, operator, y)
+        return
     _check_types(operator, a, b)
     require(y.dtype == "bool", f"an output of {y.dtype}")
     require(max(a.scale[0], b.scale[0]) < 1, "a scale of 1 or more, which LiteRT refuses")
@@ -118,7 +146,7 @@ def _pairs(writer: Writer, a: TfliteTensor, b: TfliteTensor, y: TfliteTensor, ta
 
 
 TABLES: dict[str, Callable[[Writer, TfliteOperator], None]] = {
-    **dict.fromkeys(UNARY, unary),
+    **dict.fromkeys((*UNARY, "COS", "SIN", "SQUARE"), unary),
     **dict.fromkeys(BINARY, binary),
     **dict.fromkeys(COMPARISONS, comparison),
 }

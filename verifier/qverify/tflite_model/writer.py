@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper, numpy_helper
 
-from qverify.errors import BadFileError, UnsupportedError
+from qverify.errors import BadFileError, InternalError, UnsupportedError
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 
 Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
+SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
 UINT8, INT32 = 2, 6  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
@@ -169,10 +170,11 @@ class Writer:
     def parameters(self, index: int) -> list[str]:
         """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
-        many, limits = tensor.scale.size > 1, np.iinfo(tensor.dtype)
+        dtype = "int8" if tensor.dtype in ("int4", "int2") else tensor.dtype
+        many, limits = tensor.scale.size > 1, np.iinfo(dtype)
         if tensor.zero.min() < limits.min or tensor.zero.max() > limits.max:
             raise UnsupportedError(f"a zero point of {tensor.zero.max()} for {tensor.dtype}")
-        scale, zero = tensor.scale, tensor.zero.astype(tensor.dtype)
+        scale, zero = tensor.scale, tensor.zero.astype(dtype)
         return [
             self.constant(f"{name}@scale", scale if many else scale[0]),
             self.constant(f"{name}@zero", zero if many else zero[0]),
@@ -189,20 +191,42 @@ class Writer:
             return onnx_name
         if onnx_name not in self._dequantized:
             self._dequantized.add(onnx_name)
-            self.node("DequantizeLinear", [onnx_name, *self.parameters(index)], f"{onnx_name}@real")
+            self.quantizer("DequantizeLinear", onnx_name, index, f"{onnx_name}@real")
         return f"{onnx_name}@real"
 
+    def quantizer(self, kind: str, source: str, index: int, output: str, **attributes: Any) -> str:
+        """Adds a QuantizeLinear or DequantizeLinear with the quantization of a tensor of the file, and returns the name of
+        its output."""
+        if self.tensor(index).dtype == "int16":
+            attributes["domain"] = SIXTEEN_BITS
+        return self.node(kind, [source, *self.parameters(index)], output, **attributes)
+
     def quantize(self, real: str, index: int, name: str = "") -> None:
-        """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor
-        itself."""
-        self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
+        """Writes a tensor of the file by quantizing its real values, which the last node made. name: ONNX name of a moved
+        copy, "" for the tensor itself. A tensor of float32 is these values."""
+        if self.tensor(index).dtype == "float32":
+            self._rename(real, name or self.mapped(index))
+            return
+        self.quantizer("QuantizeLinear", real, index, name or self.mapped(index))
+
+    def _rename(self, old: str, new: str) -> None:
+        """Changes the name of what the last node made."""
+        last = self.nodes[-1]
+        if list(last.output) != [old]:
+            raise InternalError(f"{new}: the last node made {list(last.output)}, wanted {old}")
+        last.output[0] = last.name = new
 
     def quantize_file_order(self, real: str, index: int) -> None:
         """Writes a tensor of the file by quantizing real values that have the axes of the file."""
         if not self.is_turned(index) and self.onnx_shape(index) == self.tensor(index).shape:
             self.quantize(real, index)
             return
-        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)])
+        dtype = self.tensor(index).dtype
+        if dtype == "float32":
+            self.from_file_order(index, "Identity", [real])
+            return
+        domain = {"domain": SIXTEEN_BITS} if dtype == "int16" else {}
+        self.from_file_order(index, "QuantizeLinear", [real, *self.parameters(index)], **domain)
 
     def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""
@@ -221,15 +245,16 @@ class Writer:
         self.quantize(real, output, name)
 
     def place(self, index: int, rank: int = 0) -> str:
-        """Returns the name of a tensor of 8 bits as int32, counted from the lowest stored value. rank: as in operand()."""
+        """Returns the name of a tensor of 8 or 16 bits as int32, counted from the lowest stored value. rank: as in operand()."""
         dtype, source = self.tensor(index).dtype, self.operand(index, rank)
         wide = f"{source}@int32"
         if wide not in self._dequantized:
             self._dequantized.add(wide)
             self.node("Cast", [source], wide, to=INT32)
-            if dtype == "int8":
-                self.node("Add", [wide, self.constant("@128", np.array(128, np.int32))], f"{wide}@0")
-        return f"{wide}@0" if dtype == "int8" else wide
+            if dtype != "uint8":
+                lowest = -int(np.iinfo(dtype).min)
+                self.node("Add", [wide, self.constant(f"@{lowest}", np.array(lowest, np.int32))], f"{wide}@0")
+        return wide if dtype == "uint8" else f"{wide}@0"
 
     def operand(self, index: int, rank: int) -> str:
         """Returns the name of a tensor as it is stored, for an operator that broadcasts it to a tensor of this many axes:
@@ -257,7 +282,7 @@ class Writer:
         return self.real(index, "" if name == self.name(index) else name)
 
     def table(self, output: int, indices: str, table: Array) -> None:
-        """Writes tensor `output`, of 8 bits or bool, as the elements of a table at these places."""
+        """Writes tensor `output`, of 8 or 16 bits or bool, as the elements of a table at these places."""
         y, name = self.tensor(output), self.name(output)
         if y.dtype == "bool":
             self.node("Gather", [self.constant(f"{name}@table", table.reshape(-1)), indices], self.mapped(output))
@@ -277,7 +302,10 @@ class Writer:
         used = {n for node in self.nodes for n in node.input}
         kept = [c for n, c in self.constants.items() if n in used]
         graph = helper.make_graph(self.nodes, "tflite", inputs, outputs, kept)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="qverify")
+        domains = [("", 17), *([(SIXTEEN_BITS, 1)] if any(n.domain == SIXTEEN_BITS for n in self.nodes) else [])]
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(*d) for d in domains], producer_name="qverify"
+        )
         model.ir_version = 8
         try:
             return bytes(model.SerializeToString(deterministic=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import xxhash
 from qverify.arithmetic import sigmoid_in_segments, softmax_in_segments
 from qverify.arithmetic.forms import Form, multiplier_of
+from qverify.cli.main import main
 from qverify.errors import UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.records import encode
@@ -118,3 +120,20 @@ def test_operators_without_int16_say_so() -> None:
     f.inputs, f.outputs = [x], [y]
     with pytest.raises(UnsupportedError, match="a tensor of int16; wanted int8 or uint8, or float32"):
         open_tflite("m.tflite", f.written())
+
+
+def test_a_convolution_that_wraps_in_litert_is_the_reference_s_fault(tmp_path: Path) -> None:
+    """Sums that are scaled beyond 32 bits: the kernel wraps, qverify saturates, and neither excuses the other."""
+    f, rng = File(), np.random.default_rng(1)
+    x = f.tensor("x", [1, 6, 6, 8], "int16", 0.01, 0)
+    w = f.tensor("w", [5, 3, 3, 8], "int8", 0.01, 0, rng.integers(-127, 128, (5, 3, 3, 8)))
+    b, y = f.tensor("b", [5], "int64", 1e-4, 0, np.zeros(5, np.int64)), f.tensor("y", [1, 4, 4, 5], "int16", 1e-6, 0)
+    how = {"strideW": 1, "strideH": 1, "padding": 1, "dilationHFactor": 1, "dilationWFactor": 1}
+    f.operator("CONV_2D", [x, w, b], [y], "Conv2DOptions", **how, fusedActivationFunction=0)
+    f.inputs, f.outputs = [x], [y]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    words = ["-m", str(tmp_path / "m.tflite"), "-b", "local", "-r", "True", "--json", str(tmp_path / "r.json")]
+    assert main(words) == 1
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [(b["side"], b["node"]) for b in report["blamed"]] == [("reference", "y")]
+    assert [p["verdict"] for p in report["pairs"]] == ["FAILED", "FAILED", "PASSED"]

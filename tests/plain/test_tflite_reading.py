@@ -142,7 +142,10 @@ def test_an_operator_without_options_has_the_defaults():
     a, b, y = (f.tensor(n, [1, 8]) for n in "aby")
     f.operator("ADD", [a, b], [y])
     f.inputs, f.outputs = [a, b], [y]
-    assert read_tflite(f.written(), "m.tflite").operators[0].options == {"FusedActivationFunction": 0, "PotScaleInt16": True}
+    assert read_tflite(f.written(), "m.tflite").operators[0].options == {
+        "FusedActivationFunction": 0,
+        "PotScaleInt16": True,
+    }
 
 
 def test_options_of_another_operator_are_damage():

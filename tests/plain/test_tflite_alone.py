@@ -346,3 +346,18 @@ def test_a_kernel_that_wraps_is_blamed_and_not_who_saturates(
     assert main([*command, "--json", str(tmp_path / "r.json")]) == 1
     found = json.loads((tmp_path / "r.json").read_text())["blamed"]
     assert [(b["side"], b["node"]) for b in found] == [(side, "y") for side in blamed]
+
+
+def test_default_kernels_are_the_reference_where_the_others_lack_an_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    f = File()
+    x, y = f.tensor("x", [1, 256], "int8", 0.03, 4), f.tensor("y", [1, 256], "int8", 0.025, -90)
+    f.operator("ELU", [x], [y])
+    f.inputs, f.outputs = [x], [y]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-b", "local", "-r", "True"]) == 0
+    assert (
+        "the reference is LiteRT's default kernels, since its reference kernels refuse the file"
+        in capsys.readouterr().out
+    )

@@ -17,6 +17,8 @@ from qverify.tensors.recording import Array
 from qverify.tflite_model import read_tflite
 
 PROGRAM = Path(read_tflite.__file__).with_name("run_litert.py")
+NO_KERNEL = "Didn't find op for builtin opcode"  # LiteRT's words for an operator that a set of kernels lacks
+DEFAULT_KERNELS = "the reference is LiteRT's default kernels, since its reference kernels refuse the file: {}"
 
 
 class RefusedFileError(BadFileError):

@@ -9,13 +9,12 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
-from qverify.sides.litert_engine import LiteRtEngine, RefusedFileError
+from qverify.sides.litert_engine import DEFAULT_KERNELS, LiteRtEngine, RefusedFileError
 from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
 from qverify.tflite_model.interpreter import CALLING
 from qverify.tflite_model.read_tflite import TfliteModel
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
-NO_KERNEL = "Didn't find op for builtin opcode"  # LiteRT's words for an operator that a set of kernels lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,7 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
         except RefusedFileError as error:
             if kernels == KERNELS[-1]:
                 raise
-            notes.append(
-                f"the reference is LiteRT's default kernels, since its reference kernels refuse the file: {error}"
-            )
+            notes.append(DEFAULT_KERNELS.format(error))
         except EngineEnded as error:
             raise BadFileError(f"{model.file}: LiteRT cannot run it: {error}") from error
     opened = operator_graph(model, {i: (dtype, shape) for i, (dtype, shape, _) in first.items()})

@@ -13,7 +13,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
 from qverify.sides.engine_child import EngineEnded
-from qverify.sides.litert_engine import LiteRtEngine
+from qverify.sides.litert_engine import DEFAULT_KERNELS, NO_KERNEL, LiteRtEngine, RefusedFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -53,7 +53,19 @@ class LiteRtReference:
 
     def run(self, prepared: PreparedInputs) -> Recording:
         """Returns every observable tensor, in the ONNX's layout, with its digest. If LiteRT ends its process, the
-        recording did not run. Raises BadFileError if LiteRT refuses the file."""
+        recording did not run. Its default kernels are the reference from then on if the reference kernels lack an operator.
+        Raises BadFileError if LiteRT refuses the file."""
+        try:
+            return self._run_all(prepared)
+        except RefusedFileError as error:
+            if self._kernels != "reference" or NO_KERNEL not in str(error):
+                raise
+            self._kernels = "optimized"
+            recording = self._run_all(prepared)
+            recording.notes.append(DEFAULT_KERNELS.format(error))
+            return recording
+
+    def _run_all(self, prepared: PreparedInputs) -> Recording:
         start = time.perf_counter()
         arrays = prepared.arrays()
         inputs = {self._index(n): self._as_in_file(n, arrays[n]) for n in self.graph.inputs}

@@ -13,7 +13,6 @@ import onnx
 from onnx import helper
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.sources import InputRequest, prepared_inputs
-from qverify.session import recorded_causes
 from qverify.sides.simulator import Simulator
 from qverify.triage.case import Case
 from qverify.triage.fault_search import search_faults
@@ -36,7 +35,7 @@ def check_named(m: Qdq, change: Change, said: str, seed: int = 5) -> None:
 
 def case_of(m: Qdq, change: Change, seed: int = 5) -> Case:
     """Returns the case of the blamed node of a board with this change."""
-    with mock.patch.object(recorded_causes, "find_recorded_cause", return_value=None) as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause", return_value=None) as search:
         Judged(m).report(change, seed=seed)
     return cast(Case, search.call_args[0][0])
 

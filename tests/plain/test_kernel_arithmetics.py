@@ -31,6 +31,11 @@ NETWORKS = ["ad_toycar", "kws_mlperf_int8", "mbv1_025_128_qat", "mbv2_100_224_pt
 need_litert = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 
 
+def of_int16(op: str) -> bool:
+    """Whether a form is that of int16, which test_tflite_int16 compares with the kernels."""
+    return op.endswith("of int16")
+
+
 def shipped(name: str) -> Arithmetic:
     return read_arithmetic(str(SHIPPED / f"{name}.toml"))
 
@@ -50,7 +55,9 @@ def recorded(request: pytest.FixtureRequest) -> list[RecordedUnit]:
 @pytest.mark.parametrize(("recorded", "name"), OF_KERNELS.items(), indirect=["recorded"])
 def test_the_shipped_form_of_each_op_gives_every_element_of_its_kernel(recorded: list[RecordedUnit], name: str) -> None:
     arithmetic = shipped(name)
-    assert {u.unit.nodes[0].op for u in recorded} == {op.partition(", ")[0] for op in arithmetic.ops}
+    assert {u.unit.nodes[0].op for u in recorded} == {
+        op.partition(", ")[0] for op in arithmetic.ops if not of_int16(op)
+    }
     for unit in recorded:
         op = find_of_node(arithmetic.ops, unit.unit.nodes[0], unit.graph)
         assert op is not None and op.form
@@ -95,7 +102,7 @@ def test_kinds_of_nodes_have_forms_of_their_own(kernels: str) -> None:
     own = {
         op: found.form
         for op, found in shipped(OF_KERNELS[kernels]).ops.items()
-        if op.startswith("conv") and "depthwise" not in op
+        if op.startswith("conv") and "depthwise" not in op and not of_int16(op)
     }
     assert ops == own
     assert ("conv, of uint8" in ops) is (kernels != "xnnpack")
@@ -117,7 +124,8 @@ def test_each_shipped_file_says_how_it_was_learned(path: Path) -> None:
     arithmetic = shipped(path.stem)
     assert arithmetic.name == path.stem and arithmetic.engine and arithmetic.learned
     if path.stem in (*OF_KERNELS.values(), "tflm", "cmsis-nn"):
-        assert all(op.form in ("ref-exact", *LEGAL) and not op.why for op in arithmetic.ops.values())
+        known = [op for op in arithmetic.ops.values() if not of_int16(op.op)]
+        assert all(op.form in ("ref-exact", *LEGAL) and not op.why for op in known)
     assert path.read_text() == to_text(arithmetic)
 
 

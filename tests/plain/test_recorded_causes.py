@@ -343,7 +343,7 @@ def test_nothing_is_said_without_a_known_cause(name: str) -> None:
 def test_a_right_board_in_another_rounding_is_given_no_cause(mode: str) -> None:
     judged = Judged(conv())
     other = Simulator(replace_rounding(judged, mode))
-    with mock.patch("qverify.session.recorded_causes.find_recorded_cause") as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause") as search:
         report = judged.report(lambda board: board.after.update(as_simulated(other, judged)))
     assert report.blame is None and not search.called
 
@@ -397,7 +397,7 @@ def test_an_output_of_the_frame_before_is_named_in_the_second_frame() -> None:
 
 def test_a_node_is_searched_until_it_is_named_and_at_most_twice() -> None:
     judged = Judged(conv())
-    with mock.patch.object(recorded_causes, "find_recorded_cause", return_value=None) as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause", return_value=None) as search:
         for frame in range(4):
             judged.report(FAULTS["all biases"][1], seed=frame, frame=frame)
     assert search.call_count == recorded_causes.MOST_AT_NODE
@@ -408,7 +408,7 @@ def test_a_node_is_searched_until_it_is_named_and_at_most_twice() -> None:
 
 def test_nothing_is_searched_of_a_right_board_or_of_qvrt() -> None:
     judged = Judged(conv())
-    with mock.patch.object(recorded_causes, "find_recorded_cause") as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause") as search:
         assert judged.report(None).verdict == "PASSED"
         board = Recording("board", "qvrt")
         report = mock.Mock(blamed=[Blame("board", "y_q", "")], pairs=[])
@@ -419,7 +419,7 @@ def test_nothing_is_searched_of_a_right_board_or_of_qvrt() -> None:
 
 def test_an_output_of_too_many_elements_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded_causes, "MOST_ELEMENTS", 1151)
-    with mock.patch.object(recorded_causes, "find_recorded_cause", return_value=None) as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause", return_value=None) as search:
         assert Judged(conv()).report(FAULTS["all biases"][1]).blame is not None
         assert not search.called
         monkeypatch.setattr(recorded_causes, "MOST_ELEMENTS", 1152)
@@ -431,7 +431,7 @@ def test_a_region_has_no_cause() -> None:
     judged = Judged(conv())
     unit = units(judged.compiled.graph)[-1]
     blame = Blame("board", unit.name, "", region=mock.Mock())
-    with mock.patch.object(recorded_causes, "find_recorded_cause") as search:
+    with mock.patch("qverify.triage.recorded_cause.find_recorded_cause") as search:
         recorded_causes.name_cause(blame, [], mock.Mock(graph=judged.compiled.graph))
     assert blame.cause is None and not search.called
 

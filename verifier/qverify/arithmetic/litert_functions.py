@@ -172,7 +172,7 @@ def gelu(values: Array) -> Array:
 
 def gelu_of_tanh(values: Array) -> Array:
     """Returns GELU's approximation by the hyperbolic tangent."""
-    inner = 0.7978845608028654 * (values + 0.044715 * values**3)
+    inner = 0.7978845608028654 * (values + 0.044715 * values * values * values)
     return values * 0.5 * (1.0 + float32.tanh64(inner))
 
 

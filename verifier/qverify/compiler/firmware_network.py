@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qverify.arithmetic import functions64
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 
@@ -138,7 +139,7 @@ class Writer:
             names = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left")
             fields |= dict(zip(names, node.words[:6], strict=True))
         elif node.op == "softmax":
-            steps = np.exp(-np.arange(256) * float(x.scale[0]))
+            steps = functions64.exp(-np.arange(256) * float(x.scale[0]))
             fields["table"] = self._floats([*steps, out.scale[0]])
         elif node.op in ("quantize", "dequantize"):
             fields["table"] = self._floats([(out if node.op == "quantize" else x).scale[0]])

@@ -36,7 +36,7 @@ def index_range(graph: Graph, name: str) -> int:
     mask or a flag."""
     names, smallest = {name}, None
     for node in graph.nodes:
-        source = node.inputs[0]
+        source = node.inputs[0] if node.inputs else None
         if node.op in INDEXED and node.inputs[1] in names and source is not None:
             size = min(_indexed_dims(graph, node, source), default=None)
             smallest = size if smallest is None else smallest if size is None else min(smallest, size)

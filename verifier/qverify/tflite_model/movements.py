@@ -29,7 +29,7 @@ def reshape(writer: Writer, operator: TfliteOperator) -> None:
     require(prod(x.shape) == prod(y.shape), f"{list(x.shape)} as {list(y.shape)}")
     if not writer.is_turned(y.index):
         dims = writer.onnx_shape(y.index)
-        writer.reshape(writer.in_file_order(x.index), writer.mapped(y.index), dims)
+        writer.reshape(writer.in_memory_order(x.index), writer.mapped(y.index), dims)
         return
     writer.reshape_to(y.index, writer.in_file_order(x.index))
 

@@ -137,16 +137,20 @@ class Writer:
                 self.reshape(name, copy, tensor.shape)
         return copy
 
+    def in_memory_order(self, index: int) -> str:
+        """Returns the name of a tensor as it is stored, with its elements in the file's order and any axes."""
+        return self.in_file_order(index) if self.is_turned(index) else self.stored(index)
+
     def reshaped(self, index: int, dims: Sequence[int]) -> str:
         """Returns the name of a tensor as it is stored, with its elements in the file's order and these dims."""
-        tensor, source = self.tensor(index), self.in_file_order(index)
+        tensor = self.tensor(index)
         if tuple(dims) == tensor.shape:
-            return source
+            return self.in_file_order(index)
         copy = f"{self.name(index)}@{'x'.join(map(str, dims))}"
         if tensor.data is not None:
             return self.constant(copy, tensor.data.reshape(dims))
         if copy not in self.tensors:
-            self.reshape(source, self.entry(copy, index, range(len(tensor.shape)), dims), dims)
+            self.reshape(self.in_memory_order(index), self.entry(copy, index, range(len(tensor.shape)), dims), dims)
         return copy
 
     def from_file_order(self, index: int, kind: str, inputs: Sequence[str], **attributes: Any) -> None:

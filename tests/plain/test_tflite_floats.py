@@ -133,6 +133,9 @@ FLOATS: dict[str, Callable[[], bytes]] = {
     "MAX_POOL_2D": partial(plain, "MAX_POOL_2D", "Pool2DOptions", IMAGE, HALF, **POOL),
     "MEAN": partial(plain, "MEAN", "ReducerOptions", IMAGE, (1, 4), [1, 2], keepDims=False),
     "SUM": partial(plain, "SUM", "ReducerOptions", (3, 40), (3, 1), [1], keepDims=True),
+    "RESIZE_BILINEAR": partial(
+        plain, "RESIZE_BILINEAR", "ResizeBilinearOptions", IMAGE, (1, 13, 9, 4), [13, 9], halfPixelCenters=True
+    ),
     "RESHAPE": partial(plain, "RESHAPE", "ReshapeOptions", IMAGE, (1, 256), [1, 256]),
 }
 

@@ -12,9 +12,9 @@ ALSO_16_BITS = {  # operators whose activations may be int16 with one scale and 
     *("ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D", "MEAN"),
     *("SOFTMAX", "LOGISTIC", "TANH", "LEAKY_RELU", "CONCATENATION"),
 }
-ALSO_FLOATS = {  # operators computed in float32 if input and output are; not RESIZE_BILINEAR, of which no bound is known
+ALSO_FLOATS = {  # operators that are computed in float32 if their input and output are
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
-    *("MEAN", "SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION", "SUM", "BATCH_MATMUL"),
+    *("MEAN", "SOFTMAX", "LOGISTIC", "TANH", "CONCATENATION", "RESIZE_BILINEAR", "SUM", "BATCH_MATMUL"),
 }
 
 

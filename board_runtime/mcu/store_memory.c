@@ -81,15 +81,6 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   return QV_OK;
 }
 
-static int is_right(const uint8_t hash[32], const uint8_t *data, size_t bytes) {
-  uint8_t found[32];
-  qv_sha256 c;
-  qv_sha256_init(&c);
-  qv_sha256_add(&c, data, bytes);
-  qv_sha256_end(&c, found);
-  return memcmp(found, hash, 32) == 0;
-}
-
 /* The bytes are lent: free() leaves them. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
   const qv_flash_content *f = in_flash(hash);
@@ -97,11 +88,11 @@ qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, siz
   if (f) {
     *data = (uint8_t *)(uintptr_t)f->data;
     *bytes = (size_t)(f->end - f->data);
-    return is_right(hash, *data, *bytes) ? QV_OK : QV_E_CRC;
+    return qv_sha256_is(hash, *data, *bytes) ? QV_OK : QV_E_CRC;
   }
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total) return QV_E_NOT_FOUND;
-  if (!e->checked && !is_right(hash, e->data, (size_t)e->total)) {
+  if (!e->checked && !qv_sha256_is(hash, e->data, (size_t)e->total)) {
     forget(e);
     return QV_E_CRC;
   }

@@ -1,4 +1,4 @@
-"""What the main job imports: what only a blame, an engine, a .tflite or an arithmetic needs is loaded where it is used."""
+"""Tests that the main job imports only what it uses: modules of a blame, an engine, a .tflite or an arithmetic come later."""
 
 import subprocess
 import sys

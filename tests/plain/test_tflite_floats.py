@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.compare.documented_rounding import explain
 from qverify.errors import UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import is_part, units
@@ -227,3 +228,20 @@ def test_the_main_job_with_qvrt(data: Callable[[], bytes], tmp_path: Path) -> No
     assert pairs["simulator", "board"]["bit_equal"] and len(pairs) == 3
     names = {row["name"] for row in pairs["reference", "simulator"]["tensors"]}
     assert not any("@" in name for name in names) and len(names) >= 1
+
+
+def test_a_resize_of_floats_is_judged_by_the_bound_of_its_elements(tmp_path: Path) -> None:
+    models = opened(FLOATS["RESIZE_BILINEAR"](), tmp_path)
+    reference, prepared = HostSides(models).reference(), random_inputs(models.graph, 0)
+    values = {**prepared.arrays(), **reference.run(prepared).tensors}
+    unit = next(u for u in units(models.graph) if "y" in u.outputs)
+    given = {n: values[n] for n in unit.inputs}
+    made = Simulator(models.graph).run_unit(unit, given)["y"]
+    right = explain(unit, "y", models.graph, given, made, values["y"], "litert-reference", "")
+    assert right.evaluated and not right.unexplained
+    wrong = values["y"].copy()
+    wrong.reshape(-1)[7] += np.float32(1e-3)
+    found = explain(unit, "y", models.graph, given, made, wrong, "litert-reference", "")
+    assert (
+        found.evaluated and found.unexplained == 1 and found.positions is not None and found.positions.tolist() == [7]
+    )

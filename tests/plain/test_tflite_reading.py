@@ -1,4 +1,4 @@
-"""What a .tflite contains is read, and said, as it is."""
+"""Tests that everything a .tflite contains is read, and said, as it is."""
 
 from __future__ import annotations
 

@@ -101,21 +101,12 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   return s->folder && offset + bytes == total ? qv_folder_name(s->folder, hash, here ? total : 0) : QV_OK;
 }
 
-static int right(const uint8_t hash[32], const uint8_t *data, size_t bytes) {
-  uint8_t found[32];
-  qv_sha256 c;
-  qv_sha256_init(&c);
-  qv_sha256_add(&c, data, bytes);
-  qv_sha256_end(&c, found);
-  return memcmp(found, hash, 32) == 0;
-}
-
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
   qv_store_use(s, hash);
   if (s->folder) return qv_folder_load(s->folder, hash, data, bytes);
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total) return QV_E_NOT_FOUND;
-  if (!e->checked && !right(hash, e->data, (size_t)e->total)) {
+  if (!e->checked && !qv_sha256_is(hash, e->data, (size_t)e->total)) {
     forget(e);
     return QV_E_CRC;
   }

@@ -72,15 +72,10 @@ qv_status qv_folder_name(const char *folder, const uint8_t hash[32], uint64_t ca
 
 qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
   char path[PATH];
-  uint8_t found[32];
-  qv_sha256 c;
   path_of(folder, hash, 0, path);
   qv_status status = qv_read_file(path, data, bytes);
   if (status != QV_OK) return status == QV_E_IO ? QV_E_NOT_FOUND : status;
-  qv_sha256_init(&c);
-  qv_sha256_add(&c, *data, *bytes);
-  qv_sha256_end(&c, found);
-  if (memcmp(found, hash, 32) == 0) {
+  if (qv_sha256_is(hash, *data, *bytes)) {
     utimensat(AT_FDCWD, path, NULL, 0);
     return QV_OK;
   }

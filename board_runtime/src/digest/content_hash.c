@@ -86,3 +86,12 @@ void qv_sha256_end(qv_sha256 *c, uint8_t out[32]) {
   qv_sha256_add(c, tail, pad + 8);
   for (int i = 0; i < 32; i++) out[i] = (uint8_t)(c->h[i / 4] >> (24 - 8 * (i % 4)));
 }
+
+int qv_sha256_is(const uint8_t hash[32], const void *data, size_t bytes) {
+  uint8_t found[32];
+  qv_sha256 c;
+  qv_sha256_init(&c);
+  qv_sha256_add(&c, data, bytes);
+  qv_sha256_end(&c, found);
+  return memcmp(found, hash, 32) == 0;
+}

@@ -68,11 +68,10 @@ def _arrays_in_memory(recording: Recording) -> list[Array]:
     return [*recording.tensors.values()] if isinstance(recording.tensors, dict) else []
 
 
-class Result:
-    """The base of the results: a verdict, and the document with its reasons. document: plain dataclasses."""
+class Judgement:
+    """The base of what has a verdict, and a document with its reasons. document: plain dataclasses."""
 
     document: Any
-    _writer = "write"  # name of the function by which a format's page writes this result
 
     @property
     def verdict(self) -> Verdict:
@@ -96,6 +95,15 @@ class Result:
         values: dict[str, Any] = to_json(found) if isinstance(found, document.ReportDocument) else found.to_json()
         return values
 
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a result is neither true nor false: ask for result.passed, or compare result.verdict")
+
+
+class Result(Judgement):
+    """The base of the results that a format of --report can express."""
+
+    _writer = "write"  # name of the function by which a format's page writes this result
+
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> str:
         """Writes the report to a file and returns its path. format: a format of --report, such as html, junit, csv,
         markdown or json; None to choose it by the suffix of the path. Raises UsageError for an unknown format, or if
@@ -108,9 +116,6 @@ class Result:
             raise UsageError("-: wanted the path of a file")
         getattr(page, self._writer)(self.document, os.fspath(path))
         return os.fspath(path)
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a result is neither true nor false: ask for result.passed, or compare result.verdict")
 
     def __repr__(self) -> str:
         return f"<qverify.{type(self).__name__} {self.verdict}>"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from qverify.api.results import Result
+from qverify.api.results import Judgement, Result
 from qverify.renderers import difference_text, inputs_difference
 from qverify.renderers.text_view import TextView
 from qverify.report.difference import ReportDifference
-from qverify.report.document import EXIT, Verdict
+from qverify.report.document import Verdict
 
 if TYPE_CHECKING:
     from qverify.session.inputs.compare_inputs import ComparedFrame
@@ -24,7 +24,7 @@ class Quantized:
 
     @property
     def changes(self) -> list[str]:
-        """What a vendor's toolkit changed, in its own quantization; [] for that of onnxruntime."""
+        """The changes that a vendor's toolkit made in its own quantization, a line each; [] for onnxruntime's."""
         return [str(line) for line in getattr(self._made, "changes", ())]
 
     @property
@@ -115,32 +115,12 @@ class ReportDiff(Result):
         return f"<qverify.ReportDiff {self.change}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Suite:
-    """The result of suite. document: a SuiteReport of qverify_farm, with `jobs`, `boards`, `counts` and `past`."""
+@dataclass(frozen=True, repr=False)
+class Suite(Judgement):
+    """The result of suite. document: a SuiteReport of qverify_farm, with `jobs`, `boards`, `counts` and `past`; to_json() as
+    `qverify suite schema` describes it."""
 
     document: Any
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst verdict of its jobs."""
-        verdict: Verdict = self.document.verdict
-        return verdict
-
-    @property
-    def passed(self) -> bool:
-        """Whether the verdict is PASSED."""
-        return self.verdict == "PASSED"
-
-    @property
-    def exit_status(self) -> int:
-        """The command's exit status: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE."""
-        return EXIT[self.verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the published document as plain values (`qverify suite schema`)."""
-        values: dict[str, Any] = self.document.to_json()
-        return values
 
     def __repr__(self) -> str:
         return f"<qverify.Suite {self.document.name}: {self.verdict}>"

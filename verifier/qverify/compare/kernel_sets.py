@@ -96,8 +96,7 @@ def accept_kernel_sets(
     converted: bool,
 ) -> None:
     """Sets the verdicts on the operators of a kind that differ, and that nothing else accepts, to PASSED where one set of kernels
-    gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. Of
-    several, the one that explains most operators counts. giving: the sets that give every byte of an output that differs. gives_all:
+    gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. giving: the sets that give every byte of an output that differs. gives_all:
     whether a set gives every byte of a unit that is equal, or that passed otherwise. converted: whether the units are qverify's
     own, so that it knows what is right: an integer more than 1 LSB from it is wrong whatever kernel gives it."""
     for op in dict.fromkeys(unit.op for unit in units):

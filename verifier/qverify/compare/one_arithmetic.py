@@ -33,7 +33,7 @@ def accept_one_arithmetic(
     """
     for op in OPS:
         members = [u for u in units if u.nodes[0].op == op and u.outputs[0] in forced]
-        failed = [u for u in members if _may_be_rounding(forced[u.outputs[0]])]
+        failed = [u for u in members if may_be_rounding(forced[u.outputs[0]])]
         tried = dict.fromkeys(n for u in failed for n in forced[u.outputs[0]].arithmetics if n in LEGAL)
         passed = [u for u in members if forced[u.outputs[0]].verdict == "PASSED"]
         accepted = {n: [u for u in failed if n in forced[u.outputs[0]].arithmetics] for n in tried}
@@ -45,7 +45,7 @@ def accept_one_arithmetic(
                 break
 
 
-def _may_be_rounding(found: Forced) -> bool:
+def may_be_rounding(found: Forced) -> bool:
     """Returns whether a failing verdict may be one on another rounding: not if it is the other side that is wrong by more than
     1 LSB (a sum that wraps), which no arithmetic of this side explains."""
     return found.verdict == "FAILED" and not (found.at_fault == found.by and (found.max_lsb or 0) > 1)

@@ -11,7 +11,7 @@ import numpy as np
 from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, SUMS, choose_name, describe
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, measure_evidence
-from qverify.compare.one_arithmetic import GivesAll
+from qverify.compare.one_arithmetic import GivesAll, may_be_rounding
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.changes_of_quantization import has_other_quantization
 from qverify.model_bin.graph import Graph, Node
@@ -46,7 +46,7 @@ class StraightConcats:
         have; to INCONCLUSIVE where too few elements differ to show it."""
         for unit in self.units:
             found = forced.get(unit.outputs[0])
-            if unit.nodes[0].op != "concat" or len(unit.nodes) > 1 or found is None or found.verdict != "FAILED":
+            if unit.nodes[0].op != "concat" or len(unit.nodes) > 1 or found is None or not may_be_rounding(found):
                 continue
             said = self._describe(unit)
             if said is None:

@@ -76,7 +76,7 @@ class Models:
 
     @property
     def no_simulator(self) -> str:
-        """Why the simulator cannot be a side, "" if it can."""
+        """The reason why the simulator cannot be a side; "" if it can."""
         return "" if self.alone is None else self.alone.no_simulator
 
     @cached_property

@@ -44,6 +44,7 @@ class LiteRtReference:
         unstable: frozenset[str] = frozenset(),
     ):
         self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
+        self._why_default = ""  # why the default kernels took the reference kernels' place
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()
@@ -56,17 +57,17 @@ class LiteRtReference:
         recording did not run. Its default kernels are the reference from then on if the reference kernels lack an operator.
         Raises BadFileError if LiteRT refuses the file."""
         try:
-            return self._run_all(prepared)
+            recording = self._run_all(prepared)
         except RefusedFileError as error:
             sums = any(
                 o.kind == "SUM" for o in self._model.operators
             )  # which the graph computes as the reference kernels do
             if self._kernels != "reference" or NO_KERNEL not in str(error) or sums:
                 raise
-            self._kernels = "optimized"
+            self._kernels, self._why_default = "optimized", DEFAULT_KERNELS.format(error)
             recording = self._run_all(prepared)
-            recording.notes.append(DEFAULT_KERNELS.format(error))
-            return recording
+        recording.notes += [self._why_default] if self._why_default else []
+        return recording
 
     def _run_all(self, prepared: PreparedInputs) -> Recording:
         start = time.perf_counter()

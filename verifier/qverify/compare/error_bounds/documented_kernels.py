@@ -82,7 +82,8 @@ def evaluate_documented(
                     )
                 yield part, whole
             return
-        page = _OWN_PAGES.get(first.op) if not others else None
+        of_integers = graph.spec(output).numpy_dtype.kind in "iu"
+        page = _OWN_PAGES.get(first.op) if of_integers and not others else None
         if page is not None:
             yield page(unit, graph, given, at, kernels)
             return

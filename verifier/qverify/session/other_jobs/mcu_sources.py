@@ -18,7 +18,7 @@ from qverify.session.models import kind_of
 
 @dataclass(frozen=True, slots=True)
 class McuSources:
-    """What was written. ops: names of the ops that the agent has. files: number of C files. flash_bytes: size of the
+    """The sources that were written. ops: names of the ops that the agent has. files: number of C files. flash_bytes: size of the
     models that are linked into the program."""
 
     ops: tuple[str, ...]

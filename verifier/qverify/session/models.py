@@ -27,7 +27,7 @@ from qverify.plural import count
 from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.session.vendor_quantized import quantize_as_vendor
+from qverify.session.vendor_quantized import ESPDL, compare_with_tests, espdl_files, quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
 
@@ -154,15 +154,15 @@ def open_models(
             quantized = _check_first(quantized, file)
         elif file.kind == "tflite":
             tflite = _check_first(tflite, file)
-        elif quantization:
+        elif quantization or file.kind == "espdl":
             source = _check_first(source, file)
         else:
             raise UsageError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
                 "`qverify triage` takes a float ONNX, --quantization FILE states how a vendor's toolkit quantized it"
             )
-    if quantization:
-        return _open_as_quantized(source, quantization, (shapes, host, arithmetic), paths)
+    if quantization or source is not None:
+        return _open_as_quantized(source, binary, quantization, (shapes, host, arithmetic), paths)
     if signature and (tflite is None or quantized is not None):
         raise UsageError(f"--signature {signature}: a .tflite alone has signatures; -m {','.join(paths)}")
     if tflite is not None and quantized is None:
@@ -175,27 +175,39 @@ def open_models(
 
 def _open_as_quantized(
     source: _File | None,
+    binary: _File | None,
     files: tuple[str, ...],
     how: tuple[dict[str, tuple[int, ...]] | None, bool, Arithmetic | None],
     paths: list[str],
 ) -> Models:
-    """Returns the models of a float ONNX that a vendor's toolkit quantized. Raises UsageError for other files of -m."""
-    if source is None or len(paths) != 1:
+    """Returns the models of a float ONNX that a vendor's toolkit quantized, or of an .espdl, which states that itself. Raises
+    UsageError for other files of -m."""
+    if source is not None and source.kind == "espdl":
+        if files:
+            raise UsageError(f"--quantization {files[0]}: {source.path} states its own; leave it out")
+        files = espdl_files(source.path)
+    elif source is None or len(paths) != 1:
         raise UsageError(
             f"--quantization {files[0]}: -m {','.join(paths)}; wanted the float ONNX that was quantized, alone"
         )
+    if source.kind == "espdl" and len(paths) > (1 if binary is None else 2):
+        raise UsageError(f"-m {','.join(paths)}: {source.path} holds the network; give it alone, or with its model.bin")
     made = quantize_as_vendor(source.path, source.data, files)
     digest = submit(lambda: hashlib.sha256(made.onnx).hexdigest())
     quantized = _File(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
     shapes, host, arithmetic = how
     if arithmetic is None and made.arithmetic:
         arithmetic = open_arithmetic(made.arithmetic)
-    models = _state(_open(None, quantized, [source, quantized], shapes, False, host, arithmetic), arithmetic)
+    rows = [f for f in (source, binary, quantized) if f is not None]
+    models = _state(_open(binary, quantized, rows, shapes, False, host, arithmetic), arithmetic)
     models.notes += [
         f"{os.path.basename(source.path)} was quantized as {os.path.basename(files[0])} states",
         *made.changes,
     ]
     models.float_onnx, models.vendor_names = source.data, made.names
+    if made.tests is not None:
+        notes, caveats = compare_with_tests(models.graph, *made.tests)
+        models.notes, models.caveats = [*models.notes, *notes], [*models.caveats, *caveats]
     return models
 
 
@@ -389,12 +401,14 @@ def _check_first(before: _File | None, file: _File) -> _File:
 
 
 def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
-    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin or tflite. parsed: the ONNX,
+    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin, tflite or espdl. parsed: the ONNX,
     if it was parsed before. Raises BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     if data[4:8] == b"TFL3":
         return "tflite"
+    if data[:4] == ESPDL:
+        return "espdl"
     if other := describe_other(data, path):
         raise BadFileError(f"{path}: {other}")
     name = os.path.basename(path)

@@ -12,9 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.pages import load_page, page_names
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,14 @@ class Quantized:
         changes: what the toolkit changed, one line each, said before anything is compared.
         arithmetic: name of the shipped arithmetic in which the toolkit's engine computes it, "" for the reference.
         names: names of the toolkit's tensors, each with that of the float ONNX whose values it has.
+        tests: inputs and outputs, by name, with which the toolkit lets the chip test itself; None without them.
     """
 
     onnx: bytes
     changes: list[str] = field(default_factory=list)
     arithmetic: str = ""
     names: dict[str, str] = field(default_factory=dict)
+    tests: tuple[Mapping[str, Array], Mapping[str, Array]] | None = None
 
 
 def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:

@@ -18,6 +18,12 @@ from esp_ppq.api import espdl_quantize_onnx
 from esp_ppq.executor import TorchExecutor
 
 
+def configs(op, which, variables):
+    """Returns the quantization of each variable of an operator, with the variable; nothing of one that is not quantized."""
+    found = getattr(getattr(op, "config", None), which, [])
+    return list(zip(found, variables, strict=True)) if found else []
+
+
 def main(onnx: str, calibration: str, target: str, bits: str, out: str, tensors: str) -> None:
     batches = [torch.from_numpy(x[None]) for x in np.load(calibration)]
     graph = espdl_quantize_onnx(
@@ -37,14 +43,14 @@ def main(onnx: str, calibration: str, target: str, bits: str, out: str, tensors:
     )
     scales = {}
     for op in graph.operations.values():
-        for config, var in zip(getattr(getattr(op, "config", None), "output_quantization_config", []), op.outputs):
+        for config, var in configs(op, "output_quantization_config", op.outputs):
             if config.scale is not None and config.scale.numel() == 1:
                 scales[var.name] = float(config.scale)
     executor = TorchExecutor(graph, device="cpu")
-    values = dict(zip(scales, executor.forward([batches[0]], output_names=list(scales))))
+    values = dict(zip(scales, executor.forward([batches[0]], output_names=list(scales)), strict=True))
     integers = {n: np.rint(v.numpy().astype(np.float64) / scales[n]) for n, v in values.items()}
     for op in graph.operations.values():
-        for config, var in zip(getattr(getattr(op, "config", None), "input_quantization_config", []), op.inputs):
+        for config, var in configs(op, "input_quantization_config", op.inputs):
             if var.name in values and config.scale is not None and float(config.scale) != scales[var.name]:
                 scale = float(config.scale)
                 read = executor.quantize_function(values[var.name], config).numpy().astype(np.float64)

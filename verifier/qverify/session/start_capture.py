@@ -18,7 +18,7 @@ from qverify.session.runner import BOARD_MODEL_KIND
 if TYPE_CHECKING:
     from qverify.session.request import Request
 
-FLOAT_KIND = "float.onnx"
+REWRITTEN_KINDS = ("float.onnx", "espdl")  # no side runs them: qverify wrote a quantized ONNX, which is stored
 
 
 def start_capture(folder: str, request: Request, models: Models, sides: ChosenSides) -> CaptureWriter:
@@ -26,10 +26,12 @@ def start_capture(folder: str, request: Request, models: Models, sides: ChosenSi
     writer = CaptureWriter(folder, _describe_command(request, models, sides))
     paths = iter(request.models)
     for at, row in enumerate(models.rows):
-        was_written = models.float_onnx is not None and row["kind"] == "quant.onnx"  # by qverify, from --quantization
+        was_written = (
+            models.float_onnx is not None and row["kind"] == "quant.onnx"
+        )  # by qverify, from --quantization or an .espdl
         path = row["path"] if was_written else next(paths)
-        if row["kind"] in (BOARD_MODEL_KIND, FLOAT_KIND):
-            continue  # the board's own file may be of any kind and size; the report has its hash. No side runs a float ONNX
+        if row["kind"] in (BOARD_MODEL_KIND, *REWRITTEN_KINDS):
+            continue  # the board's own file may be of any kind and size; the report has its hash
         data = (models.original or b"") if was_written else read_model(path)
         ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
         writer.add_model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], data)

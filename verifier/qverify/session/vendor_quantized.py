@@ -35,6 +35,15 @@ def quantize_as_vendor(path: str, data: bytes, files: Sequence[str]) -> Quantize
     return write_quantized(data, contents)
 
 
+def states_itself(path: str) -> bool:
+    """Returns whether a file is an .espdl, which states its own quantization; False if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(ESPDL)) == ESPDL
+    except OSError:
+        return False
+
+
 def espdl_files(path: str) -> tuple[str, ...]:
     """Returns an .espdl and the NAME.json beside it, which names the chip, if there is one."""
     beside = os.path.splitext(path)[0] + ".json"
@@ -49,7 +58,9 @@ def compare_with_tests(
     specs = {name: graph.spec(name) for name in graph.inputs}
     wanted = {name: (spec.dtype, spec.shape) for name, spec in specs.items()}
     if wanted != {name: (str(value.dtype), value.shape) for name, value in inputs.items()}:
-        raise BadFileError(f"the file's own test has the inputs {', '.join(inputs)}; its network has {', '.join(wanted)}")
+        raise BadFileError(
+            f"the file's own test has the inputs {', '.join(inputs)}; its network has {', '.join(wanted)}"
+        )
     given = [PreparedInput(s, s.aligned_bytes(inputs[n]), "the file's own test") for n, s in specs.items()]
     computed = Simulator(graph).run(PreparedInputs(tuple(given)), digests=False).tensors
     lines = [(_compare_test(n, computed[n], value)) for n, value in outputs.items() if n in computed]
@@ -59,10 +70,15 @@ def compare_with_tests(
 def _compare_test(name: str, got: Array, wanted: Array) -> tuple[str, bool]:
     """Returns a line on one output, and whether it is right: integers must be equal, floats within FLOAT_ROUNDING."""
     if got.shape != wanted.shape:
-        raise BadFileError(f"the file's own test has {name} as {list(wanted.shape)}; its network gives {list(got.shape)}")
+        raise BadFileError(
+            f"the file's own test has {name} as {list(wanted.shape)}; its network gives {list(got.shape)}"
+        )
     apart = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
     limit = FLOAT_ROUNDING * float(np.abs(wanted).max()) if wanted.dtype.kind == "f" else 0.0
     differing = int(np.count_nonzero(~(apart <= limit)))
     if differing:
-        return f"the file's own test: the simulator gives {differing} of {apart.size} elements of {name} otherwise, by up to {apart.max():g}", False
+        return (
+            f"the file's own test: the simulator gives {differing} of {apart.size} elements of {name} otherwise, by up to {apart.max():g}",
+            False,
+        )
     return f"the file's own test: the simulator gives all {apart.size} elements of {name}", True

@@ -1,6 +1,7 @@
 """Quantizes a float ONNX with onnxruntime's quantizer: ranges from your pictures or arrays, QDQ, weights per channel.
 Then compares it with the float model on the same inputs, and says what to type next. With --from, quantizes it as a vendor's
-toolkit did, with the scales that its files state; with --with, runs the toolkit first."""
+toolkit did, with the scales that its files state; with --with, runs the toolkit first. An .espdl of esp-ppq is written as the
+quantized ONNX that it is."""
 
 from __future__ import annotations
 
@@ -85,6 +86,7 @@ def command(
     from qverify.session.models import parse_shapes
     from qverify.session.other_jobs.quantize import quantize_as_stated, quantize_file
     from qverify.session.other_jobs.quantize_with import quantize_with
+    from qverify.session.vendor_quantized import states_itself
     from qverify.vendor_quantization import Quantized
 
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
@@ -97,7 +99,7 @@ def command(
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
 
     def make(watch: Callable[[str, int, int], None] | None) -> QuantizedFile | Quantized:
-        if stated:
+        if stated or states_itself(model):
             return quantize_as_stated(model, stated, output)
         if engine:
             built = quantize_with(model, engine, inputs, output)
@@ -105,7 +107,7 @@ def command(
             return built.quantized
         return quantize_file(model, inputs, output, options, watch)
 
-    files = [*stated]
+    files = [*(stated or [model])]
     if hand_over(make):
         return 0
     with progress_bars() as watch:

@@ -68,7 +68,7 @@ EXAMPLES = (
     "models",
     required=True,
     multiple=True,
-    help="comma list: quant.onnx, model.bin (recognised by content); with a runner the last is the board's; may be repeated",
+    help="comma list: quant.onnx, model.bin, or a .tflite or .espdl alone (recognised by content); with a runner the last is the board's; may be repeated",
 )
 @click.option(
     "-b",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from qverify.compiler.check_units import CANCELLING
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
@@ -14,6 +14,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode_pieces
 from qverify.onnx_model.load import read_model
 from qverify.session.check_readable import check_readable
+from qverify.session.stated_arithmetics import open_arithmetic
+from qverify.session.vendor_quantized import ESPDL, espdl_files, quantize_as_vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def _compile(source: list[bytes], job: CompileJob, watch: Watch | None) -> Compi
     """Returns the compiled model. source: the bytes of its file, taken out of the list: the compiler then has the only
     reference to them and frees them when it has parsed them."""
     name = os.path.basename(job.model)
+    if source[0][:4] == ESPDL:
+        return _compile_espdl(job, watch)
     if not is_tflite(source[0]):
         return compile_model(source.pop(), name, job.options, watch)
     if job.integer_onnx:
@@ -63,6 +67,17 @@ def _compile(source: list[bytes], job: CompileJob, watch: Watch | None) -> Compi
             f"--integer-onnx: {name} is compiled in LiteRT's arithmetic, which no integer ONNX has; leave it out"
         )
     return compile_tflite(name, source.pop(), job.options)
+
+
+def _compile_espdl(job: CompileJob, watch: Watch | None) -> CompiledModel:
+    """Returns the network of an .espdl, compiled in the arithmetic of its chip unless the options state one."""
+    from qverify.compare.identify.arithmetic_file import forms_of_ops
+
+    made = quantize_as_vendor(job.model, b"", espdl_files(job.model))
+    options = job.options
+    if made.arithmetic and options.arithmetic is None and options.rounding == CompilerOptions().rounding:
+        options = replace(options, arithmetic=forms_of_ops(open_arithmetic(made.arithmetic)))
+    return compile_model(made.onnx, os.path.basename(job.model), options, watch)
 
 
 def is_tflite(data: bytes) -> bool:

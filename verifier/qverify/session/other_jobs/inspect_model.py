@@ -13,7 +13,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import decode
 from qverify.onnx_model.file_summary import summarize
 from qverify.onnx_model.load import parse, read_model
-from qverify.session.models import kind_of
+from qverify.session.models import kind_of, open_models
 from qverify.session.tflite_alone import open_tflite
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.tpu_mlir import INPUT, MAX_HEAD, MODULE, is_module, read_module
@@ -34,6 +34,11 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
         if shapes:
             raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {path} are fixed")
         graph = open_tflite(path, data)[0].graph
+        return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
+    if kind == "espdl":
+        if shapes:
+            raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {path} are fixed")
+        graph = open_models([path]).graph
         return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
     summary = summarize(parse(data, os.path.basename(path)))
     compiled, why_not_compiled = None, "it is a float ONNX, which has no quantized tensors"

@@ -19,7 +19,7 @@ from qverify.onnx_model.load import read_model
 from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.models import kind_of
-from qverify.session.vendor_quantized import quantize_as_vendor
+from qverify.session.vendor_quantized import espdl_files, quantize_as_vendor
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_quantization import Quantized
@@ -95,10 +95,16 @@ def quantize_file(
 
 
 def quantize_as_stated(path: str, files: Sequence[str], output: str) -> Quantized:
-    """Writes to `output` the quantized ONNX that the files of a vendor's toolkit and the float ONNX at `path` give. Raises
-    UsageError if the model is not a float ONNX, BadFileError for files that do not belong to it."""
+    """Writes to `output` the quantized ONNX that the files of a vendor's toolkit and the float ONNX at `path` give, or an
+    .espdl, which needs no other file. Raises UsageError if the model is not such a file, BadFileError for files that do not belong
+    to it."""
     data = read_model(path)
-    if (kind := kind_of(path, data)) != "float.onnx":
+    kind = kind_of(path, data)
+    if kind == "espdl" and files:
+        raise UsageError(f"--from {files[0]}: {path} states its own quantization; leave it out")
+    if kind == "espdl":
+        files = espdl_files(path)
+    elif kind != "float.onnx":
         raise UsageError(f"{path}: got {kind}; wanted the float ONNX that the toolkit quantized")
     quantized = quantize_as_vendor(path, data, files)
     write_bytes(quantized.onnx, output)

@@ -12,6 +12,7 @@ from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
 
+ALONE = ("tflite", "espdl")  # kinds of files that are the whole model, without an ONNX
 STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths
 
 
@@ -54,11 +55,11 @@ def stage_files(
     if engine:
         _check_for_engine(kinds, files.run_sim and "simulator" in stages)
         files.run_sim = False
-    quantized = [p for p in paths if kinds[p] in reference_kinds] or [p for p in paths if kinds[p] == "tflite"]
+    quantized = [p for p in paths if kinds[p] in reference_kinds] or [p for p in paths if kinds[p] in ALONE]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
-        if path == reference or kind in ("model.bin", "tflite"):
+        if path == reference or kind in ("model.bin", *ALONE):
             files.models.append(path)
             after_reference = after_reference or path == reference
         elif kind == "dump" and (after_reference or not stages):

@@ -89,7 +89,9 @@ def read_espdl(data: bytes, file: str) -> EspdlModel:
         raise UnsupportedError(f"{file}: it is encrypted (mode {encrypted}); export it with encrypt_data=False")
     length = int.from_bytes(data[8:12], "little")
     if length > len(data) - HEAD:
-        raise BadFileError(f"{file}: an .espdl that is cut off: it has {len(data)} of {length + HEAD} bytes; copy it again")
+        raise BadFileError(
+            f"{file}: an .espdl that is cut off: it has {len(data)} of {length + HEAD} bytes; copy it again"
+        )
     try:
         return _read_model(data[HEAD : HEAD + length], file)
     except DAMAGE_ERRORS as error:
@@ -167,7 +169,8 @@ def _node(table: FlatTable) -> EspdlNode:
 
 def _attribute(table: FlatTable) -> tuple[str, Any]:
     """Returns name and value of an attribute; a value of another kind is None."""
-    kind, value = int(table.number(ATTRIBUTE_TYPE, "i")), None
+    value: Any = None
+    kind = int(table.number(ATTRIBUTE_TYPE, "i"))
     if kind == 1:
         value = table.inline(FLOAT, "f")
     elif kind == 2:

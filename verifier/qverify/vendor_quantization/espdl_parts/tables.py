@@ -6,8 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-
-DAMAGE_ERRORS = (struct.error, ValueError, IndexError, TypeError, OverflowError, KeyError, MemoryError)
+DAMAGE_ERRORS = (struct.error, ValueError, IndexError, TypeError, OverflowError, KeyError, MemoryError, AttributeError)
 MAX_COUNT = 1 << 16  # elements of one vector of tables or names
 NUMBERS = {"b": 1, "i": 4, "q": 8, "f": 4}  # codes of struct, and their bytes
 
@@ -104,4 +103,4 @@ def _read(data: bytes, code: str, at: int) -> int:
     """Returns a number of the buffer, of the type that struct calls `code`."""
     if at < 0:
         raise ValueError(f"byte {at}")
-    return struct.unpack_from(f"<{code}", data, at)[0]  # type: ignore[no-any-return]
+    return struct.unpack_from(f"<{code}", data, at)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from qverify.errors import UnsupportedError
+from qverify.errors import BadFileError, UnsupportedError
+from qverify.printable import printable
 from qverify.vendor_quantization.espdl_parts.layouts import BLOCKS, DEPTHWISE, PLAIN, unpack_weights
 from qverify.vendor_quantization.espdl_parts.read_espdl import EspdlModel, EspdlNode, EspdlTensor
+from qverify.vendor_quantization.espdl_parts.tables import DAMAGE_ERRORS
 
 Array = npt.NDArray[Any]
 OPSET, OPSET_OF_AXES = 18, 13  # reductions of the second have their axes as an attribute
@@ -21,15 +22,16 @@ OWN_ATTRIBUTES = ("quant_type", "activation", "lut")  # that no ONNX operator ha
 WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm")
 CHANNELS_LAST = {
     *("Conv", "ConvTranspose", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool"),
-    *("DepthToSpace", "SpaceToDepth"),
+    *("DepthToSpace", "SpaceToDepth", "Resize"),  # a Resize states its sizes as if the channels were first
 }
 CHANGES = ("QuantizeLinear", "RequantizeLinear", "DequantizeLinear")
+FORMED = ("Add", "Sub", "Mul", "Concat", "ReduceMean", "MatMul")  # of which esp32-s3 states how halves are rounded
 MOVEMENTS = {
     *("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "Split", "Concat", "Expand", "Identity"),
     "Tile",
 }  # fmt: skip
 REDUCTIONS = "Reduce"
-OWN_OPERATORS = ("StreamingCache", "InsertZeros", "LUT", "GRU", "LSTM", "Attention")  # of ESP-DL alone, or quantized inside
+OWN_OPERATORS = ("StreamingCache", "GRU", "LSTM", "Attention")  # of ESP-DL alone, or quantized inside
 
 
 def write_onnx(model: EspdlModel, half_up: bool) -> bytes:
@@ -51,7 +53,10 @@ class _Writer:
             try:
                 self._write_node(node)
             except UnsupportedError as error:
-                raise UnsupportedError(f"{self.model.file}: {node.kind} {node.name}: {error}") from error
+                raise UnsupportedError(printable(f"{self.model.file}: {node.kind} {node.name}: {error}")) from error
+            except DAMAGE_ERRORS as error:
+                why = "its inputs, dims and attributes contradict each other"
+                raise BadFileError(f"{self.model.file}: {printable(f'{node.kind} {node.name}')}: {why}") from error
         old = any(n.kind.startswith(REDUCTIONS) and "axes" in n.attributes for n in self.model.nodes)
         graph = helper.make_graph(
             self.nodes,
@@ -74,18 +79,22 @@ class _Writer:
             self._write_table(node)
         elif node.kind in CHANGES:
             self._write_change(node)
+        elif node.kind == "InsertZeros":
+            self._insert_zeros(node)
         elif node.kind in WITH_WEIGHTS:
             self._write_product(node)
         elif node.kind in CHANNELS_LAST:
-            self._write_channels_first(node, [])
+            self._write_channels_first(node, [self._stored(i) if i else "" for i in node.inputs[1:]])
         elif node.kind in MOVEMENTS and self._keeps_scale(node):
             self.nodes.append(self._operator(node, [self._stored(i) for i in node.inputs], node.outputs))
         else:
+            if node.kind == "PRelu":
+                self._slopes_of_channels(node)
             reals = [self._real(i) if i else "" for i in node.inputs]
             computed = [f"{o}@computed" for o in node.outputs]
             self.nodes.append(self._operator(node, reals, computed))
             for output, result in zip(node.outputs, computed, strict=True):
-                self._give(output, self._activated(node, result))
+                self._give(output, self._activated(node, result), node.kind in FORMED)
 
     def _tensor(self, name: str) -> EspdlTensor:
         if name not in self.model.tensors:
@@ -94,7 +103,9 @@ class _Writer:
 
     def _value(self, name: str) -> Any:
         tensor = self._tensor(name)
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)), tensor.shape)
+        return helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)), tensor.shape
+        )
 
     def _add(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> str:
         if output not in self._made:
@@ -118,7 +129,11 @@ class _Writer:
         tensor = self._tensor(name)
         if not tensor.exponents:
             return self._stored(name)
-        if tensor.data is not None and tensor.layout and (BLOCKS.fullmatch(tensor.layout) or tensor.layout in (*PLAIN, *DEPTHWISE)):
+        if (
+            tensor.data is not None
+            and tensor.layout
+            and (BLOCKS.fullmatch(tensor.layout) or tensor.layout in (*PLAIN, *DEPTHWISE))
+        ):
             raise UnsupportedError(f"the constant {name} in the layout {tensor.layout}")
         return self._dequantized(self._stored(name), tensor)
 
@@ -135,26 +150,38 @@ class _Writer:
             raise UnsupportedError(f"{tensor.name} is quantized to {dtype}")
         if len(exponents) == 1:
             names = [f"@scale{exponents[0]}", f"@zero_{dtype}"]
-            values = [np.float32(2.0) ** np.float32(exponents[0]), np.zeros((), dtype)]
+            values = [np.ldexp(np.float32(1), exponents[0]), np.zeros((), dtype)]
         else:
             names = [f"{tensor.name}@scales", f"{tensor.name}@zeros"]
             values = [np.ldexp(np.float32(1), np.array(exponents, np.int32)), np.zeros(len(exponents), dtype)]
         self.constants.update((n, np.asarray(v)) for n, v in zip(names, values, strict=True))
         return names
 
-    def _give(self, output: str, computed: str) -> None:
-        """Adds the output of a node from its real values, quantized as the file states."""
+    def _give(self, output: str, computed: str, formed: bool = True) -> None:
+        """Adds the output of a node from its real values, quantized as the file states. formed: whether the chip's arithmetic
+        states how the operator rounds."""
         tensor = self._tensor(output)
         if not tensor.exponents:
             self._add("Identity", [computed], output)
             return
         if len(tensor.exponents) > 1:
             raise UnsupportedError(f"{output} has {len(tensor.exponents)} scales")
+        if self.half_up and not formed:
+            self._scale(tensor)
+            self._round_up(computed, 0, tensor)
+            return
         domain = SIXTEEN_BITS if tensor.dtype == "int16" else ""
         self._add("QuantizeLinear", [computed, *self._scale(tensor)], output, domain)
 
     def _activated(self, node: EspdlNode, result: str) -> str:
         return self._add("Relu", [result], f"{result}@relu") if node.attributes.get("activation") == "Relu" else result
+
+    def _slopes_of_channels(self, node: EspdlNode) -> None:
+        """Adds the slopes of PRelu, one for each channel, as the last axis: their dims are those of channels first."""
+        slopes, channels = self._tensor(node.inputs[1]), self._tensor(node.inputs[0]).shape[-1]
+        if slopes.data is None or slopes.data.size not in (1, channels):
+            raise UnsupportedError(f"slopes of the dims {list(slopes.shape)} for {channels} channels")
+        self.constants[slopes.name] = slopes.data
 
     def _keeps_scale(self, node: EspdlNode) -> bool:
         """Returns whether a movement copies stored elements: all its data have one type and one scale."""
@@ -164,12 +191,33 @@ class _Writer:
     def _write_table(self, node: EspdlNode) -> None:
         """Writes a function of one int8 tensor as the table that the file has for it."""
         source, table = self._tensor(node.inputs[0]), self._tensor(str(node.attributes["lut"]))
-        if source.dtype != "int8" or table.data is None or table.data.shape != (256,):
-            raise UnsupportedError(f"a table of {table.shape} elements for a function of {source.dtype}")
         given = self._tensor(node.outputs[0])
         if (given.dtype, given.exponents) != (table.dtype, table.exponents):
             raise UnsupportedError(f"the table {table.name} has another scale than {given.name}")
-        self._look_up(source.name, table.name, table.data, given.name)
+        if source.dtype == "int8" and table.data is not None and table.data.shape == (256,):
+            self._look_up(source.name, table.name, table.data, given.name)
+        elif source.dtype == "int16" and table.data is not None and node.kind == "LUT":
+            self._look_up_nearest(source.name, table, given.name)
+        else:
+            raise UnsupportedError(
+                f"a table of {list(table.shape)} for a function of {source.dtype}, whose use is not known"
+            )
+
+    def _look_up_nearest(self, source: str, table: EspdlTensor, output: str) -> None:
+        """Adds a lookup of int16 elements in a table of every 2^n-th of them: of the nearest one, ties as the chip rounds."""
+        assert table.data is not None
+        steps = table.data.size - 1
+        if steps < 1 or steps & (steps - 1) or steps > 1 << 16:
+            raise UnsupportedError(f"a table of {table.data.size} elements for a function of int16")
+        self.constants[table.name] = table.data
+        values = {"ratio": steps / 65536, "middle": steps / 2 + (0.5 if self.half_up else 0)}
+        self.constants |= {f"{output}@{key}": np.asarray(value, np.float32) for key, value in values.items()}
+        real = self._add("Cast", [self._stored(source)], f"{source}@float32", to=TensorProto.FLOAT)
+        scaled = self._add("Mul", [real, f"{output}@ratio"], f"{output}@scaled")
+        place = self._add("Add", [scaled, f"{output}@middle"], f"{output}@place")
+        nearest = self._add("Floor" if self.half_up else "Round", [place], f"{output}@nearest")
+        index = self._add("Cast", [nearest], f"{output}@index", to=TensorProto.INT32)
+        self._add("Gather", [table.name, index], output)
 
     def _look_up(self, source: str, name: str, table: Array, output: str) -> None:
         """Adds a lookup of int8 elements. table: the results of -128 to 127."""
@@ -187,10 +235,55 @@ class _Writer:
             rounded = np.floor(exact + 0.5) if self.half_up else np.rint(exact)
             table = np.clip(rounded, -128, 127).astype(np.int8)
             self._look_up(source.name, f"{given.name}@table", table, given.name)
-        elif self.half_up and source.exponents != given.exponents and given.exponents:
-            raise UnsupportedError(f"{source.dtype} to {given.dtype}: only int8 is rounded as this chip does")
+        elif self.half_up and len(source.exponents) == len(given.exponents) == 1:
+            real = self._add("Cast", [self._stored(source.name)], f"{source.name}@float32", to=TensorProto.FLOAT)
+            self._round_up(real, source.exponents[0], given)
         else:
-            self._give(given.name, self._real(source.name))
+            self._give(given.name, self._real(source.name), formed=False)
+
+    def _round_up(self, source: str, exponent: int, given: EspdlTensor) -> None:
+        """Adds the elements of `source`, in steps of 2^exponent, in the scale of `given`, halves up, in float32. source: name of
+        float32 values."""
+        name, limits = given.name, np.iinfo(given.dtype)
+        ratio = np.ldexp(np.float32(1), exponent - given.exponents[0])
+        values = {"ratio": ratio, "half": 0.5, "least": limits.min, "most": limits.max}
+        self.constants |= {f"{name}@{key}": np.asarray(value, np.float32) for key, value in values.items()}
+        scaled = self._add("Mul", [source, f"{name}@ratio"], f"{name}@scaled")
+        floor = self._add("Floor", [self._add("Add", [scaled, f"{name}@half"], f"{name}@raised")], f"{name}@floor")
+        clipped = self._add("Clip", [floor, f"{name}@least", f"{name}@most"], f"{name}@clipped")
+        self._add("Cast", [clipped], name, to=helper.np_dtype_to_tensor_dtype(np.dtype(given.dtype)))
+
+    def _insert_zeros(self, node: EspdlNode) -> None:
+        """Writes zeros between the elements of each axis but the first and the last, as before a transposed convolution."""
+        source, given = self._tensor(node.inputs[0]), self._tensor(node.outputs[0])
+        places = source.shape[1:-1]
+        strides: list[int] = node.attributes.get("stride") or []
+        ends: list[int] = node.attributes.get("output_padding") or [0] * len(places)
+        wanted = [(n - 1) * s + 1 + e for n, s, e in zip(places, strides, ends, strict=True)]
+        wider = any(e >= s for s, e in zip(strides, ends, strict=True))
+        if source.exponents != given.exponents or tuple(wanted) != given.shape[1:-1] or wider:
+            raise UnsupportedError(
+                f"{list(source.shape)} to {list(given.shape)} with strides {strides} and ends {ends}"
+            )
+        name, axes = given.name, len(places)
+        wide = [source.shape[0], *(d for n in places for d in (n, 1)), source.shape[-1]]
+        pads = [0] * len(wide) + [0, *(d for s in strides for d in (0, s - 1)), 0]
+        joined = [source.shape[0], *(n * s for n, s in zip(places, strides, strict=True)), source.shape[-1]]
+        self.constants |= {
+            f"{name}@{key}": np.array(value, np.int64)
+            for key, value in (
+                ("wide", wide),
+                ("pads", pads),
+                ("joined", joined),
+                ("starts", [0] * axes),
+                ("ends", wanted),
+                ("axes", range(1, axes + 1)),
+            )
+        }
+        reshaped = self._add("Reshape", [self._stored(source.name), f"{name}@wide"], f"{name}@apart")
+        padded = self._add("Pad", [reshaped, f"{name}@pads"], f"{name}@padded")
+        long = self._add("Reshape", [padded, f"{name}@joined"], f"{name}@long")
+        self._add("Slice", [long, f"{name}@starts", f"{name}@ends", f"{name}@axes"], name)
 
     def _write_product(self, node: EspdlNode) -> None:
         """Writes a convolution or Gemm with constant weights."""
@@ -231,14 +324,7 @@ class _Writer:
         first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
         turned = self._add("Transpose", [self._stored(source.name)], f"{source.name}@channels_first", perm=first)
         inside, result = f"{output.name}@channels_first", f"{output.name}@computed"
-        if node.kind in MOVED and source.exponents == output.exponents and source.dtype == "int8":
-            self.nodes.append(self._operator(node, [turned], [inside]))
-        else:
-            self.nodes.append(self._operator(node, [self._dequantized(turned, source), *constants], [result]))
-            domain = SIXTEEN_BITS if output.dtype == "int16" else ""
-            self._add("QuantizeLinear", [self._activated(node, result), *self._scale(output)], inside, domain)
-        self._made.add(inside)
+        self.nodes.append(self._operator(node, [self._dequantized(turned, source), *constants], [result]))
+        domain = SIXTEEN_BITS if output.dtype == "int16" else ""
+        self._add("QuantizeLinear", [self._activated(node, result), *self._scale(output)], inside, domain)
         self._add("Transpose", [inside], output.name, perm=last)
-
-
-MOVED = ("MaxPool", "DepthToSpace", "SpaceToDepth")  # of whole elements, in any scale

@@ -102,7 +102,8 @@ class _Places:
     def _needed(self, nodes: list[Any]) -> set[str]:
         """Returns the tensors that must come directly from a DequantizeLinear, because the integer form of an operator
         reads them, and those from which movements lead to such a tensor or to a QuantizeLinear."""
-        match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
+        match, quantized, in_tables = lowerings().match, set[str](), set[str]()
+        needed = self._gathered_constants(nodes)
         for node in reversed(nodes):
             if node.op_type == "QuantizeLinear":
                 quantized.add(node.input[0])
@@ -119,6 +120,12 @@ class _Places:
             elif node.op_type in IN_TABLES:
                 in_tables.update(node.input)
         return needed
+
+    def _gathered_constants(self, nodes: list[Any]) -> set[str]:
+        """Returns the tensors that a Gather reads from a dequantized constant, such as the table of an embedding, which
+        model.bin then holds as integers."""
+        tables = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and n.input[0] in self.constants}
+        return {node.output[0] for node in nodes if node.op_type == "Gather" and node.input[0] in tables}
 
     def _swap(self, back: Any, move: Any) -> list[Any]:
         """Returns a movement of integers followed by a DequantizeLinear for each of its outputs, or the movement alone
@@ -194,14 +201,14 @@ class _Places:
         return False
 
     def _moves(self, node: Any, whole: str) -> bool:
-        """Returns whether the node only copies elements of its first input, all its other inputs are constants, and
-        onnxruntime has a kernel for integers of the type of `whole`."""
-        further = node.input[1:]
+        """Returns whether the node only copies elements of its first input, all its other inputs are constants (except
+        the indices of a Gather), and onnxruntime has a kernel for integers of the type of `whole`."""
+        further = node.input[2:] if node.op_type == "Gather" else node.input[1:]
         if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
             return False
         if len(node.output) > 1 and node.op_type != "Split":
             return False
-        if node.input[0] in further or any(n and n not in self.constants for n in further):
+        if node.input[0] in node.input[1:] or any(n and n not in self.constants for n in further):
             return False
         if node.op_type in EIGHT_BIT_FROM and not self._moves_eight_bits(node, whole):
             return False

@@ -16,6 +16,10 @@ const char *qv_system(void);
 int32_t qv_temperature_mc(void);
 /* Returns the current frequency of the fastest processor in kHz; INT32_MIN if it is unknown. */
 int32_t qv_frequency_khz(void);
+/* Maps a whole regular file into memory, which qv_unmap_file frees and which can be written to without changing the
+   file. Where there is no such mapping it is read. Returns QV_E_IO or QV_E_MEMORY on failure. */
+qv_status qv_map_file(const char *path, uint8_t **data, size_t *bytes);
+void qv_unmap_file(uint8_t *data, size_t bytes);
 /* Reads a whole regular file of at most 2 GiB into 64-byte aligned memory, which the caller frees. Returns QV_E_IO or
    QV_E_MEMORY on failure. */
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);

@@ -85,7 +85,7 @@ static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
   int whole;
   uint64_t held = qv_store_held(s, hash, &whole);
-  if (total > INT32_MAX) return QV_E_MEMORY;
+  if (total > (s->folder ? SIZE_MAX / 2 : INT32_MAX)) return QV_E_MEMORY;
   if (total > s->limit_bytes) return s->folder ? QV_E_FULL : QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
   if (whole && held != total && s->folder) { /* cut off by a power failure, or changed by somebody on the board */
@@ -117,6 +117,13 @@ qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, siz
   memcpy(*data, e->data, *bytes);
   e->age = ++s->clock;
   return QV_OK;
+}
+
+qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped) {
+  *mapped = s->folder != NULL;
+  if (!s->folder) return qv_store_load(s, hash, data, bytes);
+  qv_store_use(s, hash);
+  return qv_folder_map(s->folder, hash, data, bytes);
 }
 
 void qv_store_close(qv_store *s) {

@@ -48,5 +48,7 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
 /* Copies a complete content with the right hash into memory from qv_aligned_alloc, which the caller frees. Returns
    QV_E_NOT_FOUND, QV_E_MEMORY or QV_E_CRC on failure. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes);
+/* As qv_store_load, for a model: where the content is a file it is mapped (*mapped is 1; qv_unmap_file frees it). */
+qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped);
 void qv_store_close(qv_store *s);
 #endif

@@ -85,6 +85,21 @@ qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **d
   return QV_E_CRC;
 }
 
+qv_status qv_folder_map(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
+  char path[PATH];
+  path_of(folder, hash, 0, path);
+  qv_status status = qv_map_file(path, data, bytes);
+  if (status != QV_OK) return status == QV_E_IO ? QV_E_NOT_FOUND : status;
+  if (qv_sha256_is(hash, *data, *bytes)) {
+    utimensat(AT_FDCWD, path, NULL, 0);
+    return QV_OK;
+  }
+  qv_unmap_file(*data, *bytes);
+  *data = NULL;
+  remove(path);
+  return QV_E_CRC;
+}
+
 static int is_content(const char *name, uint8_t hash[32]) {
   size_t hex = strspn(name, "0123456789abcdef");
   if (hex != NAME_HEX || (name[hex] != 0 && strcmp(name + hex, ".part") != 0)) return 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -15,7 +16,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, external_bytes, has_external_data
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
-from qverify.onnx_model.mapped_file import MappedFile
+from qverify.onnx_model.mapped_file import MappedFile, map_file
 from qverify.onnx_model.mapped_model import MAPPED_FROM, MAPPED_TO, MappedModel, map_model
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
@@ -47,10 +48,13 @@ def read_file(path: str) -> bytes:
         raise BadFileError(f"{path}: {error.strerror}{blank}") from error
 
 
-def open_model(path: str) -> tuple[bytes | MappedModel, onnx.ModelProto | None]:
+def open_model(path: str) -> tuple[bytes | memoryview | MappedModel, onnx.ModelProto | None]:
     """Returns a model file and, if it is an ONNX, the parsed model, whose external data are embedded or held. A large ONNX
-    is mapped, any other file is read. Raises BadFileError."""
-    if os.path.isfile(path) and os.path.getsize(path) >= MAPPED_FROM and not _is_other(path):
+    or model.bin is mapped, any other file is read. Raises BadFileError."""
+    start = _read_start(path)
+    if start and start == MAGIC:
+        return map_file(path).data, None
+    if start and start[4:8] != TFLITE:
         if (mapped := map_model(path)) is not None and not has_external_data(model := mapped.parse()):
             return mapped, model
     data = read_file(path)
@@ -65,14 +69,24 @@ def open_model(path: str) -> tuple[bytes | MappedModel, onnx.ModelProto | None]:
         return _embedded(data, parsed, path)
     maps = list[MappedFile]()
     embed_external_data(parsed, os.path.basename(path), os.path.dirname(os.path.abspath(path)), maps)
-    return MappedModel(parsed, maps, None), parsed
+    return MappedModel(path, parsed, maps, None), parsed
 
 
-def _is_other(path: str) -> bool:
-    """Returns whether the file is a model.bin or a .tflite."""
-    with open(path, "rb") as file:
-        start = file.read(8)
-    return start == MAGIC or start[4:8] == TFLITE
+def _read_start(path: str) -> bytes:
+    """Returns the first bytes of a large file; b"" of a small one, and of what is no readable file, which read_file()
+    tells."""
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) < MAPPED_FROM:
+            return b""
+        with open(path, "rb") as file:
+            return file.read(8)
+    except OSError:
+        return b""
+
+
+def digest_of(data: bytes | memoryview | MappedModel) -> str:
+    """Returns the SHA-256 of what open_model() returned, in hexadecimal."""
+    return data.sha256 if isinstance(data, MappedModel) else hashlib.sha256(data).hexdigest()
 
 
 def read_model(path: str) -> bytes:

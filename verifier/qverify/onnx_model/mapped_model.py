@@ -26,12 +26,14 @@ class MappedModel:
     """An ONNX of which only nodes and small constants are in memory.
 
     Attributes:
+        path: the path of the ONNX.
         light: the serialized model, in which large integer constants are held (held_data.py).
         whole: the bytes of the ONNX if it is one file, None with external data.
     """
 
-    def __init__(self, model: onnx.ModelProto, files: list[MappedFile], whole: memoryview | None):
+    def __init__(self, path: str, model: onnx.ModelProto, files: list[MappedFile], whole: memoryview | None):
         """model: its held constants are views of the files."""
+        self.path = path
         self.light = bytes(model.SerializeToString(deterministic=True))
         self.whole, self._files = whole, files
         self._values = [value_of(t) for t in model.graph.initializer if is_held(t)]  # as long as the model is used
@@ -57,9 +59,13 @@ class MappedModel:
         for piece in self.pieces():
             for at in range(0, len(piece), HASHED_BYTES):
                 digest.update(piece[at : at + HASHED_BYTES])
+        self.check_unchanged()
+        return digest.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raises BadFileError if a file was changed since it was opened."""
         for file in self._files:
             file.check_unchanged()
-        return digest.hexdigest()
 
     def release(self) -> None:
         """Lets the system take back the memory of constants that were read."""
@@ -81,7 +87,7 @@ def map_model(path: str) -> MappedModel | None:
             kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
             kept.append(file.array(kind, tuple(tensor.dims), places[tensor.name]))
             hold(tensor, kept[-1])
-    return MappedModel(model, [file], file.data)
+    return MappedModel(path, model, [file], file.data)
 
 
 def _without_data(data: memoryview) -> tuple[onnx.ModelProto, dict[str, int]]:

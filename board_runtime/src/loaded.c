@@ -46,7 +46,9 @@ qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, i
     snprintf(l->model.error, sizeof l->model.error, "not enough memory for an arena of %ld bytes", (long)arena);
     return QV_E_MEMORY;
   }
-  return qv_session_open(&l->session, &l->model, l->arena, arena, keep_all);
+  status = qv_session_open(&l->session, &l->model, l->arena, arena, keep_all);
+  if (mapped) qv_release_file(l->file, l->file_bytes); /* most constants are now in the arena, as their kernels want them */
+  return status;
 }
 
 void qv_unload(qv_loaded *l) {

@@ -96,6 +96,13 @@ qv_status qv_map_file(const char *path, uint8_t **data, size_t *bytes) {
   return QV_OK;
 }
 
+void qv_release_file(uint8_t *data, size_t bytes) {
+  const uint16_t one = 1;
+  uint8_t first;
+  memcpy(&first, &one, 1);
+  if (first == 1 && bytes) madvise(data, bytes, MADV_DONTNEED);
+}
+
 void qv_unmap_file(uint8_t *data, size_t bytes) { munmap(data, bytes ? bytes : 1); }
 
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes) {

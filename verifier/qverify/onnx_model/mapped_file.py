@@ -5,6 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import threading
+import time
+import weakref
 from math import prod
 from typing import Any
 
@@ -15,6 +18,11 @@ from qverify.errors import BadFileError
 from qverify.files import READ_FLAGS
 
 Array = npt.NDArray[Any]
+RESIDENT_BYTES = 1 << 28  # of mapped files that this process may have in memory before they are released
+STATM = "/proc/self/statm"  # of Linux
+CHECKED_S = 0.05  # seconds between two looks at that
+_open = weakref.WeakSet["MappedFile"]()
+_watcher: threading.Thread | None = None
 
 
 class MappedFile:
@@ -31,11 +39,16 @@ class MappedFile:
         finally:
             os.close(handle)
         self.data = memoryview(self._map)
+        _open.add(self)
+        _watch()
+        self._arrays = list[Array]()  # what is held (held_data.py) has to live as long as the file
 
     def array(self, kind: npt.DTypeLike, dims: tuple[int, ...], offset: int) -> Array:
-        """Returns the elements at this offset, as a view wherever their alignment allows."""
+        """Returns the elements at this offset, as a view wherever their alignment allows. The array lives as long as this
+        file."""
         value = np.frombuffer(self.data, kind, prod(dims), offset).reshape(dims)
-        return value if value.flags.aligned else value.copy()
+        self._arrays.append(value if value.flags.aligned else value.copy())
+        return self._arrays[-1]
 
     def release(self) -> None:
         """Lets the system take back the memory of what was read; it is read again where it is used again."""
@@ -47,6 +60,35 @@ class MappedFile:
         now, then = os.stat(self._path), self._state
         if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
             raise BadFileError(f"{self._path}: was changed while it was read; run again")
+
+
+def _watch() -> None:
+    """Starts the thread that releases mapped files, unless it runs."""
+    global _watcher
+    if (_watcher is None or not _watcher.is_alive()) and os.path.exists(STATM):
+        _watcher = threading.Thread(target=_release_all, name="qverify-mapped-files", daemon=True)
+        _watcher.start()
+
+
+def _release_all() -> None:
+    """Releases all mapped files whenever much of them is in memory, until there are none. Libraries read weights of any size
+    in one call, and each weight once: what was read before is not needed in memory."""
+    at_first = _resident_bytes()  # the libraries
+    while files := list(_open):
+        if _resident_bytes() > at_first + RESIDENT_BYTES:
+            for file in files:
+                file.release()
+        del files
+        time.sleep(CHECKED_S)
+
+
+def _resident_bytes() -> int:
+    """Returns the bytes of files that this process has in memory; 0 if the system does not say."""
+    try:
+        with open(STATM, "rb") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def map_file(path: str) -> MappedFile:

@@ -36,7 +36,6 @@ class MappedModel:
         self.path = path
         self.light = bytes(model.SerializeToString(deterministic=True))
         self.whole, self._files = whole, files
-        self._values = [value_of(t) for t in model.graph.initializer if is_held(t)]  # as long as the model is used
 
     def parse(self) -> onnx.ModelProto:
         """Returns the model, with held constants, which is the caller's."""
@@ -81,12 +80,10 @@ def map_model(path: str) -> MappedModel | None:
         model, places = _without_data(file.data)
     except DecodeError:
         return None
-    kept = []  # a held array lives as long as its owner
     for tensor in model.graph.initializer:
         if tensor.name in places:
             kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-            kept.append(file.array(kind, tuple(tensor.dims), places[tensor.name]))
-            hold(tensor, kept[-1])
+            hold(tensor, file.array(kind, tuple(tensor.dims), places[tensor.name]))
     return MappedModel(path, model, [file], file.data)
 
 

@@ -22,7 +22,7 @@ qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all) {
   return status;
 }
 
-qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, int64_t keep_limit) {
+static qv_status open_model(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, int64_t keep_limit) {
   memset(l, 0, sizeof *l);
   l->file = file;
   l->file_bytes = bytes;
@@ -47,7 +47,13 @@ qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, i
     return QV_E_MEMORY;
   }
   status = qv_session_open(&l->session, &l->model, l->arena, arena, keep_all);
-  if (mapped) qv_release_file(l->file, l->file_bytes); /* most constants are now in the arena, as their kernels want them */
+  return status;
+}
+
+qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, int64_t keep_limit) {
+  qv_done_with = mapped ? qv_release_file : NULL;
+  qv_status status = open_model(l, file, bytes, mapped, keep_limit);
+  qv_done_with = NULL;
   return status;
 }
 

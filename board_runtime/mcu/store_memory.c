@@ -82,7 +82,7 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
 }
 
 qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped) {
-  *mapped = 0;
+  *mapped = QV_OWNED;
   return qv_store_load(s, hash, data, bytes);
 }
 

@@ -13,7 +13,7 @@ qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all) {
   size_t bytes = 0;
   errno = 0;
   qv_status status = qv_map_file(path, &file, &bytes);
-  if (status == QV_OK) return qv_load_bytes(l, file, bytes, 1, keep_all ? INT64_MAX : 0);
+  if (status == QV_OK) return qv_load_bytes(l, file, bytes, QV_MAPPED, keep_all ? INT64_MAX : 0);
   memset(l, 0, sizeof *l);
   snprintf(l->model.error, sizeof l->model.error, "%.150s: cannot be read: %.80s", path,
            errno                   ? strerror(errno)
@@ -51,7 +51,7 @@ static qv_status open_model(qv_loaded *l, uint8_t *file, size_t bytes, int mappe
 }
 
 qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, int64_t keep_limit) {
-  qv_done_with = mapped ? qv_release_file : NULL;
+  qv_done_with = mapped == QV_MAPPED ? qv_release_file : NULL;
   qv_status status = open_model(l, file, bytes, mapped, keep_limit);
   qv_done_with = NULL;
   return status;
@@ -60,7 +60,7 @@ qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int mapped, i
 void qv_unload(qv_loaded *l) {
   free(l->arena);
   free(l->workspace);
-  if (l->mapped && l->file) qv_unmap_file(l->file, l->file_bytes);
-  else free(l->file);
+  if (l->mapped == QV_MAPPED && l->file) qv_unmap_file(l->file, l->file_bytes);
+  if (l->mapped == QV_OWNED) free(l->file);
   memset(l, 0, sizeof *l);
 }

@@ -97,12 +97,9 @@ qv_status qv_map_file(const char *path, uint8_t **data, size_t *bytes) {
 }
 
 void qv_release_file(const void *data, size_t bytes) {
-  const uint16_t one = 1;
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uintptr_t start = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-  uint8_t first;
-  memcpy(&first, &one, 1);
-  if (first == 1 && end > start) madvise((void *)start, end - start, MADV_DONTNEED);
+  if (qv_little_endian() && end > start) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
 void qv_unmap_file(uint8_t *data, size_t bytes) { munmap(data, bytes ? bytes : 1); }

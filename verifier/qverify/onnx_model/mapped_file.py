@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 RESIDENT_BYTES = 1 << 28  # of mapped files that this process may have in memory before they are released
 STATM = "/proc/self/statm"  # of Linux
 CHECKED_S = 0.05  # seconds between two looks at that
-_open = weakref.WeakSet["MappedFile"]()
+_open = weakref.WeakSet[mmap.mmap]()
 _watcher: threading.Thread | None = None
 
 
@@ -39,7 +39,7 @@ class MappedFile:
         finally:
             os.close(handle)
         self.data = memoryview(self._map)
-        _open.add(self)
+        _open.add(self._map)
         _watch()
         self._arrays = list[Array]()  # what is held (held_data.py) has to live as long as the file
 
@@ -52,14 +52,18 @@ class MappedFile:
 
     def release(self) -> None:
         """Lets the system take back the memory of what was read; it is read again where it is used again."""
-        if hasattr(self._map, "madvise"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        _release(self._map)
 
     def check_unchanged(self) -> None:
         """Raises BadFileError if the file was changed since it was opened."""
         now, then = os.stat(self._path), self._state
         if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
             raise BadFileError(f"{self._path}: was changed while it was read; run again")
+
+
+def _release(mapped: mmap.mmap) -> None:
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _watch() -> None:
@@ -74,11 +78,11 @@ def _release_all() -> None:
     """Releases all mapped files whenever much of them is in memory, until there are none. Libraries read weights of any size
     in one call, and each weight once: what was read before is not needed in memory."""
     at_first = _resident_bytes()  # the libraries
-    while files := list(_open):
+    while maps := list(_open):
         if _resident_bytes() > at_first + RESIDENT_BYTES:
-            for file in files:
-                file.release()
-        del files
+            for mapped in maps:
+                _release(mapped)
+        del maps
         time.sleep(CHECKED_S)
 
 

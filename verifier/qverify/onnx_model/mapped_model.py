@@ -19,6 +19,7 @@ MAPPED_FROM, MAPPED_TO = 1 << 26, 1 << 40  # bytes of a model; smaller ones are 
 HASHED_BYTES = 1 << 24  # bytes that are hashed at once
 TENSOR, GRAPH, MODEL = onnx.TensorProto, onnx.GraphProto, onnx.ModelProto
 OUTSIDE = (TENSOR.EXTERNAL_DATA_FIELD_NUMBER, TENSOR.DATA_LOCATION_FIELD_NUMBER)
+INSIDE = TENSOR(data_location=TENSOR.DEFAULT).SerializeToString()  # embedding external data states this
 Piece = bytes | memoryview
 
 
@@ -153,6 +154,8 @@ def _initializer(light: memoryview, field: Field, data: memoryview) -> Sequence[
     """Returns the pieces of a held constant's field with its data in it."""
     inner = [f for f in fields(light, field.at, field.end) if f.number not in OUTSIDE]
     before = [light[f.start : f.end] for f in inner if f.number < TENSOR.RAW_DATA_FIELD_NUMBER]
-    after = [light[f.start : f.end] for f in inner if f.number > TENSOR.RAW_DATA_FIELD_NUMBER]
-    pieces: list[Piece] = [*before, header(TENSOR.RAW_DATA_FIELD_NUMBER, len(data)), data, *after]
+    after = [(f.number, light[f.start : f.end]) for f in inner if f.number > TENSOR.RAW_DATA_FIELD_NUMBER]
+    after.append((TENSOR.DATA_LOCATION_FIELD_NUMBER, memoryview(INSIDE)))
+    pieces: list[Piece] = [*before, header(TENSOR.RAW_DATA_FIELD_NUMBER, len(data)), data]
+    pieces += [piece for _, piece in sorted(after, key=lambda field: field[0])]
     return [header(field.number, sum(map(len, pieces))), *pieces]

@@ -35,7 +35,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("pytest_plugin",),
     ),
     "qverify_agents": (
-        ("printable", "this_user", "file_lock", "host_system", "process_group", "signals_held", "schemes"),
+        ("printable", "pieces", "this_user", "file_lock", "host_system", "process_group", "signals_held", "schemes"),
         ("errors",),
         ("binaries", "deadline", "process_pipes"),
         ("interfaces", "process_stream", "emulation"),

@@ -18,7 +18,7 @@ from qverify_agents.worker import MODULES, is_worker, named_python, pack_worker,
 
 ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64", "s390x")
 IDLE_S = 900  # seconds after which an agent that receives nothing ends and releases the board
-STORE_LIMIT = 2 << 30  # bytes of all contents that are kept on the board
+STORE_LIMIT = 8 << 30  # bytes of all contents that are kept on the board
 MAX_TRIES = 3  # runs of a script whose text or output the link may have damaged
 PUSH_FAILED_STATUS = 9  # exit status of PUSH_SCRIPT if the board cannot store or run the file
 # Prints facts of the board, and the folder for the agent and the store: the first one that can be written to and

@@ -179,5 +179,7 @@ void qv_sha256_add(qv_sha256 *c, const void *data, size_t bytes);
 void qv_sha256_end(qv_sha256 *c, uint8_t out[32]);
 /* Returns whether the bytes have this SHA-256. */
 int qv_sha256_is(const uint8_t hash[32], const void *data, size_t bytes);
+/* Called with a large part of a model file that was read and may not be needed again soon; NULL for no such call. */
+extern void (*qv_done_with)(const void *data, size_t bytes);
 uint32_t qv_crc32c(uint32_t crc, const void *data, size_t bytes); /* crc: 0, or the CRC of the bytes before */
 #endif

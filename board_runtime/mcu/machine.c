@@ -15,6 +15,14 @@ uint64_t qv_now_ns(void) { return qv_hal_now_ns(); }
 int64_t qv_memory_bytes(void) { return (int64_t)qv_heap_bytes(); }
 const char *qv_machine(void) { return QV_ARCH; }
 const char *qv_system(void) { return "bare metal"; }
+void qv_release_file(const void *data, size_t bytes) {
+  (void)data;
+  (void)bytes;
+}
+void qv_unmap_file(uint8_t *data, size_t bytes) {
+  (void)data;
+  (void)bytes;
+}
 int32_t qv_temperature_mc(void) { return INT32_MIN; }
 int32_t qv_frequency_khz(void) { return INT32_MIN; }
 

@@ -19,6 +19,20 @@ typedef struct {
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
+void (*qv_done_with)(const void *data, size_t bytes) = NULL;
+
+/* Returns the CRC-32C of the bytes. Says of each block when it has been read. */
+static uint32_t crc_of(const uint8_t *at, uint64_t bytes) {
+  const uint64_t block = 1 << 26;
+  uint32_t crc = 0;
+  for (uint64_t done = 0; done < bytes; done += block) {
+    size_t next = (size_t)(bytes - done < block ? bytes - done : block);
+    crc = qv_crc32c(crc, at + done, next);
+    if (qv_done_with && next == block) qv_done_with(at + done, next);
+  }
+  return crc;
+}
+
 static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, sections *s) {
   static const uint8_t magic[8] = {'Q', 'V', 'M', 'O', 'D', 'E', 'L', 0};
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
@@ -57,7 +71,7 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
       if (file[k])
         return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero: %d at %llu", KIND[i], file[k],
                          (unsigned long long)k);
-    if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4))
+    if (crc_of(file + offset, size) != u32(e + 4))
       return qv_refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
     s->at[i] = file + offset;
     s->size[i] = size;

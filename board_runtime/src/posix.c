@@ -2,11 +2,13 @@
 #define _GNU_SOURCE /* for sched_setaffinity alone */
 #include "posix.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -73,6 +75,34 @@ void *qv_aligned_alloc(size_t bytes) {
   void *p = NULL;
   return posix_memalign(&p, 64, bytes ? bytes : 1) == 0 ? p : NULL;
 }
+
+qv_status qv_map_file(const char *path, uint8_t **data, size_t *bytes) {
+  struct stat about;
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would block */
+  if (file < 0) return QV_E_IO;
+  if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size < 0) {
+    close(file);
+    return QV_E_IO;
+  }
+  if ((uint64_t)about.st_size >= SIZE_MAX / 2) {
+    close(file);
+    return QV_E_MEMORY;
+  }
+  *bytes = (size_t)about.st_size;
+  void *mapped = mmap(NULL, *bytes ? *bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  close(file);
+  if (mapped == MAP_FAILED) return QV_E_MEMORY;
+  *data = mapped;
+  return QV_OK;
+}
+
+void qv_release_file(const void *data, size_t bytes) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t start = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
+  if (qv_little_endian() && end > start) madvise((void *)start, end - start, MADV_DONTNEED);
+}
+
+void qv_unmap_file(uint8_t *data, size_t bytes) { munmap(data, bytes ? bytes : 1); }
 
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes) {
   FILE *file = fopen(path, "rb");

@@ -16,6 +16,15 @@ const char *qv_system(void);
 int32_t qv_temperature_mc(void);
 /* Returns the current frequency of the fastest processor in kHz; INT32_MIN if it is unknown. */
 int32_t qv_frequency_khz(void);
+/* Maps a whole regular file into memory, which qv_unmap_file frees and which can be written to without changing the
+   file. Where there is no such mapping it is read. Returns QV_E_IO or QV_E_MEMORY on failure. */
+qv_status qv_map_file(const char *path, uint8_t **data, size_t *bytes);
+/* How the bytes of a file are in memory: allocated by qv_aligned_alloc, mapped by qv_map_file, or lent by their owner. */
+enum { QV_OWNED, QV_MAPPED, QV_LENT };
+/* Lets the system take back the memory of a part of a mapped file that nothing was written to; it is read again where it
+   is used again. Without effect where constants are written to, to convert their byte order. Never for other memory. */
+void qv_release_file(const void *data, size_t bytes);
+void qv_unmap_file(uint8_t *data, size_t bytes);
 /* Reads a whole regular file of at most 2 GiB into 64-byte aligned memory, which the caller frees. Returns QV_E_IO or
    QV_E_MEMORY on failure. */
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);

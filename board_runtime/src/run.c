@@ -17,6 +17,10 @@ qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena
     const qv_node *n = &m->nodes[k];
     qv_status status = n->op->prepare ? n->op->prepare(s, n) : QV_OK;
     if (status != QV_OK) return status;
+    for (int i = 0; qv_done_with && n->prepared_bytes > 0 && i < n->n_inputs; i++) {
+      const qv_tensor *t = n->inputs[i] < 0 ? NULL : &m->tensors[n->inputs[i]];
+      if (t && t->constant) qv_done_with(t->constant, (size_t)t->dense_bytes);
+    }
   }
   return QV_OK;
 }

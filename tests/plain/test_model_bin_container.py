@@ -7,7 +7,7 @@ import struct
 import pytest
 from google_crc32c import value as crc32c
 from qverify.errors import BadFileError
-from qverify.model_bin.container import KINDS, pack, unpack
+from qverify.model_bin.container import KINDS, pack, pack_pieces, unpack
 
 SECTIONS = {kind: bytes(range(10 + i)) for i, kind in enumerate(KINDS)}
 START = 64 + 8 * 32  # of the first section
@@ -100,7 +100,8 @@ def test_a_section_whose_padding_is_missing() -> None:
     refused(sealed(short), "section DATA: bytes after it are not zero")
 
 
-def test_a_file_beyond_2_gib_is_never_made() -> None:
-    """Nothing of it is touched: these bytes take no memory."""
-    with pytest.raises(BadFileError, match=r"model\.bin would be 2147484369 bytes; it may have at most 2147483647"):
-        pack({**SECTIONS, b"DATA": bytes(2**31)})
+def test_a_file_beyond_a_tebibyte_is_never_made() -> None:
+    """Nothing of it is touched: the same bytes, many times."""
+    part = memoryview(bytes(2**20))
+    with pytest.raises(BadFileError, match=r"model\.bin would be 1099511628497 bytes; it may have at most 1099511627776"):
+        pack_pieces({**{kind: [data] for kind, data in SECTIONS.items()}, b"DATA": [part] * 2**20})

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
-from qverify.compiler.step_over_movements import check_same_bits
+from qverify.compiler.same_bits import check_same_bits
 from qverify.errors import InternalError
 from qverify.session.job import verify
 from qverify.session.request import Request

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from qverify_agents.errors import AgentError, ProtocolError
+from qverify_agents.pieces import Pieces
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.conversation import Conversation
 from qverify_agents.protocol.events import EventLedger
 from qverify_agents.protocol.keep_alive import in_turn
 from qverify_agents.protocol.messages import NodeEvent
 
+Content = bytes | memoryview | Pieces
 OnNode = Callable[[NodeEvent], Any]
 
 
@@ -39,7 +41,7 @@ class Agent(Conversation):
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
     @in_turn
-    def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
+    def put(self, sha256: str, data: Content, progress: Callable[[int, int], None] | None = None) -> None:
         """Sends the part of a content that the board does not have. If the part that it has proves damaged, sends the
         whole content once more. progress: called with the bytes stored so far and the total."""
         present = self.have([sha256])[sha256]
@@ -52,9 +54,9 @@ class Agent(Conversation):
             self.counters["cached_bytes"] -= min(present, len(data))
             self._put_from(0, sha256, data, progress)
 
-    def _put_from(self, present: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
+    def _put_from(self, present: int, sha256: str, data: Content, progress: Callable[[int, int], None] | None) -> None:
         rounds_without_progress, rounds_left = 0, self._max_rounds(len(data))
-        while present < len(data) or not data:
+        while present < len(data) or not len(data):
             present_before, rounds_left = present, rounds_left - 1
             for answer in self._request_ahead(self._encode_pieces(present, sha256, data), frames.PUT):
                 stored, expected = _stored_bytes(answer), min(present + self.piece_bytes, len(data))
@@ -68,15 +70,18 @@ class Agent(Conversation):
                 if present != expected:
                     break  # pieces that were sent ahead do not follow this one: continue after what is stored
             rounds_without_progress = 0 if present > present_before else rounds_without_progress + 1
-            if not data:
+            if not len(data):
                 return
             if rounds_without_progress > 3 or rounds_left < 0:
                 raise ProtocolError(f"PUT: the board has {present} of {len(data)} bytes and accepts no more")
 
-    def _encode_pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+    def _encode_pieces(self, start: int, sha256: str, data: Content) -> Iterator[tuple[int, bytes]]:
         """Yields (message type, payload) of PUT or PUT_PACKED from `start` to the end. On a link that sends requests
         ahead, packing stops after the first piece that does not become smaller."""
-        pack, view = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
+        pack, view = (
+            self._link.packs and self.hello.get("packs") == "lz4",
+            data if isinstance(data, Pieces) else memoryview(data),
+        )
         for at in range(start, max(len(data), 1), self.piece_bytes):
             piece = view[at : at + self.piece_bytes]
             packed = messages.encode_put_packed(sha256, len(data), at, piece) if pack else None

@@ -48,15 +48,15 @@ static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
   qv_agent_forget(a);
   uint8_t *data = NULL;
   size_t bytes = 0;
-  int whole;
-  qv_status status = qv_store_load(&a->store, hash, &data, &bytes);
+  int whole, mapped = 0;
+  qv_status status = qv_store_map(&a->store, hash, &data, &bytes, &mapped);
   if (status == QV_E_MEMORY)
     return failed(a, status, "not enough memory on the board to hold the model, %llu bytes",
                   (unsigned long long)qv_store_held(&a->store, hash, &whole));
   if (status != QV_OK)
     return failed(a, status, "the model (%02x%02x%02x%02x...) is not in the board's store, or is damaged there", hash[0], hash[1], hash[2],
                   hash[3]);
-  status = qv_load_bytes(&a->loaded, data, bytes, a->memory_limit);
+  status = qv_load_bytes(&a->loaded, data, bytes, mapped, a->memory_limit);
   if (status != QV_OK) {
     failed(a, status, "%s", a->loaded.model.error);
     qv_unload(&a->loaded);

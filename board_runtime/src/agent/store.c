@@ -35,7 +35,7 @@ static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
     for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) {
       sum += e->age ? e->total : 0;
       if (!e->age) empty = e;
-      else if (!oldest || e->age < oldest->age) oldest = e;
+      else if (!e->lent && (!oldest || e->age < oldest->age)) oldest = e;
     }
     if (empty && sum <= s->limit_bytes) {
       empty->data = qv_aligned_alloc((size_t)total);
@@ -85,7 +85,7 @@ static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
   int whole;
   uint64_t held = qv_store_held(s, hash, &whole);
-  if (total > INT32_MAX) return QV_E_MEMORY;
+  if (total > SIZE_MAX / 2) return QV_E_MEMORY;
   if (total > s->limit_bytes) return s->folder ? QV_E_FULL : QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
   if (whole && held != total && s->folder) { /* cut off by a power failure, or changed by somebody on the board */
@@ -116,6 +116,28 @@ qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, siz
   *bytes = (size_t)e->total;
   memcpy(*data, e->data, *bytes);
   e->age = ++s->clock;
+  return QV_OK;
+}
+
+qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped) {
+  for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) e->lent = 0;
+  *mapped = s->folder ? QV_MAPPED : QV_OWNED;
+  if (s->folder) {
+    qv_store_use(s, hash);
+    return qv_folder_map(s->folder, hash, data, bytes);
+  }
+  qv_stored *e = find(s, hash);
+  if (!e || e->held != e->total || !qv_little_endian()) return qv_store_load(s, hash, data, bytes);
+  qv_store_use(s, hash);
+  if (!e->checked && !qv_sha256_is(hash, e->data, (size_t)e->total)) {
+    forget(e);
+    return QV_E_CRC;
+  }
+  e->checked = e->lent = 1;
+  e->age = ++s->clock;
+  *mapped = QV_LENT;
+  *data = e->data;
+  *bytes = (size_t)e->total;
   return QV_OK;
 }
 

@@ -15,6 +15,7 @@ typedef struct {
   uint64_t total, held;
   uint32_t age; /* value of the store's clock at the last use; 0: this entry is free */
   int checked;  /* 1 if its hash was verified */
+  int lent;     /* 1 if the model that is loaded lies in it, so that it is not removed */
 } qv_stored;
 
 /* folder: directory of the store; if NULL, the contents are in memory, in `entries`. limit_bytes: largest size of all
@@ -48,5 +49,9 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
 /* Copies a complete content with the right hash into memory from qv_aligned_alloc, which the caller frees. Returns
    QV_E_NOT_FOUND, QV_E_MEMORY or QV_E_CRC on failure. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes);
+/* As qv_store_load, for a model, but without a copy: where the content is a file it is mapped (*mapped is QV_MAPPED;
+   qv_unmap_file frees it), and where it is in memory it is lent until the next call (QV_LENT; nothing frees it). On a
+   machine that converts the byte order of a model in place it is copied from memory (QV_OWNED). */
+qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped);
 void qv_store_close(qv_store *s);
 #endif

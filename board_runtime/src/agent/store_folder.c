@@ -85,6 +85,36 @@ qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **d
   return QV_E_CRC;
 }
 
+/* Returns whether a mapped file has this SHA-256; what was read is released. */
+static int is_mapped(const uint8_t hash[32], const uint8_t *data, size_t bytes) {
+  const size_t block = 1 << 26;
+  uint8_t found[32];
+  qv_sha256 c;
+  qv_sha256_init(&c);
+  for (size_t done = 0; done < bytes; done += block) {
+    size_t next = bytes - done < block ? bytes - done : block;
+    qv_sha256_add(&c, data + done, next);
+    if (next == block) qv_release_file(data + done, next);
+  }
+  qv_sha256_end(&c, found);
+  return memcmp(found, hash, 32) == 0;
+}
+
+qv_status qv_folder_map(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
+  char path[PATH];
+  path_of(folder, hash, 0, path);
+  qv_status status = qv_map_file(path, data, bytes);
+  if (status != QV_OK) return status == QV_E_IO ? QV_E_NOT_FOUND : status;
+  if (is_mapped(hash, *data, *bytes)) {
+    utimensat(AT_FDCWD, path, NULL, 0);
+    return QV_OK;
+  }
+  qv_unmap_file(*data, *bytes);
+  *data = NULL;
+  remove(path);
+  return QV_E_CRC;
+}
+
 static int is_content(const char *name, uint8_t hash[32]) {
   size_t hex = strspn(name, "0123456789abcdef");
   if (hex != NAME_HEX || (name[hex] != 0 && strcmp(name + hex, ".part") != 0)) return 0;

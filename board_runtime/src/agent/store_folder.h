@@ -13,6 +13,7 @@ qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t o
    otherwise 0; unless the file has this size, the hash is verified first. */
 qv_status qv_folder_name(const char *folder, const uint8_t hash[32], uint64_t came);
 qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes);
+qv_status qv_folder_map(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes);
 /* Removes contents that this connection does not need, the least recently changed first, until `room` more bytes fit
    into the limit and into half of the space that the file system has for contents. Returns QV_E_FULL if they do not fit
    into the limit. */

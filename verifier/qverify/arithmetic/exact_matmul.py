@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.byte_sums import sum_rows
+
 Array = npt.NDArray[Any]
 MAX_RUNS = 3  # of terms that are summed in float32; float64 takes about twice as long as float32
 FEW = 1 << 17  # number of weights that are kept in the type of their sums
@@ -34,9 +36,8 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
         bias: [outputs], or None.
     """
     low, high = min(limits[0], 0), max(limits[1], 0)
+    positive, negative = _signed_sums(weights)
     short = weights.dtype.itemsize <= 2 and weights.shape[1] < 1 << 15  # then every sum of weights fits into int32
-    positive = np.maximum(weights, 0).sum(1, dtype=np.int32 if short else np.int64).astype(np.int64)
-    negative = positive - weights.sum(1, dtype=np.int32 if short else np.int64)
     if short and high - low < 1 << 17 and (bias is None or bias.dtype.itemsize <= 4):  # then int64 is sufficient
         largest = np.maximum(high * positive - low * negative, high * negative - low * positive)
         added = np.int64(0) if bias is None else np.abs(bias.reshape(-1).astype(np.int64))
@@ -44,6 +45,17 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
     extra = [0] * len(weights) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
     rows = zip(positive.tolist(), negative.tolist(), extra, strict=True)
     return max((max(high * p - low * n, high * n - low * p) + b for p, n, b in rows), default=0)
+
+
+def _signed_sums(weights: Array) -> tuple[Array, Array]:
+    """Returns the sum of the positive weights of each row, and the magnitude of that of the others, both int64."""
+    if weights.dtype == np.int8:
+        positive = sum_rows(weights.T, lambda block: np.maximum(block, 0))
+        return positive, positive - sum_rows(weights.T, lambda block: block)
+    short = weights.dtype.itemsize <= 2 and weights.shape[1] < 1 << 15  # then every sum fits into int32
+    kind = np.int32 if short else np.int64
+    positive = np.maximum(weights, 0).sum(1, dtype=kind).astype(np.int64)
+    return positive, positive - weights.sum(1, dtype=kind)
 
 
 @dataclass(frozen=True, slots=True)

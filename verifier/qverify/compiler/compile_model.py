@@ -26,8 +26,9 @@ from qverify.compiler.lowerings import lowerings
 from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.reinterpret import reinterpret
+from qverify.compiler.same_bits import check_same_bits
 from qverify.compiler.stated_quantization import Stated
-from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
+from qverify.compiler.step_over_movements import step_over_movements
 from qverify.compiler.strip_quantization import Ends, strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
@@ -45,8 +46,10 @@ from qverify.model_bin.units import is_part
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.engine import describe_refusal
 from qverify.onnx_model.graph_view import GraphView
+from qverify.onnx_model.held_data import embed_held
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
+from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.saturated_constants import find_saturated
 from qverify.onnx_model.widen_float16 import has_float16
 from qverify.tensors.spec import TensorSpec
@@ -158,7 +161,7 @@ class CompiledModel:
 
 
 def compile_model(
-    source: bytes,
+    source: bytes | MappedModel,
     name: str,
     options: CompilerOptions | None = None,
     watch: Watch | None = None,
@@ -168,7 +171,7 @@ def compile_model(
     """Compiles an ONNX file.
 
     Args:
-        source: the bytes of the file.
+        source: the bytes of the file, or the mapped file.
         name: the name of the file in messages.
         options: None for the defaults.
         watch: called with the progress of matching, lowering and checking.
@@ -186,7 +189,7 @@ def compile_model(
 
 
 def _compile(
-    source: bytes,
+    source: bytes | MappedModel,
     name: str,
     options: CompilerOptions,
     watch: Watch | None,
@@ -207,7 +210,8 @@ def _compile(
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
-    source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
+    source_sha256 = submit(partial(_sha256_of, source) if not sha256 else partial(str, sha256), inline=bool(sha256))
+    mapped = source if isinstance(source, MappedModel) else None  # has the held constants
     del source, parsed  # frees the file's bytes, unless the caller keeps them
     decomposed = decompose(model, name, options.shapes, lowerings().read)
     if options.check:
@@ -251,6 +255,8 @@ def _compile(
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
+    if mapped is not None:
+        mapped.release()
     return compiled
 
 
@@ -294,6 +300,11 @@ def _strip_ends(model: onnx.ModelProto, name: str, options: CompilerOptions) -> 
         return strip_quantization(model, name)
     featuremaps = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
     return strip_quantization(model, name, featuremaps) if featuremaps else (model, {})
+
+
+def _sha256_of(source: bytes | MappedModel) -> str:
+    """Returns the SHA-256 digest of a model file, in hexadecimal."""
+    return source.sha256 if isinstance(source, MappedModel) else _sha256([source])
 
 
 def _sha256(pieces: list[Piece]) -> str:
@@ -369,6 +380,7 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
     if lowered.host is None:
         return lowered.matched.integer
     model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
+    embed_held(model)
     check_host_runs(model, lowered.graph.islands)
     return bytes(model.SerializeToString(deterministic=True))
 

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from qverify.onnx_model.light_model import LightModel, is_large, lent_tensor
 from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.wire import header
 
 Array = npt.NDArray[Any]
 Piece = bytes | memoryview
@@ -118,15 +119,5 @@ def _bytes(message: Any) -> bytes:
 
 
 def _field_header(field: int, pieces: list[Piece]) -> bytes:
-    """Returns the header of a length-delimited protobuf field: its number with wire type 2, and the size of the
-    pieces."""
-    return _varint(field << 3 | 2) + _varint(sum(map(len, pieces)))
-
-
-def _varint(value: int) -> bytes:
-    """Returns the number as a protobuf varint."""
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*groups, value])
+    """Returns the header of a field of bytes that consists of these pieces."""
+    return header(field, sum(map(len, pieces)))

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.onnx_model.graph_view import attributes
+from qverify.onnx_model.held_data import value_of
 
 QUANTIZED_TYPES = {getattr(onnx.TensorProto, name) for name in ("UINT8", "INT8", "UINT16", "INT16", "INT32")}
 Places = tuple[tuple[int, int, int], ...]  # numbers of a tensor, its scale and its zero point
@@ -177,13 +178,13 @@ class _Graph:
             return None
         if (zero_name and zero is None) or attributes(node).get("block_size"):
             return None
-        scales = numpy_helper.to_array(scale).reshape(-1).astype(np.float64)
-        zeros = np.zeros(1) if zero is None else numpy_helper.to_array(zero).reshape(-1)
+        scales = value_of(scale).reshape(-1).astype(np.float64)
+        zeros = np.zeros(1) if zero is None else value_of(zero).reshape(-1)
         if zeros.size not in (1, scales.size):
             return None  # refused later
         axis = attributes(node).get("axis", 1) % (self._rank(name) or 1) if scales.size > 1 else -1
-        zero_points = tuple(int(z) for z in np.broadcast_to(zeros, scales.shape))
-        return Quantization(tuple(map(float, scales)), zero_points, axis)
+        zero_points = np.broadcast_to(zeros.astype(np.int64), scales.shape)
+        return Quantization(tuple(scales.tolist()), tuple(zero_points.tolist()), axis)
 
     def _copied(self, node: onnx.NodeProto) -> list[str]:
         """Returns the tensors that the node copies the integers of, if it does."""

@@ -20,12 +20,9 @@ from onnx import helper, numpy_helper
 
 from qverify.compiler.integer_kernels import EIGHT_BIT_FROM
 from qverify.compiler.lowerings import lookup, lowerings
-from qverify.errors import InternalError
-from qverify.onnx_model.complete_shapes import numpy_type
 from qverify.onnx_model.fold_constants import fold_constants
-from qverify.onnx_model.open_exposed import open_exposed
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.opsets import standard_opset
-from qverify.onnx_model.own_inputs import run_on_own_inputs
 
 COPIES = {"Identity", "Dropout"}
 MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *(EIGHT_BIT_FROM.keys() - {"Clip"})}
@@ -102,7 +99,8 @@ class _Places:
     def _needed(self, nodes: list[Any]) -> set[str]:
         """Returns the tensors that must come directly from a DequantizeLinear, because the integer form of an operator
         reads them, and those from which movements lead to such a tensor or to a QuantizeLinear."""
-        match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
+        match, quantized, in_tables = lowerings().match, set[str](), set[str]()
+        needed = self._gathered_constants(nodes)
         for node in reversed(nodes):
             if node.op_type == "QuantizeLinear":
                 quantized.add(node.input[0])
@@ -119,6 +117,12 @@ class _Places:
             elif node.op_type in IN_TABLES:
                 in_tables.update(node.input)
         return needed
+
+    def _gathered_constants(self, nodes: list[Any]) -> set[str]:
+        """Returns the tensors that a Gather reads from a dequantized constant, such as the table of an embedding, which
+        model.bin then holds as integers."""
+        tables = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and n.input[0] in self.constants}
+        return {node.output[0] for node in nodes if node.op_type == "Gather" and node.input[0] in tables}
 
     def _swap(self, back: Any, move: Any) -> list[Any]:
         """Returns a movement of integers followed by a DequantizeLinear for each of its outputs, or the movement alone
@@ -147,7 +151,7 @@ class _Places:
     def _parameters(self, back: Any) -> tuple[Any, ...]:
         """Returns scale, zero point and input type of a DequantizeLinear in a form that can be compared."""
         constants = [self.constants.get(n) if n else None for n in back.input[1:3]]
-        values = [None if c is None else numpy_helper.to_array(c).reshape(-1).tolist() for c in constants]
+        values = [None if c is None else value_of(c).reshape(-1).tolist() for c in constants]
         return (self._kind(back.input[0]), back.domain, len(back.input), *back.input[3:], *map(str, values))
 
     def before_quantize(self, nodes: list[Any]) -> list[Any]:
@@ -194,14 +198,14 @@ class _Places:
         return False
 
     def _moves(self, node: Any, whole: str) -> bool:
-        """Returns whether the node only copies elements of its first input, all its other inputs are constants, and
-        onnxruntime has a kernel for integers of the type of `whole`."""
-        further = node.input[1:]
+        """Returns whether the node only copies elements of its first input, all its other inputs are constants (except
+        the indices of a Gather), and onnxruntime has a kernel for integers of the type of `whole`."""
+        further = node.input[2:] if node.op_type == "Gather" else node.input[1:]
         if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
             return False
         if len(node.output) > 1 and node.op_type != "Split":
             return False
-        if node.input[0] in further or any(n and n not in self.constants for n in further):
+        if node.input[0] in node.input[1:] or any(n and n not in self.constants for n in further):
             return False
         if node.op_type in EIGHT_BIT_FROM and not self._moves_eight_bits(node, whole):
             return False
@@ -216,7 +220,7 @@ class _Places:
     def _pads_zeros(self, pad: Any) -> bool:
         """Returns whether a Pad fills in copies of elements, or 0.0, which is the zero point as an integer."""
         value = pad.input[2] if len(pad.input) > 2 else ""
-        return _mode(pad) != b"constant" or not value or not any(numpy_helper.to_array(self.constants[value]).tobytes())
+        return _mode(pad) != b"constant" or not value or not any(value_of(self.constants[value]).tobytes())
 
     def _further_inputs(self, move: Any, scaled: Any, whole: str) -> list[str]:
         """Returns the inputs after the first of a movement of integers; a Pad gets the zero point as its constant.
@@ -231,13 +235,13 @@ class _Places:
         while name in self._taken:
             name += "~"
         self._taken.add(name)
-        value = numpy_helper.to_array(self.constants[zero]).reshape(-1)[0] if zero else 0
+        value = value_of(self.constants[zero]).reshape(-1)[0] if zero else 0
         self.borders.append(numpy_helper.from_array(np.array(value, kind), name))
         return [further[0], name, *further[2:]]
 
     def _has_nonzero(self, name: str) -> bool:
         """Returns whether the constant has an element other than 0."""
-        return bool(numpy_helper.to_array(self.constants[name]).any())
+        return bool(value_of(self.constants[name]).any())
 
     def _one_scale(self, node: Any) -> bool:
         """Returns whether the node has a single constant scale."""
@@ -285,32 +289,6 @@ class _Places:
         self._infos[name] = helper.make_tensor_value_info(name, kind, dims)
         self.declarations.append(self._infos[name])
         return name
-
-
-def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    """Runs both models on random inputs and raises InternalError if an output differs, or a tensor that both have but
-    compute by different operators."""
-    makers = {o: node.op_type for node in after.graph.node for o in node.output}
-    common = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
-    finals = {o.name for o in before.graph.output}
-    names = [name for name, kind in common if kind != makers[name] or name in finals]
-    random = np.random.Generator(np.random.PCG64(0))
-    drawn = {i.name: _random_value(random, i) for i in before.graph.input}
-    feed, theirs = run_on_own_inputs(open_exposed(before, names), drawn, names)
-    mine = open_exposed(after, names).run(feed, names)
-    for name in names:
-        if mine[name].tobytes() != theirs[name].tobytes():
-            raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")
-
-
-def _random_value(random: np.random.Generator, value: onnx.ValueInfoProto) -> np.ndarray[Any, Any]:
-    """Returns random values for a graph input: floats around 0, 8-bit integers of the whole range, and 0 or 1 for larger
-    integers, which may be indices of tables."""
-    shape, kind = [d.dim_value for d in value.type.tensor_type.shape.dim], numpy_type(value)
-    if kind.kind in "iu" and kind.itemsize == 1:
-        limits = np.iinfo(kind)
-        return random.integers(limits.min, limits.max, shape, dtype=np.int64, endpoint=True).astype(kind)
-    return np.asarray(random.normal(size=shape) * 2 if kind.kind == "f" else random.integers(0, 2, shape)).astype(kind)
 
 
 def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:

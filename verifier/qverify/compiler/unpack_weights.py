@@ -15,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.onnx_model.graph_view import attributes
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.packed_bits import unpack
 from qverify.plural import count
 
@@ -135,7 +136,7 @@ def _wrong_order(node: Any, constants: Constants, blocks: int) -> str:
     if order.data_type != onnx.TensorProto.INT32 or prod(order.dims) not in lengths:
         kind = onnx.TensorProto.DataType.Name(order.data_type).lower()
         return f"its input g_idx is {kind} of {prod(order.dims)} elements; wanted int32 of {lengths[0]}"
-    values = numpy_helper.to_array(order)
+    values = value_of(order)
     if values.min() < 0 or values.max() >= blocks:
         return f"its input g_idx has values from {values.min()} to {values.max()}; wanted 0 to {blocks - 1}"
     return ""
@@ -146,15 +147,15 @@ def _weights(node: Any, constants: Constants) -> Array:
     attrs = attributes(node)
     bits, size, depth, rows = attrs.get("bits", 4), attrs["block_size"], attrs["K"], attrs["N"]
     blocks = -(-depth // size)
-    packed, scales = (numpy_helper.to_array(constants[n]) for n in node.input[1:3])
+    packed, scales = (value_of(constants[n]) for n in node.input[1:3])
     whole = unpack(packed.reshape(rows * blocks, -1), bits).reshape(rows, blocks, size)
     zeros: Array = np.full((rows, blocks), 1 << (bits - 1), np.float32)
     if input_at(node, 3):
-        stored = numpy_helper.to_array(constants[node.input[3]]).reshape(rows, -1)
+        stored = value_of(constants[node.input[3]]).reshape(rows, -1)
         zeros = unpack(stored, bits)[:, :blocks] if stored.dtype == np.uint8 else stored
     block_of = np.arange(depth) // size
     if input_at(node, 4):
-        block_of = numpy_helper.to_array(constants[node.input[4]]).reshape(-1)[:depth]
+        block_of = value_of(constants[node.input[4]]).reshape(-1)[:depth]
     real = whole.reshape(rows, -1)[:, :depth].astype(np.float32)
     real -= zeros.astype(np.float32)[:, block_of]
     real *= scales.reshape(rows, blocks)[:, block_of]

@@ -14,8 +14,8 @@ MAGIC, VERSION = b"QVMODEL\0", 1
 KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
 HEADER, ENTRY, ALIGN = 64, 32, 64
 START = HEADER + ENTRY * len(KINDS)  # offset of the first section, a multiple of ALIGN
-MAX_BYTES = 2**31 - 1
-CRC_BYTES = 1 << 20  # bytes that are added to a CRC at once
+MAX_BYTES = 2**40
+CRC_BYTES = 1 << 16  # bytes that are added to a CRC at once
 Piece = bytes | memoryview
 
 
@@ -59,10 +59,10 @@ def _compute_crc(pieces: list[Piece]) -> int:
     return crc
 
 
-def unpack(data: bytes) -> dict[bytes, memoryview]:
+def unpack(data: Piece) -> dict[bytes, memoryview]:
     """Returns the sections by kind. Raises BadFileError naming the first rule that the file violates."""
     if data[:8] != MAGIC:
-        raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
+        raise BadFileError(f"not a model.bin: it starts with {bytes(data[:8])!r}, wanted {MAGIC!r}")
     if len(data) < START:
         raise BadFileError(f"model.bin is truncated: {len(data)} bytes, the header alone needs {START}")
     version, crc, size, count = struct.unpack_from("<IIQI", data, 8)
@@ -72,13 +72,12 @@ def unpack(data: bytes) -> dict[bytes, memoryview]:
         raise BadFileError(f"model.bin is truncated or grown: {len(data)} bytes, its header says {size}")
     if count != len(KINDS) or any(data[28:64]):
         raise BadFileError(f"model.bin header: {count} sections, wanted {len(KINDS)}, and 36 zero bytes")
-    table = data[HEADER:START]
-    if crc32c(data[:12] + bytes(4) + data[16:64] + table) != crc:
+    if crc32c(bytes(data[:12]) + bytes(4) + bytes(data[16:START])) != crc:
         raise BadFileError("model.bin header: CRC-32C differs; the file is damaged")
     return {kind: _read_section(data, i, kind) for i, kind in enumerate(KINDS)}
 
 
-def _read_section(data: bytes, index: int, wanted: bytes) -> memoryview:
+def _read_section(data: Piece, index: int, wanted: bytes) -> memoryview:
     kind, crc, offset, size, zero = struct.unpack_from("<4sIQQQ", data, HEADER + ENTRY * index)
     expected = START
     if index:

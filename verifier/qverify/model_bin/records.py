@@ -165,7 +165,7 @@ def _node_bytes(node: Node, index: dict[str, int], pools: _Pools) -> bytes:
 class _Reader:
     """The sections of one file, with checked access to their elements."""
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: container.Piece):
         self.sections = container.unpack(data)
         self.constants_end = 0  # end in DATA of the constants that were read so far
         words, scales = self.sections[b"WORD"], self.sections[b"SCAL"]
@@ -197,8 +197,8 @@ class _Reader:
         return tuple(self.scales[at : at + count].tolist())
 
 
-def decode(data: bytes) -> Graph:
-    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the rule of FORMAT.md that is violated,
+def decode(data: container.Piece) -> Graph:
+    """Returns the graph in the bytes of a model.bin, whose constants are views of them. Raises BadFileError naming the rule of FORMAT.md that is violated,
     and the place."""
     reader = _Reader(data)
     head = reader.sections[b"GRPH"]

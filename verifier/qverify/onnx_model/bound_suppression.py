@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.infer_types import Types
 
 MAX_ROWS = 1 << 20
@@ -36,7 +37,7 @@ def _max_rows(node: onnx.NodeProto, types: Types, constants: dict[str, onnx.Tens
     if node.op_type != "NonMaxSuppression" or len(node.input) < 3 or node.input[2] not in constants:
         return 0
     scores = types.get(node.input[1], (0, ()))[1]
-    largest = numpy_helper.to_array(constants[node.input[2]]).reshape(-1)
+    largest = value_of(constants[node.input[2]]).reshape(-1)
     if len(scores) != 3 or largest.size != 1:
         return 0
     rows = scores[0] * scores[1] * min(int(largest[0]), scores[2])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qverify.onnx_model.load import parse
+from qverify.onnx_model.mapped_model import MappedModel
 
 QUANTIZED, DEQUANTIZED = "_QuantizeLinear_Output", "_DequantizeLinear_Output"  # endings of onnxruntime's quantizer
 
@@ -25,7 +26,7 @@ class OnnxNames:
     made: frozenset[str] = frozenset()
 
 
-def dequantized_names(model: bytes) -> dict[str, str]:
+def dequantized_names(model: bytes | MappedModel) -> dict[str, str]:
     """Returns, by output of each DequantizeLinear, the quantized tensor that it reads; constants are left out. For
     X_QuantizeLinear_Output, as onnxruntime's quantizer names it, X_DequantizeLinear_Output is such a name, also where
     the DequantizeLinear computes an output of the model and therefore has its name."""
@@ -41,6 +42,6 @@ def dequantized_names(model: bytes) -> dict[str, str]:
     return names
 
 
-def computed_names(model: bytes) -> set[str]:
+def computed_names(model: bytes | MappedModel) -> set[str]:
     """Returns the names of all tensors that the nodes of an ONNX compute."""
     return {name for node in parse(model, "quant.onnx").graph.node for name in node.output if name}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from google.protobuf.message import DecodeError
 from qverify.errors import BadFileError, RefusedModelError
 from qverify.onnx_model.crash_watch import onnxruntime_runs
 from qverify.onnx_model.guard_divisions import guard_divisions
+from qverify.onnx_model.held_data import FOLDER, held_in
+from qverify.onnx_model.light_model import FLOATS
 from qverify.printable import describe_error
 
 Array = npt.NDArray[Any]
+MANY_BYTES = 1 << 26  # of lent constants
 LEVELS = ("disable_all", "basic", "extended", "all")
 NO_SPINNING = (
     "session.intra_op.allow_spinning",
@@ -99,6 +103,12 @@ def _disabled_optimizers(model: bytes, level: str) -> list[str]:
     return [*left_out, "NchwcTransformer"] if half else left_out
 
 
+def _has_float_matrices(model: bytes) -> bool:
+    """Returns whether the model has constants of floats with two dims or more."""
+    initializers = onnx.load_from_string(model).graph.initializer
+    return any(len(i.dims) > 1 and i.data_type in FLOATS and prod(i.dims) > 1 for i in initializers)
+
+
 class Engine:
     """One onnxruntime session. Raises BadFileError if onnxruntime refuses the model.
 
@@ -141,11 +151,8 @@ class Engine:
             options.add_session_config_entry("session.x64quantprecision", "1")
         if optimized_path:
             options.optimized_model_filepath = optimized_path
-        if lent:
-            self._lent = {n: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for n, v in lent.items()}
-            options.add_external_initializers(list(self._lent), list(self._lent.values()))
-            for name, value in self._lent.items():
-                options.add_initializer(name, value)  # without this call onnxruntime keeps a copy
+        lent = {**held_in(model), **(lent or {})}
+        self._lend(ort, options, lent, level, model)
         self.settings = {
             "level": level,
             "threads": threads,
@@ -163,6 +170,23 @@ class Engine:
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
         self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}
+
+    def _lend(self, ort: Any, options: Any, lent: Mapping[str, Array], level: str, model: bytes) -> None:
+        """Gives onnxruntime the arrays of the initializers that have no data in the model. Its optimizers read some of them
+        from the model, so that they get a copy."""
+        self._lent = {n: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for n, v in lent.items()}
+        if level != "disable_all" and lent:
+            options.add_external_initializers(list(self._lent), list(self._lent.values()))
+        if lent:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", FOLDER)
+        for name, value in self._lent.items():
+            options.add_initializer(name, value)
+        if sum(v.nbytes for v in lent.values()) >= MANY_BYTES:
+            options.enable_cpu_mem_arena = False  # it keeps the memory of all tensors that were computed
+            if not _has_float_matrices(
+                model
+            ):  # integer products are exact, packed or not; float ones may round otherwise
+                options.add_session_config_entry("session.disable_prepacking", "1")  # a copy of all weights
 
     def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
         """Returns the named outputs (all by default). Raises BadFileError if onnxruntime fails."""

@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from qverify.onnx_model.canary import failing_kinds, run_canaries
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.light_model import Array, LightModel, is_large, lent_tensor
 from qverify.onnx_model.node_order import reads
 
@@ -139,7 +140,7 @@ class _OperandShifter:
 
     def _shift_constant(self, name: str) -> str:
         lent = self._source.constants.get(name)
-        value = numpy_helper.to_array(self._constants[name]) if lent is None else lent
+        value = value_of(self._constants[name]) if lent is None else lent
         return self._add(name, np.asarray(value.view(np.uint8) ^ np.uint8(SHIFT)))
 
     def _shift_computed(self, name: str) -> str:

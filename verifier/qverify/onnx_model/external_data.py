@@ -11,9 +11,13 @@ from collections.abc import Iterator
 import onnx
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.held_data import hold, is_held
+from qverify.onnx_model.light_model import holdable_bytes
+from qverify.onnx_model.mapped_file import MappedFile
 from qverify.onnx_model.widen_constants import PER_BYTE
 
 MAX_BYTES = 2**31 - 1
+OTHER_THAN_INTEGERS = " of other constants than integers of 8 to 64 bits, which is not supported"
 KEYS = {"location", "offset", "length", "checksum"}
 
 
@@ -22,13 +26,20 @@ def has_external_data(model: onnx.ModelProto) -> bool:
     return any(_external(t) for t in _tensors(model))
 
 
-def embed_external_data(model: onnx.ModelProto, name: str, folder: str) -> None:
+def external_bytes(model: onnx.ModelProto) -> int:
+    """Returns the bytes of all external tensors by their types and dims, those of unknown types left out."""
+    return sum(size for t in _tensors(model) if _external(t) and (size := _bytes_or_none(t)) is not None)
+
+
+def embed_external_data(model: onnx.ModelProto, name: str, folder: str, maps: list[MappedFile] | None = None) -> None:
     """Reads every external tensor into the model, in place.
 
-    folder: the folder of the model's file, or "" if it has none. Raises BadFileError for a location outside the folder,
-    a symbolic link, a size that differs from the tensor's, and more than 2 GiB in all."""
+    folder: the folder of the model's file, or "" if it has none. maps: a list, to hold large integer constants
+    (held_data.py) as views of mapped files, which are added to it. Raises BadFileError for a location outside the folder,
+    a symbolic link, a size that differs from the tensor's, and more than 2 GiB that are read."""
     external = list(filter(_external, _tensors(model)))
     left = MAX_BYTES - model.ByteSize() if external else 0
+    opened = dict[tuple[int, int], MappedFile]()
     for tensor in external:
         where = f"{name}: external data of {tensor.name!r}"
         if not folder:
@@ -37,19 +48,56 @@ def embed_external_data(model: onnx.ModelProto, name: str, folder: str) -> None:
         if unknown := sorted(entries.keys() - KEYS):
             raise BadFileError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
         size = _size_bytes(tensor, where)
-        left -= size
-        if left < 0:
-            raise BadFileError(f"{where}: with its data the model has above 2 GiB, which is not supported")
         if _number(entries.get("length"), size, where) != size:
             raise BadFileError(f"{where}: length {entries['length']}, its type and dims need {size} bytes")
-        data = _read(folder, entries.get("location", ""), _number(entries.get("offset"), 0, where), size, where)
+        held = maps is not None and _can_be_held(tensor, size)
+        left -= 0 if held else size
+        if left < 0:
+            raise BadFileError(f"{where}: with its data the model has above 2 GiB{OTHER_THAN_INTEGERS}")
+        location, offset = entries.get("location", ""), _number(entries.get("offset"), 0, where)
+        handle = _open(folder, location, offset, size, where)
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
-        tensor.raw_data = data
+        if held:
+            _hold(tensor, _map_once(handle, os.path.join(folder, location), opened), offset)
+            continue
+        tensor.raw_data = _read(handle, location, offset, size, where)
+    if maps is not None:
+        maps += opened.values()
+
+
+def _can_be_held(tensor: onnx.TensorProto, size: int) -> bool:
+    """Returns whether an external tensor of this many bytes is a large constant of integers."""
+    return holdable_bytes(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)) == size
+
+
+def _map_once(handle: int, path: str, opened: dict[tuple[int, int], MappedFile]) -> MappedFile:
+    """Returns the open file, mapped, once for all tensors in it. handle: is closed."""
+    state = os.fstat(handle)
+    key = state.st_dev, state.st_ino
+    if key in opened:
+        os.close(handle)
+    else:
+        opened[key] = MappedFile(path, handle)
+    return opened[key]
+
+
+def _hold(tensor: onnx.TensorProto, file: MappedFile, offset: int) -> None:
+    """Holds the tensor's data, which the file has at this offset."""
+    kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    hold(tensor, file.array(kind, tuple(tensor.dims), offset))
 
 
 def _external(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_location == onnx.TensorProto.EXTERNAL
+    return tensor.data_location == onnx.TensorProto.EXTERNAL and not is_held(tensor)
+
+
+def _bytes_or_none(tensor: onnx.TensorProto) -> int | None:
+    """Returns the size of the tensor's data; None if its type or dims are none that can be stored outside."""
+    try:
+        return _size_bytes(tensor, "")
+    except BadFileError:
+        return None
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -99,7 +147,8 @@ def _elements(tensor: onnx.TensorProto, where: str) -> int:
     return math.prod(tensor.dims)
 
 
-def _read(folder: str, location: str, offset: int, size: int, where: str) -> bytes:
+def _open(folder: str, location: str, offset: int, size: int, where: str) -> int:
+    """Opens the file of a tensor's data, which is the caller's to close."""
     parts = location.replace("\\", "/").split("/")
     if not location or os.path.isabs(location) or ".." in parts or "\0" in location or ":" in location:
         raise BadFileError(f"{where}: its place {location[:200]!r} is outside the model's folder")
@@ -113,19 +162,30 @@ def _read(folder: str, location: str, offset: int, size: int, where: str) -> byt
     try:
         # do not follow a link, or wait for a pipe, that replaced the file since the checks above
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise BadFileError(f"{where}: {location!r} {_reason(error)}") from error
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode):
+        os.close(handle)
+        raise BadFileError(f"{where}: {location!r} is not a file")
+    if offset + size > state.st_size:
+        os.close(handle)
+        raise BadFileError(f"{where}: bytes {offset} to {offset + size} of {location!r}, which has {state.st_size}")
+    return handle
+
+
+def _reason(error: OSError) -> str:
+    return "is missing beside the model" if isinstance(error, FileNotFoundError) else str(error.strerror)
+
+
+def _read(handle: int, location: str, offset: int, size: int, where: str) -> bytes:
+    """Returns the bytes of a tensor's data. handle: the open file, which is closed."""
+    try:
         with os.fdopen(handle, "rb") as file:
-            state = os.fstat(handle)
-            if not stat.S_ISREG(state.st_mode):
-                raise BadFileError(f"{where}: {location!r} is not a file")
-            if offset + size > state.st_size:
-                raise BadFileError(
-                    f"{where}: bytes {offset} to {offset + size} of {location!r}, which has {state.st_size}"
-                )
             file.seek(offset)
             data = file.read(size)
     except OSError as error:
-        missing = "is missing beside the model" if isinstance(error, FileNotFoundError) else error.strerror
-        raise BadFileError(f"{where}: {location!r} {missing}") from error
+        raise BadFileError(f"{where}: {location!r} {_reason(error)}") from error
     if len(data) != size:
         raise BadFileError(f"{where}: {location!r} ended while it was read")
     return data

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from qverify.errors import BadFileError, BlockedError, UnsupportedError
+from qverify.onnx_model.held_data import has_held, value_of
 from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
 from qverify.printable import describe_error
 
@@ -101,7 +101,7 @@ def check_valid(model: onnx.ModelProto, name: str) -> None:
         output.type.tensor_type.shape.SetInParent()  # the checker requires a shape, even an empty one
     try:
         if not _is_valid_without_data(model):
-            onnx.checker.check_model(model)
+            onnx.checker.check_model(_with_one_element(model) if has_held(model) else model)
     except (onnx.checker.ValidationError, ValueError) as error:
         if not _is_checked_by_running(error):
             why = _describe_attribute(error, model) or describe_error(error)
@@ -140,16 +140,21 @@ def _is_checked_by_running(error: Exception) -> bool:
 def _is_valid_without_data(model: onnx.ModelProto) -> bool:
     """Returns whether the checker accepts the model with each large constant replaced by a single element. All it would
     check of large constants is that their data have the size that type and dims require, which check_constants does."""
+    try:
+        onnx.checker.check_model(_with_one_element(model))
+    except (onnx.checker.ValidationError, ValueError) as error:
+        return _is_checked_by_running(error)
+    return True
+
+
+def _with_one_element(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the model with each large constant replaced by a single element."""
     item_bytes = {**INTEGERS, **FLOATS}
     light, large = light_copy(model, item_bytes)
     for tensor in light.graph.initializer:
         if tensor.name in large and not tensor.HasField("raw_data"):
             tensor.dims[:], tensor.raw_data = [1], bytes(item_bytes[tensor.data_type])
-    try:
-        onnx.checker.check_model(light)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        return _is_checked_by_running(error)
-    return True
+    return light
 
 
 def check_constants(model: onnx.ModelProto, name: str) -> None:
@@ -157,7 +162,7 @@ def check_constants(model: onnx.ModelProto, name: str) -> None:
     Infinities are allowed here (limits of Clip, masks); biases are checked for them elsewhere."""
     for description, tensor in _constants(model.graph):
         try:
-            values = numpy_helper.to_array(tensor)
+            values = value_of(tensor)
         except Exception as error:
             raise BadFileError(f"{name}: {description} is damaged: {describe_error(error)}") from error
         if tensor.data_type in FLOATS and values.size and np.isnan(values).any():

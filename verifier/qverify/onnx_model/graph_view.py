@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import numpy_helper
 
 from qverify.errors import NotOnHostError, UnsupportedError
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
 from qverify.onnx_model.opsets import standard_opset
 from qverify.onnx_model.value_shaped import input_that_shapes
@@ -121,7 +121,7 @@ class GraphView:
         self.file = name
         graph = model.graph
         self.opset = standard_opset(model)
-        self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+        self.constants: dict[str, Array] = {i.name: value_of(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
         uses: dict[str, int] = {}  # node name to the number of nodes that would have it
         for i, node in enumerate(graph.node):
@@ -167,7 +167,7 @@ class GraphView:
         """Returns the value of a Constant node."""
         for key, value in attributes(node).items():
             if key == "value":
-                return numpy_helper.to_array(value)
+                return value_of(value)
             if key in ("value_float", "value_int", "value_floats", "value_ints"):
                 return np.array(value, np.float32 if "float" in key else np.int64)
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.infer_types import without_large_constants
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, sort_nodes
@@ -149,7 +150,7 @@ def _contains(constant: onnx.TensorProto, value: int) -> bool:
     if constant.data_location == TensorProto.EXTERNAL:
         return True
     try:
-        return bool((numpy_helper.to_array(constant) == value).any())
+        return bool((value_of(constant) == value).any())
     except Exception:  # the helper's errors for damaged data
         return True
 

@@ -8,6 +8,8 @@ from math import prod
 import onnx
 from onnx import shape_inference
 
+from qverify.onnx_model.held_data import value_of
+
 CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
 RESIZES = ("Resize", "Upsample")
 IGNORES_PADS = (b"VALID", b"SAME_UPPER", b"SAME_LOWER")  # values of auto_pad
@@ -45,7 +47,7 @@ def _is_uneven(tensor: onnx.TensorProto) -> bool:
     rounded."""
     if prod(tensor.dims) * 8 > LARGE:
         return False
-    values = onnx.numpy_helper.to_array(tensor).astype("float64") * 256
+    values = value_of(tensor).astype("float64") * 256
     return bool((values != values.round()).any())
 
 

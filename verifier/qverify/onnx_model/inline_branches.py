@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.node_order import graphs_of, inner_nodes
 
 
@@ -38,7 +39,7 @@ def _branch_taken(node: onnx.NodeProto, conditions: Mapping[str, onnx.TensorProt
     """Returns the branch of an If that is always taken, None for other nodes."""
     if node.op_type != "If" or node.domain not in ("", "ai.onnx") or node.input[0] not in conditions:
         return None
-    value = numpy_helper.to_array(conditions[node.input[0]])
+    value = value_of(conditions[node.input[0]])
     wanted = "then_branch" if value.size == 1 and value.reshape(-1)[0] else "else_branch"
     branch = next((a.g for a in node.attribute if a.name == wanted), None)
     usable = value.size == 1 and branch is not None and not branch.sparse_initializer

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
+from qverify.onnx_model.held_data import is_held, place_outside, value_of
 from qverify.onnx_model.node_order import reads
 
 Array = npt.NDArray[Any]
@@ -75,8 +76,8 @@ def light_model(model: onnx.ModelProto, constants: Mapping[str, Array] | None = 
         if name not in read:  # onnxruntime removes unread constants and would fail to find it
             tensor.CopyFrom(large[name])
             continue
-        arrays[name] = existing[name] if name in existing else numpy_helper.to_array(large[name])
-        _lend(tensor)
+        arrays[name] = existing[name] if name in existing else value_of(large[name])
+        place_outside(tensor)
     return LightModel(light, arrays)
 
 
@@ -91,31 +92,36 @@ def lent_tensor(name: str, value: Array) -> onnx.TensorProto:
     """Returns the initializer, without data, that stands for a large constant in a LightModel."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
     tensor = onnx.TensorProto(name=name, data_type=kind, dims=value.shape)
-    _lend(tensor)
+    place_outside(tensor)
     return tensor
-
-
-def _lend(tensor: onnx.TensorProto) -> None:
-    """Marks the tensor's data as external, so that onnxruntime takes the array passed as Engine(lent=...)."""
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="lent")
 
 
 def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
     """Puts the data of its constants into the model of a LightModel, or a part of it, in place, and returns it."""
     for tensor in model.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL and tensor.name in constants:
             tensor.CopyFrom(numpy_helper.from_array(constants[tensor.name], tensor.name))
     return model
 
 
 def _is_large(tensor: onnx.TensorProto, item_bytes: Mapping[int, int]) -> bool:
     """Returns whether the tensor has LARGE bytes or more, stored only as raw data of one of these types."""
+    return is_held(tensor) or (_stored_bytes(tensor, item_bytes) > 0 and tensor.HasField("raw_data"))
+
+
+def holdable_bytes(tensor: onnx.TensorProto) -> int:
+    """Returns the bytes of a large integer constant that can be held, by its type and dims; 0 for any other."""
+    return _stored_bytes(tensor, INTEGERS)
+
+
+def _stored_bytes(tensor: onnx.TensorProto, item_bytes: Mapping[int, int]) -> int:
+    """Returns the bytes of the raw data that type and dims of the tensor require, 0 if they are fewer than LARGE, of
+    another type, or stored otherwise than as raw data."""
     size = prod(tensor.dims) * item_bytes.get(tensor.data_type, 0)
     if size < LARGE or sys.byteorder != "little" or tensor.HasField("segment") or not tensor.name:
-        return False
+        return 0
     plain = tensor.data_location == onnx.TensorProto.DEFAULT and not any(getattr(tensor, f) for f in OTHER_DATA)
-    return plain and tensor.HasField("raw_data")
+    return size if plain and min(tensor.dims, default=1) > 0 else 0
 
 
 def _copy_fields(source: Any, target: Any, omit: tuple[str, ...]) -> None:

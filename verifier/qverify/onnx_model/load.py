@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -13,8 +14,10 @@ from onnx import numpy_helper
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
-from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
+from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, external_bytes, has_external_data
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
+from qverify.onnx_model.mapped_file import MappedFile, map_file
+from qverify.onnx_model.mapped_model import MAPPED_FROM, MAPPED_TO, MappedModel, map_model
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import inner_nodes, sort_nodes
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
@@ -24,6 +27,7 @@ from qverify.onnx_model.plain_layout import write_plain_layout
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
+MAGIC, TFLITE = b"QVMODEL\0", b"TFL3"  # at byte 0 of a model.bin, at byte 4 of a .tflite
 QUANTIZED = {
     "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "MatMulBnb4", "QAttention", "MatMulIntegerToFloat",
     "QEmbedLayerNormalization",
@@ -44,6 +48,47 @@ def read_file(path: str) -> bytes:
         raise BadFileError(f"{path}: {error.strerror}{blank}") from error
 
 
+def open_model(path: str) -> tuple[bytes | memoryview | MappedModel, onnx.ModelProto | None]:
+    """Returns a model file and, if it is an ONNX, the parsed model, whose external data are embedded or held. A large ONNX
+    or model.bin is mapped, any other file is read. Raises BadFileError."""
+    start = _read_start(path)
+    if start and start == MAGIC:
+        return map_file(path).data, None
+    if start and start[4:8] != TFLITE:
+        if (mapped := map_model(path)) is not None and not has_external_data(model := mapped.parse()):
+            return mapped, model
+    data = read_file(path)
+    if data[:8] == MAGIC or data[4:8] == TFLITE:
+        return data, None
+    parsed = onnx.ModelProto()
+    try:
+        parsed.ParseFromString(data)
+    except DecodeError:
+        return data, None
+    if not MAPPED_FROM <= external_bytes(parsed) <= MAPPED_TO:
+        return _embedded(data, parsed, path)
+    maps = list[MappedFile]()
+    embed_external_data(parsed, os.path.basename(path), os.path.dirname(os.path.abspath(path)), maps)
+    return MappedModel(path, parsed, maps, None), parsed
+
+
+def _read_start(path: str) -> bytes:
+    """Returns the first bytes of a large file; b"" of a small one, and of what is no readable file, which read_file()
+    tells."""
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) < MAPPED_FROM:
+            return b""
+        with open(path, "rb") as file:
+            return file.read(8)
+    except OSError:
+        return b""
+
+
+def digest_of(data: bytes | memoryview | MappedModel) -> str:
+    """Returns the SHA-256 of what open_model() returned, in hexadecimal."""
+    return data.sha256 if isinstance(data, MappedModel) else hashlib.sha256(data).hexdigest()
+
+
 def read_model(path: str) -> bytes:
     """Returns the bytes of a model file. External data of an ONNX is embedded, so that the bytes are the whole model
     for every reader, hash, capture and bundle. Raises BadFileError."""
@@ -61,14 +106,21 @@ def with_external_data(data: bytes, path: str) -> tuple[bytes, onnx.ModelProto |
         model.ParseFromString(data)
     except DecodeError:
         return data, None
+    return _embedded(data, model, path)
+
+
+def _embedded(data: bytes, model: onnx.ModelProto, path: str) -> tuple[bytes, onnx.ModelProto]:
+    """Returns the bytes and the model with external data embedded. model: the parsed bytes."""
     if not has_external_data(model):
         return data, model
     embed_external_data(model, os.path.basename(path), os.path.dirname(os.path.abspath(path)))
     return bytes(model.SerializeToString(deterministic=True)), model
 
 
-def parse(data: bytes, name: str) -> onnx.ModelProto:
+def parse(data: bytes | MappedModel, name: str) -> onnx.ModelProto:
     """Parses the bytes as a model with at least one node, without further checks. Raises BadFileError."""
+    if isinstance(data, MappedModel):
+        return check_parsed(data.parse(), name)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.loop_form import LoopForm, State
 from qverify.onnx_model.node_order import outer_reads
 from qverify.onnx_model.rewriter import Rewriter, input_name
@@ -67,7 +68,7 @@ def _scalar(r: Rewriter, name: str, default: int) -> int:
     element."""
     if not name:
         return default
-    value = numpy_helper.to_array(_constant(r, name))
+    value = value_of(_constant(r, name))
     if value.size != 1:
         raise r.refusal(f"{name!r} has {value.size} elements, wanted 1")
     return int(value.reshape(-1)[0])

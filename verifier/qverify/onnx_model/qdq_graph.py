@@ -13,6 +13,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
+from qverify.onnx_model.held_data import value_of
 
 Array = npt.NDArray[Any]
 COMPUTED = "_QuantizeLinear_Input"  # the ending of real values before they are quantized
@@ -34,10 +35,10 @@ def attributes(node: NodeProto) -> dict[str, Any]:
 
 def constants(model: onnx.ModelProto) -> dict[str, Array]:
     """Returns the initializers and the values of Constant nodes, by name."""
-    found = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    found = {i.name: value_of(i) for i in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and "value" in (values := attributes(node)):
-            found[node.output[0]] = numpy_helper.to_array(values["value"])
+            found[node.output[0]] = value_of(values["value"])
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import onnx
-from onnx import numpy_helper
 
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.node_order import graphs_of, reads
 
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -21,7 +21,7 @@ def reason_it_draws(node: onnx.NodeProto, constants: Constants) -> str:
     if node.op_type in RANDOM:
         return f"{node.op_type} draws random numbers"
     training = node.input[2] if node.op_type == "Dropout" and len(node.input) > 2 else ""
-    if training and (training not in constants or numpy_helper.to_array(constants[training]).any()):
+    if training and (training not in constants or value_of(constants[training]).any()):
         return (
             "training_mode is not false, and a Dropout in training draws random numbers; export the model for inference"
         )

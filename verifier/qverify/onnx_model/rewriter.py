@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 from qverify.onnx_model.opsets import MICROSOFT as MICROSOFT
 from qverify.onnx_model.opsets import standard_opset
@@ -84,7 +85,7 @@ class Rewriter:
 
     def value(self, name: str) -> Array | None:
         """Returns the value of an initializer, None for other tensors."""
-        return numpy_helper.to_array(self.initializers[name]) if name in self.initializers else None
+        return value_of(self.initializers[name]) if name in self.initializers else None
 
     def is_constant(self, name: str) -> bool:
         """Returns whether the tensor is an initializer, or a DequantizeLinear of initializers computes it."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.byte_sums import sum_rows
 from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.onnx_model.stored_biases import find_stored_biases
 from qverify.plural import count
@@ -100,18 +101,36 @@ def _weights(name: str, value: Array, scale: Array, axis: int) -> Iterator[tuple
     scales, small = scale.reshape(-1), _list_small(scale)
     if value.dtype.name not in ("int8", "uint8") or value.ndim < 2:
         return
-    limits, rows = np.iinfo(value.dtype), _by_channel(value, scales.size, axis)
-    low = limits.min + (1 if limits.min < 0 else 0)  # symmetric quantizers end at -127
-    share = ((rows >= limits.max) | (rows <= low)).sum(axis=1)
-    at = np.flatnonzero((share >= FEWEST) & (share >= SHARE * rows.shape[1]))
+    share = _at_ends(value, scales.size, axis)
+    each = value.size // share.size
+    at = np.flatnonzero((share >= FEWEST) & (share >= SHARE * each))
+    rows = _by_channel(value, scales.size, axis) if at.size else value
     at = np.array([c for c in at if np.unique(rows[c]).size >= FEWEST_LEVELS and c not in small], int)
     if at.size:
         worst = int(max(at, key=lambda c: share[c]))
         yield (
             name,
-            f"{name}: {share[worst]} of {rows.shape[1]} weights of channel {worst} lie at the ends of {value.dtype} "
+            f"{name}: {share[worst]} of {each} weights of channel {worst} lie at the ends of {value.dtype} "
             f"({_list(at)}): the exporter's range is too narrow",
         )
+
+
+def _at_ends(value: Array, channels: int, axis: int) -> Array:
+    """Returns how many stored integers of each channel are the largest or the smallest of their type; for int8 also -127,
+    where symmetric quantizers end."""
+    first = np.uint8(
+        127 if value.dtype == np.int8 else 255
+    )  # 127, -128 and -127 follow each other as uint8, as do 255 and 0
+    count = 3 if value.dtype == np.int8 else 2
+    stored = np.ascontiguousarray(value).view(np.uint8)
+    if channels < 2:
+        columns = stored.reshape(-1, stored.shape[-1])
+    elif axis % value.ndim == 0:
+        columns = stored.reshape(channels, -1).T
+    else:
+        columns = np.moveaxis(stored, axis, -1).reshape(-1, channels)
+    found = sum_rows(columns, lambda block: block - first < count)
+    return found if channels >= 2 else found.sum(keepdims=True)
 
 
 def _float_weights(name: str, value: Array, scale: Array, zero: Array, axis: int) -> Iterator[tuple[str, str]]:

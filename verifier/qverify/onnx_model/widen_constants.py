@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from qverify.onnx_model.held_data import value_of
+
 PER_BYTE = {
     number: 2 if name.endswith("4") else 4
     for name, number in onnx.TensorProto.DataType.items()
@@ -25,7 +27,7 @@ def widen_constants(graph: onnx.GraphProto) -> None:
         wide -= kept
     for name in wide:
         signed = onnx.TensorProto.DataType.Name(small[name].data_type).startswith("INT")
-        value = numpy_helper.to_array(small[name]).astype(np.int8 if signed else np.uint8)
+        value = value_of(small[name]).astype(np.int8 if signed else np.uint8)
         small[name].CopyFrom(numpy_helper.from_array(value, name))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, outer_reads
 from qverify.onnx_model.rewriter import Rewriter
 
@@ -48,7 +49,7 @@ def _name(kind: int) -> str:
 
 
 def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
+    return numpy_helper.from_array(value_of(tensor).astype(np.float32), tensor.name)
 
 
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:

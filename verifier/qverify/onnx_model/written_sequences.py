@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.onnx_model.held_data import value_of
 from qverify.onnx_model.node_order import outer_reads
 
 MAX_PARTS = 64  # of a Concat: a node of model.bin has at most so many inputs
@@ -166,7 +167,7 @@ class _SequenceWriter:
         return helper.make_node(kind, [source, self._ints(f"{to}/axis", axis)], [to], f"{to}/{kind}")
 
     def _value(self, name: str) -> np.ndarray | None:
-        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+        return value_of(self._constants[name]) if name in self._constants else None
 
     def _ints(self, name: str, value: int) -> str:
         return self._add_constant(self._fresh(name), np.array([value], np.int64))

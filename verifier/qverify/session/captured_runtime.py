@@ -54,9 +54,10 @@ def _models_of_other_runtimes(models: Models) -> Iterator[tuple[str, bytes, bool
             yield "litert", finals, False
         except QVerifyError:  # the map of tensors does not fit, so no board can have run by it
             return
-    if models.original is None or models.compiled is None or models.graph.islands:
+    original = models.original
+    if original is None or models.compiled is None or models.graph.islands:
         return
     from qverify.sides.runtime_board import model_of_boards
 
-    yield "onnxruntime", models.original, False
+    yield "onnxruntime", original, False
     yield "onnxruntime", model_of_boards(models.compiled.integer_model(), models.graph), True

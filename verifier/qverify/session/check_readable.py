@@ -15,6 +15,7 @@ from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, InternalError
 from qverify.model_bin.container import Piece
 from qverify.model_bin.records import decode, encode_pieces
+from qverify.onnx_model.mapped_file import map_file
 
 RUNTIME_TIMEOUT_S = 60.0  # enough for the check of the largest model; a model is not refused because of a timeout
 REFUSALS = ("not a valid model.bin", "damaged", "not supported by this runtime")  # phrases of the C qv_status_phrase
@@ -23,22 +24,23 @@ REFUSALS = ("not a valid model.bin", "damaged", "not supported by this runtime")
 def check_readable(path: str) -> None:
     """Checks a model.bin. Raises BadFileError if a reader refuses the file, InternalError if it reads back as another
     model."""
-    with open(path, "rb") as file:
-        data = file.read()
+    file = map_file(path)
     runtime_check = submit(partial(_check_with_runtime, path))
     try:
-        encoded_again = encode_pieces(decode(data))
+        encoded_again = encode_pieces(decode(file.data))
     except BadFileError as error:
         raise BadFileError(f"no model.bin is written, its own reader refuses it: {error}") from error
     finally:
         reason = runtime_check.result()
-    if not _is_joined(encoded_again, data):
+    is_joined = _is_joined(encoded_again, file.data)
+    file.release()
+    if not is_joined:
         raise InternalError("no model.bin is written: it reads back as another model; please report this")
     if reason:
         raise BadFileError(f"no model.bin is written, the runtime refuses it: {reason}. Cut the model before that node")
 
 
-def _is_joined(pieces: list[Piece], data: bytes) -> bool:
+def _is_joined(pieces: list[Piece], data: Piece) -> bool:
     """Returns whether the data consist of exactly these pieces, one after the other."""
     offset, whole = 0, np.frombuffer(data, np.uint8)
     for piece in filter(len, pieces):

@@ -67,6 +67,7 @@ class HostSides:
             )  # first, so that its session is freed before more memory is used
             return_free_memory()
             ran.recordings["reference"] = reference.run(prepared)
+            self._models.release()
             ran.run_unit["reference"] = reference.run_unit
             ran.kernel_sets = self.kernel_sets()
             ran.plain = reference.compare_original(prepared, ran.recordings["reference"].tensors, original)
@@ -80,6 +81,7 @@ class HostSides:
                 prepared, progress=progress_of_step(watch, "simulator"), peer=peer
             )
             ran.run_unit["simulator"] = self._simulator.run_unit
+            self._models.release()
         if self._engines is not None:
             ran.recordings |= self._engines.run(prepared, watch)
         return ran
@@ -134,7 +136,7 @@ class HostSides:
 
         assert self._models.compiled is not None
         self._canary = dict(run_canaries())
-        self._reference = Reference(self._models.compiled.integer_model(), self._models.graph, self._models.original)
+        self._reference = Reference(self._models.compiled.integer_model(), self._models.graph, self._models.source)
         self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
         self._canary["exact_products"] = self._reference.has_exact_products
         return self._reference

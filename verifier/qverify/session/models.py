@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from qverify_agents.pieces import Pieces
+
 from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
@@ -18,10 +20,11 @@ from qverify.errors import BadFileError, BlockedError, OwnInputsError, Unsupport
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
-from qverify.model_bin.records import decode, encode
+from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
-from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
+from qverify.onnx_model.load import check_parsed, digest_of, is_quantized, open_model, parse, read_file
+from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
 from qverify.report.learned import Arithmetic
@@ -37,15 +40,19 @@ if TYPE_CHECKING:
     from qverify.sides.engine_reference import EngineReference
 
 
+ModelData = bytes | MappedModel
+Content = bytes | memoryview | Pieces
+
+
 @dataclass
 class Models:
     """The opened models of -m.
 
     Attributes:
         graph: the compiled network that is judged.
-        binary: the bytes of model.bin, compiled in memory if no file was given; empty with `engine`.
+        content: the bytes of model.bin, compiled in memory if no file was given; empty with `engine`. `binary` joins them.
         compiled: the compiled quantized ONNX or .tflite; None if -m has neither.
-        original: the bytes of the quantized ONNX; None without one.
+        source: the bytes of the quantized ONNX, or the mapped file; None without one. `original` joins them.
         rows: name, hash and kind of each file, for the report.
         notes: lines for the report.
         caveats: reservations that every verdict states.
@@ -57,9 +64,9 @@ class Models:
     """
 
     graph: Graph
-    binary: bytes
+    content: Content
     compiled: CompiledModel | None = None
-    original: bytes | None = None
+    source: ModelData | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
@@ -70,9 +77,24 @@ class Models:
     vendor_names: dict[str, str] = field(default_factory=dict)
 
     @property
+    def binary(self) -> bytes:
+        """The bytes of model.bin."""
+        return self.content if isinstance(self.content, bytes) else bytes(self.content)
+
+    @property
+    def original(self) -> bytes | None:
+        """The bytes of the quantized ONNX; None without one."""
+        return self.source if self.source is None or isinstance(self.source, bytes) else bytes(self.source)
+
+    @property
     def integer_onnx(self) -> bytes | None:
         """The serialized integer ONNX; None without a quantized ONNX."""
         return None if self.compiled is None else self.compiled.integer_onnx
+
+    def release(self) -> None:
+        """Lets the system take back the memory of mapped weights; they are read again where they are used again."""
+        if isinstance(self.source, MappedModel):
+            self.source.release()
 
     @property
     def no_simulator(self) -> str:
@@ -83,17 +105,17 @@ class Models:
     def binary_sha256(self) -> str:
         """The SHA-256 of model.bin, in hex."""
         known = next((row["sha256"] for row in self.rows if row["kind"] == "model.bin"), "")
-        return known or hashlib.sha256(self.binary).hexdigest()
+        return known or Pieces([self.content] if not isinstance(self.content, Pieces) else self.content.pieces).sha256()
 
     @cached_property
     def onnx_names(self) -> OnnxNames:
         """The names of the ONNX that the graph does not have itself; none without a quantized ONNX."""
         known = {*self.graph.inputs, *self.graph.observable()}
-        if self.original is None:
+        if self.source is None:
             return OnnxNames()
-        names = dequantized_names(self.original).items()
+        names = dequantized_names(self.source).items()
         dequantized = {real: stored for real, stored in names if stored in known and real not in known}
-        computed = computed_names(self.original)
+        computed = computed_names(self.source)
         made = frozenset(self.graph.observable()) - computed - {*self.graph.inputs}
         return OnnxNames(dequantized, frozenset(computed - {*known, *dequantized}), made)
 
@@ -348,7 +370,7 @@ def _open(
     if graph is None or binary is None:
         return Models(
             compiled.graph,
-            encode(compiled.graph),
+            Pieces(encode_pieces(compiled.graph)),
             compiled,
             quantized.data,
             rows,
@@ -364,7 +386,7 @@ class _File:
     the parsed ONNX; None for other kinds, and after take()."""
 
     path: str
-    data: bytes
+    data: Any
     kind: str
     digest: Future[str]
     parsed: Any | None
@@ -372,16 +394,16 @@ class _File:
     @staticmethod
     def read(path: str) -> _File:
         """Reads a file and recognises its kind. Raises BadFileError if it cannot be read or is not a model."""
-        data, parsed = read_file(path), None
+        data, parsed = open_model(path)
         try:
-            if data[:8] != MAGIC:
-                data, parsed = with_external_data(data, path)
             kind = kind_of(path, data, parsed)
         except BadFileError as error:
             if not path.endswith(".tflite"):
                 raise
-            raise BadFileError(f"{path}: not a .tflite ({count(len(data), 'byte')}, no TFL3 at byte 4)") from error
-        return _File(path, data, kind, submit(lambda: hashlib.sha256(data).hexdigest()), parsed)
+            raise BadFileError(
+                f"{path}: not a .tflite ({count(os.path.getsize(path), 'byte')}, no TFL3 at byte 4)"
+            ) from error
+        return _File(path, data, kind, submit(lambda: digest_of(data)), parsed)
 
     def take(self) -> Any | None:
         """Returns the parsed ONNX and drops it here, so that its memory can be freed."""
@@ -400,17 +422,18 @@ def _check_first(before: _File | None, file: _File) -> _File:
     return file
 
 
-def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
+def kind_of(path: str, data: ModelData | memoryview, parsed: Any | None = None) -> str:
     """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin, tflite or espdl. parsed: the ONNX,
     if it was parsed before. Raises BadFileError for anything else."""
-    if data[:8] == MAGIC:
+    if isinstance(data, memoryview) or (isinstance(data, bytes) and data[:8] == MAGIC):  # a large model.bin is mapped
         return "model.bin"
-    if data[4:8] == b"TFL3":
-        return "tflite"
-    if data[:4] == ESPDL:
-        return "espdl"
-    if other := describe_other(data, path):
-        raise BadFileError(f"{path}: {other}")
+    if not isinstance(data, MappedModel):
+        if data[4:8] == b"TFL3":
+            return "tflite"
+        if data[:4] == ESPDL:
+            return "espdl"
+        if other := describe_other(data, path):
+            raise BadFileError(f"{path}: {other}")
     name = os.path.basename(path)
     model = parse(data, name) if parsed is None else check_parsed(parsed, name)
     return "quant.onnx" if is_quantized(model) else "float.onnx"

@@ -45,13 +45,14 @@ def open_board(models: Models, side: ChosenSide, deadline_s: float, spot_seed: i
     if side.file == "network":
         from qverify.sides.original_board import OriginalBoard
 
-        if models.original is None or models.islands is not None:
+        original = models.original
+        if original is None or models.islands is not None:
             raise UsageError("form=original runs the quantized ONNX as it is; give it in -m, too")
         untapped = partial(_open_untapped, models)
-        return OriginalBoard(uri, models.original, models.graph, deadline_s, options, spot_seed, untapped)
+        return OriginalBoard(uri, original, models.graph, deadline_s, options, spot_seed, untapped)
     from qverify.sides.runtime_board import RuntimeBoard
 
-    if models.compiled is None or models.original is None:
+    if models.compiled is None or models.source is None:
         raise UsageError(f"a board whose runtime is {runtime} runs the quantized ONNX; give it in -m, too")
     integer: Any = models.compiled.integer_model()
     model = _open_untapped(models)
@@ -64,7 +65,7 @@ def _open_qvrt_or_firmware(models: Models, side: ChosenSide, deadline_s: float, 
     agent = connect(side.where, deadline_s, side.reach)
     try:
         sha256 = models.binary_sha256
-        where = side.where, models.binary, models.graph, deadline_s, side.reach, spot_seed
+        where = side.where, models.content, models.graph, deadline_s, side.reach, spot_seed
         if agent.has_own_model:
             return OwnModelBoard(*where, sha256, agent)
         return Board(*where, models.islands, sha256, agent)

@@ -76,7 +76,7 @@ def open_with_board_model(
         models = open_models(paths, *how, operators=runs_tflite or not simulates, signature=request.signature)
     if sides.runner is None:
         return models, None
-    if models.engine is None and models.alone is None and (models.compiled is None or models.original is None):
+    if models.engine is None and models.alone is None and (models.compiled is None or models.source is None):
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )

@@ -38,9 +38,8 @@ def start_capture(folder: str, request: Request, models: Models, sides: ChosenSi
         if row["kind"] == "quant.onnx" and models.tflite is not None:
             data = json.dumps(models.tflite[1]).encode()
             writer.add_model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
-    if models.binary and not any(row["kind"] == "model.bin" for row in models.rows):
-        digest = hashlib.sha256(models.binary).hexdigest()
-        writer.add_model("compiled.bin", "", "model.bin", digest, models.binary)
+    if len(models.content) and not any(row["kind"] == "model.bin" for row in models.rows):
+        writer.add_model("compiled.bin", "", "model.bin", models.binary_sha256, models.binary)
     return writer
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from qverify_agents.inventory import find_arithmetic
 
 from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 from qverify.report.learned import Arithmetic
+
+if TYPE_CHECKING:
+    from qverify.arithmetic.forms import FormsOfOps
 
 SUFFIX = ".toml"
 VERSION_TAGS = ("soc", "firmware", "driver", "toolchain", "runtime", "version")  # of a board: what its arithmetic is of
@@ -51,3 +55,10 @@ def open_arithmetic(text: str) -> Arithmetic:
             return read_arithmetic(str(path))
     meant = did_you_mean(text, shipped)
     raise UsageError(f"--arithmetic {text}: no such file, and no shipped arithmetic ({', '.join(shipped)}){meant}")
+
+
+def open_forms(name: str) -> FormsOfOps:
+    """Returns the forms by op that the arithmetic of this name or file states. Raises what open_arithmetic() raises."""
+    from qverify.compare.identify.arithmetic_file import forms_of_ops
+
+    return forms_of_ops(open_arithmetic(name))

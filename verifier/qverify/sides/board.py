@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Literal
 import numpy as np
 from qverify_agents.connect import connect
 from qverify_agents.errors import Contradiction, LinkError
+from qverify_agents.pieces import Pieces
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import NodeEvent
 
@@ -52,7 +52,7 @@ class Board(BoardPulls, BoardUnits):
     def __init__(
         self,
         uri: str,
-        model: bytes,
+        model: bytes | memoryview | Pieces,
         graph: Graph,
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
@@ -64,14 +64,14 @@ class Board(BoardPulls, BoardUnits):
         check_struck_nodes(uri, graph)
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
-        self._sha256 = sha256 or hashlib.sha256(model).hexdigest()
+        self._sha256 = sha256 or (model if isinstance(model, Pieces) else Pieces([model])).sha256()
         self._connect = partial(connect, uri, deadline_s, options)
         self._agent = agent or self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self.received_digests: dict[str, str] = {}  # of the last run, even if it did not finish
         self._inputs: list[str] = []
-        self._contents: dict[str, bytes] = {}  # model and inputs of the last run, by SHA-256
+        self._contents: dict[str, bytes | memoryview | Pieces] = {}  # model and inputs of the last run, by SHA-256
         self._spool = Spool()
         self._values_are_of_the_run = True  # False once a unit ran after the run
         self._generation = 0  # number of the connection that the last run used

@@ -15,18 +15,19 @@ from qverify.sides.board_events import digests_of
 from qverify.tensors.recording import Array
 
 if TYPE_CHECKING:
-    from qverify_agents.protocol.client import Agent
+    from qverify_agents.pieces import Pieces
+from qverify_agents.protocol.client import Agent
 
 
 class BoardUnits:
     """The part of Board that runs single units."""
 
     graph: Graph
-    _model: bytes
+    _model: bytes | memoryview | Pieces
     _sha256: str
     _agent: Agent
     _connect: Callable[[], Agent]
-    _contents: dict[str, bytes]
+    _contents: dict[str, bytes | memoryview | Pieces]
     _digests: dict[str, str]
     _values_are_of_the_run: bool
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.pieces import Pieces
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.messages import own_content
 
@@ -31,7 +32,7 @@ class OwnModelBoard(Board):
     def __init__(
         self,
         uri: str,
-        model: bytes,
+        model: bytes | memoryview | Pieces,
         graph: Graph,
         deadline_s: float,
         options: Mapping[str, str] | None,

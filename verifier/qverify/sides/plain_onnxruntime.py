@@ -13,6 +13,7 @@ import numpy as np
 
 from qverify.onnx_model import engine
 from qverify.onnx_model.find_optimizer import FoundOptimizer, SessionSettings, find_optimizer
+from qverify.onnx_model.mapped_model import MappedModel
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.idle_engines import borrowed
 from qverify.tensors.recording import Array
@@ -22,9 +23,9 @@ DEFAULT = SessionSettings()
 
 
 class PlainOnnxruntime:
-    """Runs one model file. model: its bytes, which are not changed."""
+    """Runs one model file. model: its bytes, which are not changed; a mapped file is run where it lies."""
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes | MappedModel):
         self._model, self._written = model, False
         self._folder = Path(tempfile.mkdtemp(prefix="qverify-plain-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -45,10 +46,7 @@ class PlainOnnxruntime:
     def _request(
         self, feed: Mapping[str, Array], names: Sequence[str], settings: SessionSettings
     ) -> dict[str, Array] | str:
-        model = self._folder / "model.onnx"
-        if not self._written:
-            model.write_bytes(self._model)
-            self._written = True
+        model = self._file()
         feed_arrays: dict[str, Any] = {
             str(k): np.asarray(v, str) if v.dtype.kind == "O" else v for k, v in enumerate(feed.values())
         }
@@ -68,6 +66,17 @@ class PlainOnnxruntime:
             if "why" not in answer:
                 return dict(zip(names, child.read_arrays(answer, "result"), strict=True))
         return f"onnxruntime fails on the model: {answer['why']}"
+
+    def _file(self) -> Path:
+        """Returns the path of the model's file. Raises BadFileError if a mapped one was changed."""
+        if isinstance(self._model, MappedModel):
+            self._model.check_unchanged()
+            return Path(self._model.path).absolute()
+        model = self._folder / "model.onnx"
+        if not self._written:
+            model.write_bytes(self._model)
+            self._written = True
+        return model
 
     def find_optimizer(self, feed: Mapping[str, Array], changed: Mapping[str, Array]) -> FoundOptimizer:
         """Returns the optimizer that makes this model's outputs differ from those without optimizations."""

@@ -79,7 +79,6 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
-    from qverify.compare.identify.arithmetic_file import forms_of_ops
     from qverify.compiler.check_units import CUT_OR_REPORT
     from qverify.compiler.compile_model import CompilerOptions
     from qverify.compiler.forms_of_nodes import describe_forms
@@ -87,7 +86,7 @@ def command(
     from qverify.inputs.description_tables import parse_inputs, read_tables
     from qverify.session.models import parse_shapes
     from qverify.session.other_jobs.compile_file import CompileJob, compile_file
-    from qverify.session.stated_arithmetics import open_arithmetic
+    from qverify.session.stated_arithmetics import open_forms
 
     if output is None and not only_list:
         raise UsageError("Missing option '-o' / '--output': where to write model.bin; --list writes nothing")
@@ -102,7 +101,7 @@ def command(
         os.path.dirname(os.path.abspath(model)),
         _merge(read_tables(description), parse_inputs(inputs)),
         not no_host,
-        None if arithmetic is None else forms_of_ops(open_arithmetic(arithmetic)),
+        None if arithmetic is None else open_forms(arithmetic),
     )
     if output is None or only_list:
         return _list(model, replace(options, check=False, host=False), not no_host)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
 
 from qverify.compiler.check_units import CANCELLING
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
@@ -12,7 +14,8 @@ from qverify.errors import UsageError
 from qverify.files import write_pieces
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode_pieces
-from qverify.onnx_model.load import read_model
+from qverify.onnx_model.load import open_model
+from qverify.onnx_model.mapped_model import MappedModel
 from qverify.session.check_readable import check_readable
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.vendor_quantized import ESPDL, espdl_files, quantize_as_vendor
@@ -43,30 +46,39 @@ class CompiledFile:
 def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     """Compiles the model, and writes the files unless the check failed. Raises QVerifyError if the model cannot be
     compiled or a file cannot be read or written."""
-    compiled = _compile([read_model(job.model)], job, watch)
+    source: list[Any] = [*open_model(job.model)]
+    mapped = source[0] if isinstance(source[0], MappedModel) else None
+    compiled = _compile(source, job, watch)
     if failed := _describe_failure(compiled.graph):
         return CompiledFile(compiled.graph, failed=failed, saturated=compiled.saturated)
     pieces = encode_pieces(compiled.graph)
     if job.integer_onnx:
         write_pieces(compiled.integer, job.integer_onnx)
     if job.output is not None:
-        write_pieces(pieces, job.output, check_readable)
+        write_pieces(pieces, job.output, partial(_check_written, mapped))
     return CompiledFile(compiled.graph, sum(map(len, pieces)), saturated=compiled.saturated)
 
 
-def _compile(source: list[bytes], job: CompileJob, watch: Watch | None) -> CompiledModel:
-    """Returns the compiled model. source: the bytes of its file, taken out of the list: the compiler then has the only
-    reference to them and frees them when it has parsed them."""
+def _check_written(mapped: MappedModel | None, path: str) -> None:
+    """Checks a written model.bin, as check_readable() does."""
+    if mapped is not None:
+        mapped.release()  # every constant was read to write it
+    check_readable(path)
+
+
+def _compile(source: list[Any], job: CompileJob, watch: Watch | None) -> CompiledModel:
+    """Returns the compiled model. source: what open_model() returned, taken out of the list: the compiler then has the only
+    reference to the bytes and frees them when it has parsed them."""
     name = os.path.basename(job.model)
-    if source[0][:4] == ESPDL:
+    if isinstance(source[0], bytes) and source[0][:4] == ESPDL:
         return _compile_espdl(job, watch)
-    if not is_tflite(source[0]):
-        return compile_model(source.pop(), name, job.options, watch)
+    if not isinstance(source[0], bytes) or not is_tflite(source[0]):
+        return compile_model(source.pop(0), name, job.options, watch, source.pop())
     if job.integer_onnx:
         raise UsageError(
             f"--integer-onnx: {name} is compiled in LiteRT's arithmetic, which no integer ONNX has; leave it out"
         )
-    return compile_tflite(name, source.pop(), job.options)
+    return compile_tflite(name, source[0], job.options)
 
 
 def _compile_espdl(job: CompileJob, watch: Watch | None) -> CompiledModel:

@@ -1,0 +1,226 @@
+"""What a wrong state tensor shows: exact tests of what it holds instead (SEQUENCES.md section 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qverify.arithmetic.functions64 import log2_of
+from qverify.sequences.chain import same_bytes
+from qverify.tensors.recording import Array
+
+MIN_BITS = 16  # of evidence beyond the choice among the alternatives
+MAX_PLACES = 4  # named in a text
+MAX_TESTED = 1 << 22  # elements of a tensor of which only the places are told beyond
+MAX_TRIED_PARTS, MAX_SHIFT = 64, 64
+LAYER = re.compile(r"(?<!\d)(\d{1,4})(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a step wrote: the places along one axis at which the expected output differs from the state that came in."""
+
+    axis: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of one state in one step. expected: the right output. came_in: the state that the step read; None if it
+    has another shape. before: the right output of the step before; None in the first. came_before: the state which that
+    step read. first: the state of step 0. others: the right outputs of other states, by name. scale: of an LSB, 0 if it is
+    not quantized."""
+
+    name: str
+    expected: Array
+    came_in: Array | None = None
+    before: Array | None = None
+    came_before: Array | None = None
+    first: Array | None = None
+    others: Mapping[str, Array] = field(default_factory=dict)
+
+
+def find_written(expected: Array, came_in: Array | None) -> Written | None:
+    """Returns where a step wrote, along the axis with the fewest places; None if it wrote at more than half of every
+    axis, or nothing is known."""
+    if came_in is None or came_in.shape != expected.shape or came_in.dtype != expected.dtype:
+        return None
+    changed = _bits(expected) != _bits(came_in)
+    best: Written | None = None
+    for axis, size in enumerate(expected.shape):
+        others = tuple(k for k in range(expected.ndim) if k != axis)
+        places = tuple(int(p) for p in np.flatnonzero(changed.any(axis=others)))
+        if size > 1 and 0 < len(places) <= size // 2 and (best is None or len(places) < len(best.places)):
+            best = Written(axis, places)
+    return best
+
+
+def _bits(values: Array) -> Array:
+    """Returns the values as unsigned integers of their size, so that NaN equals itself."""
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
+
+
+def describe_state(given: Array, held: Held) -> str:
+    """Returns in words what a wrong state tensor holds; where it differs if no test gives every byte. given: the side's
+    tensor."""
+    expected = held.expected
+    if given.shape != expected.shape or given.dtype != expected.dtype:
+        return f"it is {given.dtype}{list(given.shape)}, wanted {expected.dtype}{list(expected.shape)}"
+    if given.dtype.kind == "f" and np.isnan(given).any() and not np.isnan(expected).any():
+        return f"NaN at {_name_places(held.name, given, np.isnan(given))}"
+    claims = _claims(held, given) if given.size <= MAX_TESTED else ()
+    for tried, (text, claimed) in enumerate(claims, 1):
+        if same_bytes(np.ascontiguousarray(claimed), given) and _evidence(given, expected) >= MIN_BITS + log2_of(tried):
+            return text
+    return f"other values at {_name_places(held.name, given, _bits(given) != _bits(expected))}"
+
+
+def _evidence(given: Array, expected: Array) -> float:
+    """Returns the bits that a claim explains: the elements that differ, times log2 of the different values they have."""
+    apart = _bits(given) != _bits(expected)
+    different = np.unique(np.concatenate([_bits(given)[apart], _bits(expected)[apart]])).size
+    return float(apart.sum()) * log2_of(different) if different else 0.0
+
+
+def _claims(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
+    """Yields what the tensor may hold instead, the most specific first: text and values."""
+    expected, came_in = held.expected, held.came_in
+    written = find_written(expected, came_in)
+    if came_in is not None and came_in.shape == expected.shape:
+        if written is None or len(written.places) == 0:
+            yield "not written: it holds what came in (stale)", came_in
+        else:
+            yield f"{_slots(held.name, written)} not written: {_holds(written)} what came in", came_in
+    if written is not None and came_in is not None:
+        yield from _moved_writes(held, written, came_in)
+    if held.before is not None and held.before.shape == expected.shape:
+        yield "written one step late: it is the state of the step before", held.before
+    if held.first is not None and held.first.shape == expected.shape:
+        yield "reset: it is the initial state", held.first
+    for name, other in held.others.items():
+        if other.shape == expected.shape and other.dtype == expected.dtype:
+            yield f"of another state: it has the bytes of {name}", other
+    yield from _exchanged_parts(held.name, expected, given)
+    yield from _shifts(expected, came_in)
+    yield from _narrowed(expected)
+
+
+def _moved_writes(held: Held, written: Written, came_in: Array) -> Iterator[tuple[str, Array]]:
+    """Yields writes to other slots than wanted, or of the values of the step before."""
+    expected, axis, size = held.expected, written.axis, held.expected.shape[written.axis]
+    new = expected.take(written.places, axis)
+    if held.before is not None and (earlier := find_written(held.before, held.came_before)) is not None:
+        if earlier.axis == axis and len(earlier.places) == len(written.places):
+            late = _put(expected, axis, written.places, held.before.take(earlier.places, axis))
+            yield f"{_slots(held.name, written)} {_holds(written)} what the step before wrote: one step late", late
+    for distance in _distances(size):
+        places = [(p + distance) % size for p in written.places]
+        is_wrapped = any(not 0 <= p + distance < size for p in written.places)
+        at = ", ".join(map(str, places[:MAX_PLACES]))
+        how = f"wrapped by {distance:+d}" if is_wrapped else f"shifted by {distance:+d}"
+        moved = _put(came_in, axis, tuple(places), new)
+        yield f"{_slots(held.name, written)} not written, its values are at {at} instead ({how})", moved
+        both = _put(expected, axis, tuple(places), new)
+        yield f"{_slots(held.name, written)} written at {at}, too ({how})", both
+
+
+def _distances(size: int) -> list[int]:
+    """Returns the distances by which a place may be moved along an axis, the nearest first."""
+    near = [d for k in range(1, min(size, MAX_SHIFT)) for d in (k, -k) if abs(d) <= size // 2 or size <= MAX_SHIFT]
+    return list({d % size: d for d in reversed(near)}.values())[::-1]
+
+
+def _put(values: Array, axis: int, places: tuple[int, ...], parts: Array) -> Array:
+    """Returns a copy with these parts at these places along an axis."""
+    copy = np.array(values)
+    np.moveaxis(copy, axis, 0)[list(places)] = np.moveaxis(parts, axis, 0)
+    return copy
+
+
+def _exchanged_parts(name: str, expected: Array, given: Array) -> Iterator[tuple[str, Array]]:
+    """Yields the expected values with one part along an axis replaced by another part."""
+    wrong = _bits(given) != _bits(expected)
+    for axis, size in enumerate(expected.shape):
+        others = tuple(k for k in range(expected.ndim) if k != axis)
+        parts = [int(p) for p in np.flatnonzero(wrong.any(axis=others))]
+        if not 1 < size <= MAX_TRIED_PARTS or len(parts) not in (1, 2):
+            continue
+        if len(parts) == 2:
+            text = f"{_part(expected, axis, parts[0])} and {parts[1]} are exchanged"
+            yield text, _put(expected, axis, (parts[0], parts[1]), expected.take(parts[::-1], axis))
+        for other in (k for k in range(size) if k not in parts):
+            what = ": of another sequence" if axis == 0 else ""
+            text = f"{_part(expected, axis, parts[0])} has the values of {other}{what}"
+            yield text, _put(expected, axis, (parts[0],), expected.take([other], axis))
+
+
+def _part(values: Array, axis: int, index: int) -> str:
+    """Returns the name of a part: the batch, the head of a cache of four axes, or the index of an axis."""
+    if axis == 0:
+        return f"sequence {index} of the batch"
+    return f"head {index}" if values.ndim == 4 and axis == 1 else f"part {index} of axis {axis}"
+
+
+def _shifts(expected: Array, came_in: Array | None) -> Iterator[tuple[str, Array]]:
+    """Yields the expected values moved along an axis, cyclically or with zeros or what came in at the free places."""
+    for axis, size in enumerate(expected.shape):
+        for distance in _distances(size) if size > 1 else ():
+            rolled = np.roll(expected, distance, axis)
+            yield f"shifted by {distance:+d} along axis {axis}, wrapped around", rolled
+            free = tuple(range(distance)) if distance > 0 else tuple(range(size + distance, size))
+            shape = [len(free) if k == axis else n for k, n in enumerate(expected.shape)]
+            yield (
+                f"shifted by {distance:+d} along axis {axis}",
+                _put(rolled, axis, free, np.zeros(shape, expected.dtype)),
+            )
+            if came_in is not None and came_in.shape == expected.shape:
+                kept = _put(rolled, axis, free, came_in.take(free, axis))
+                yield f"shifted by {distance:+d} along axis {axis}, the rest is what came in", kept
+
+
+def _narrowed(expected: Array) -> Iterator[tuple[str, Array]]:
+    """Yields the expected floats as other types keep them."""
+    if expected.dtype != np.float32:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        yield "rounded to float16: another dtype", expected.astype(np.float16).astype(np.float32)
+        bits = np.ascontiguousarray(expected).view(np.uint32)
+        nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+        yield "rounded to bfloat16: another dtype", nearest.view(np.float32)
+        yield "cut to bfloat16: another dtype", (bits & np.uint32(0xFFFF0000)).view(np.float32)
+        largest = float(np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max(initial=0.0))
+        if largest:
+            step = np.float32(largest / 127)
+            floats = expected.astype(np.float32)
+            yield "rounded to int8 by its largest value: another dtype", np.rint(floats / step) * step
+    yield "in whole numbers: another dtype", np.trunc(expected)
+
+
+def _holds(written: Written) -> str:
+    return "it holds" if len(written.places) == 1 else "they hold"
+
+
+def _slots(name: str, written: Written) -> str:
+    """Returns the slots in words, with the layer that the name tells."""
+    shown = ", ".join(map(str, written.places[:MAX_PLACES])) + (" ..." if len(written.places) > MAX_PLACES else "")
+    layer = LAYER.search(name)
+    where = f" of layer {layer[1]}" if layer is not None else ""
+    return f"slot{'s' if len(written.places) > 1 else ''} {shown}{where}"
+
+
+def _name_places(name: str, values: Array, wrong: Array) -> str:
+    """Returns where elements are wrong: how many, and along which axis they lie in few places, with layer and head."""
+    total, parts = int(wrong.sum()), []
+    layer = LAYER.search(name)
+    for axis, size in enumerate(values.shape):
+        others = tuple(k for k in range(values.ndim) if k != axis)
+        places = np.flatnonzero(wrong.any(axis=others))
+        if size > 1 and len(places) <= max(size // 2, 1):
+            shown = ", ".join(str(int(p)) for p in places[:MAX_PLACES]) + (" ..." if len(places) > MAX_PLACES else "")
+            head = values.ndim == 4 and axis == 1
+            parts.append(f"head {shown}" if head else f"{shown} of axis {axis}")
+    where = [f"layer {layer[1]}"] if layer is not None else []
+    return f"{total} of {values.size} elements" + (f" ({', '.join([*where, *parts])})" if where or parts else "")

@@ -10,8 +10,10 @@ import numpy as np
 
 from qverify.arithmetic.functions64 import log2_of
 from qverify.sequences.chain import same_bytes
+from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 
+NEAR = 1 / 16  # of the largest difference, which a claim may leave
 MIN_BITS = 16  # of evidence beyond the choice among the alternatives
 MAX_PLACES = 4  # named in a text
 MAX_TESTED = 1 << 22  # elements of a tensor of which only the places are told beyond
@@ -30,7 +32,7 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class Held:
     """What is known of one state in one step. expected: the right output. came_in: the state that the step read; None if it
-    has another shape. before: the right output of the step before; None in the first. came_before: the state which that
+    has another shape. before: the right output of the step before; None in the first. ran_before: that of the run before, of whatever feed. came_before: the state which that
     step read. first: the state of step 0. others: the right outputs of other states, by name. scale: of an LSB, 0 if it is
     not quantized."""
 
@@ -38,6 +40,7 @@ class Held:
     expected: Array
     came_in: Array | None = None
     before: Array | None = None
+    ran_before: Array | None = None
     came_before: Array | None = None
     first: Array | None = None
     others: Mapping[str, Array] = field(default_factory=dict)
@@ -63,19 +66,33 @@ def _bits(values: Array) -> Array:
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
 
-def describe_state(given: Array, held: Held) -> str:
-    """Returns in words what a wrong state tensor holds; where it differs if no test gives every byte. given: the side's
-    tensor."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a tensor holds, in words. is_named: it is one of the known mistakes, not only places."""
+
+    text: str
+    is_named: bool = True
+
+
+def describe_state(given: Array, held: Held) -> Shown:
+    """Returns in words what a wrong state tensor holds; where it differs if no test fits. given: the side's tensor."""
     expected = held.expected
     if given.shape != expected.shape or given.dtype != expected.dtype:
-        return f"it is {given.dtype}{list(given.shape)}, wanted {expected.dtype}{list(expected.shape)}"
+        return Shown(
+            f"it is {given.dtype}{list(given.shape)}, wanted {expected.dtype}{list(expected.shape)}: another dtype"
+        )
     if given.dtype.kind == "f" and np.isnan(given).any() and not np.isnan(expected).any():
-        return f"NaN at {_name_places(held.name, given, np.isnan(given))}"
+        return Shown(f"NaN at {_name_places(held.name, given, np.isnan(given))}")
     claims = _claims(held, given) if given.size <= MAX_TESTED else ()
+    near = ""
     for tried, (text, claimed) in enumerate(claims, 1):
-        if same_bytes(np.ascontiguousarray(claimed), given) and _evidence(given, expected) >= MIN_BITS + log2_of(tried):
-            return text
-    return f"other values at {_name_places(held.name, given, _bits(given) != _bits(expected))}"
+        wanted = MIN_BITS + log2_of(tried)
+        if same_bytes(np.ascontiguousarray(claimed), given) and _evidence(given, expected) >= wanted:
+            return Shown(text)
+        near = near or (f"{text}, nearly" if _is_near(given, claimed, expected, wanted) else "")
+    return Shown(
+        near or f"other values at {_name_places(held.name, given, _bits(given) != _bits(expected))}", bool(near)
+    )
 
 
 def _evidence(given: Array, expected: Array) -> float:
@@ -83,6 +100,19 @@ def _evidence(given: Array, expected: Array) -> float:
     apart = _bits(given) != _bits(expected)
     different = np.unique(np.concatenate([_bits(given)[apart], _bits(expected)[apart]])).size
     return float(apart.sum()) * log2_of(different) if different else 0.0
+
+
+def _is_near(given: Array, claimed: Array, expected: Array, wanted: float) -> bool:
+    """Returns whether a claim leaves at most a sixteenth of the largest difference, as of a board that rounds otherwise. Each
+    element that it brings at least four times nearer counts two bits."""
+    if given.dtype.kind not in "iuf" or given.dtype == bool:
+        return False
+    a, b, c = (to_float64(np.asarray(v)) for v in (given, claimed, expected))
+    if not all(bool(np.isfinite(v).all()) for v in (a, b, c)):
+        return False
+    left, before = np.abs(a - b), np.abs(a - c)
+    rest = float(left.max(initial=0.0))
+    return rest <= float(before.max(initial=0.0)) * NEAR and 2.0 * float((before > 4 * rest).sum()) >= wanted
 
 
 def _claims(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
@@ -98,6 +128,8 @@ def _claims(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
         yield from _moved_writes(held, written, came_in)
     if held.before is not None and held.before.shape == expected.shape:
         yield "written one step late: it is the state of the step before", held.before
+    if held.ran_before is not None and held.ran_before.shape == expected.shape:
+        yield "stale: it is the state of the run before", held.ran_before
     if held.first is not None and held.first.shape == expected.shape:
         yield "reset: it is the initial state", held.first
     for name, other in held.others.items():

@@ -15,6 +15,7 @@ from qverify.model_bin.graph import Graph
 from qverify.report.distance import Distance
 from qverify.report.document import Pair, ReportDocument, worst
 from qverify.report.sequence import (
+    BOTH,
     FREE,
     MAX_HEAT,
     MAX_WORDS,
@@ -28,6 +29,7 @@ from qverify.report.sequence import (
 from qverify.sequences.chain import Chain, same_bytes
 from qverify.sequences.loop import Loop
 from qverify.sequences.slots import Held, describe_state
+from qverify.sequences.state import State
 from qverify.sequences.tokens import judge_tokens, tokens_of
 from qverify.session.sequence.step_evidence import StepEvidence
 from qverify.tensors.real_values import to_float64
@@ -40,7 +42,8 @@ class StepFacts:
     def __init__(self, graph: Graph, loop: Loop, options: Options, facts: SequenceFacts):
         self.loop, self.facts, self._graph, self._options = loop, facts, graph, options
         self.token_output = ""
-        self._before: dict[str, Array] = {}
+        self._ran_before: dict[str, dict[str, Array]] = {}
+        self._before: dict[str, dict[str, Array]] = {}
         self._came_before: dict[str, Array] = {}
         self._first: dict[str, Array] = {}
         facts.states = [state.shown for state in loop.states.values()]
@@ -59,17 +62,21 @@ class StepFacts:
         sides = list(dict.fromkeys(p.b for p in report.pairs if p.b != lead.side))
         given = {side: evidence.outputs(side) for side in sides}
         came_in = {n: np.asarray(v) for n, v in evidence.inputs.arrays().items()}
-        wrong = {side for p in report.pairs if p.verdict != "PASSED" for side in (p.a, p.b)}
+        hosts = {lead.side: right, **{side: given[side] for side in given if side == "simulator"}}
+        wrong = {p.b for p in report.pairs if p.verdict != "PASSED"}
         for side, outputs in ((s, o) for s, o in given.items() if s in wrong):
-            self._describe_states(step, feed, side, outputs, right, came_in)
+            self._describe_states(step, feed, side, outputs, {s: o for s, o in hosts.items() if s != side}, came_in)
         tokens = self._judge_tokens(report, {lead.side: right, **given}) if self.token_output else {}
         self._add_points(step, feed, report, given, right, tokens)
-        if feed != FREE or not self._first:
-            self._remember(right, came_in)
+        self._remember(hosts, came_in, feed)
 
-    def _remember(self, right: Mapping[str, Array], came_in: Mapping[str, Array]) -> None:
+    def _remember(self, hosts: Mapping[str, Mapping[str, Array]], came_in: Mapping[str, Array], feed: Feed) -> None:
+        """Keeps what the next step is compared with: the right states of this run, and of the last forced one."""
         states = [s for s in self.loop.states.values() if not s.via]
-        self._before = {s.output: right[s.output] for s in states if s.output in right}
+        self._ran_before = {side: {s.output: o[s.output] for s in states if s.output in o} for side, o in hosts.items()}
+        if feed == FREE and self.facts.feeds != [FREE]:
+            return
+        self._before = self._ran_before
         self._came_before = {s.output: came_in[s.input] for s in states}
         self._first = self._first or dict(self._came_before)
 
@@ -79,27 +86,35 @@ class StepFacts:
         feed: Feed,
         side: str,
         outputs: Mapping[str, Array],
-        right: Mapping[str, Array],
+        hosts: Mapping[str, Mapping[str, Array]],
         came_in: Mapping[str, Array],
     ) -> None:
-        """Adds what each wrong state of a side shows."""
-        states = [s for s in self.loop.states.values() if not s.via and s.output in outputs and s.output in right]
-        for state in states:
-            given, expected = outputs[state.output], right[state.output]
-            if same_bytes(given, expected) or len(self.facts.words) >= MAX_WORDS:
+        """Adds what each wrong state of a side shows. hosts: the right outputs, by the side that computed them."""
+        for state in (s for s in self.loop.states.values() if not s.via and s.output in outputs):
+            given = outputs[state.output]
+            right = {host: o for host, o in hosts.items() if state.output in o}
+            if not right or len(self.facts.words) >= MAX_WORDS:
                 continue
-            others = {s.output: right[s.output] for s in states if s.output != state.output}
-            held = Held(
-                state.output,
-                expected,
-                came_in.get(state.input),
-                self._before.get(state.output),
-                self._came_before.get(state.output),
-                self._first.get(state.output),
-                others,
-            )
-            text = f"{state.output} of the {side}: {describe_state(given, held)}"
+            if any(same_bytes(given, o[state.output]) for o in right.values()):
+                continue
+            found = [describe_state(given, self._held(state, host, o, came_in)) for host, o in right.items()]
+            shows = next((f for f in reversed(found) if f.is_named), found[-1])
+            text = f"{state.output} of the {side}: {shows.text}"
             self.facts.words.append(StateWords(step, feed, side, state.output, text))
+
+    def _held(self, state: State, host: str, right: Mapping[str, Array], came_in: Mapping[str, Array]) -> Held:
+        """Returns what is known of a state in a step, as one side of this host computed it."""
+        others = {s.output for s in self.loop.states.values() if not s.via} - {state.output}
+        return Held(
+            state.output,
+            right[state.output],
+            came_in.get(state.input),
+            self._before.get(host, {}).get(state.output),
+            self._ran_before.get(host, {}).get(state.output),
+            self._came_before.get(state.output),
+            self._first.get(state.output),
+            {name: right[name] for name in right if name in others},
+        )
 
     def _judge_states(self, report: ReportDocument, evidence: StepEvidence, feed: Feed) -> None:
         """Makes pairs INCONCLUSIVE whose sides have NaN in a state, or lack one."""
@@ -178,6 +193,9 @@ class StepFacts:
         """Measures how far the side's own run lies from the reference's own run after a step, and holds it to the gate
         that was given, if one was."""
         given, right = owns.outputs(own), leads.outputs(lead)
+        if owns is leads:
+            self._note_drift(step, own, [n for n, v in given.items() if n in right and not same_bytes(v, right[n])])
+            return
         tokens = {side: tokens_of(self.token_output, o) for side, o in ((lead, right), (own, given))}
         known = {s: t for s, t in tokens.items() if t is not None}
         self._add_point(step, FREE, own, given, right, report, known if self.token_output else {})
@@ -195,23 +213,27 @@ class StepFacts:
                     pair.why = f"{own} ~ {lead}, each with its own state: {found.misses}"
             report.verdict = worst([report.verdict, *(pair.verdict for pair in report.pairs)])
         apart = [o for o in found.outputs if o.differing]
-        if not apart:
+        self._note_drift(step, own, [o.output for o in apart])
+        if (drift := self.facts.drift) is None or not apart:
             return
-        drift = self.facts.drift = self.facts.drift or Drift(own, step, apart[0].output)
         most = max(apart, key=lambda o: o.max_abs or 0.0)
         if (most.max_abs or 0.0) > drift.max_abs:
             drift.max_abs, drift.at, drift.worst = float(most.max_abs or 0.0), step, most.output
         drift.misses = drift.misses or found.misses
+
+    def _note_drift(self, step: int, side: str, names: list[str]) -> None:
+        """Notes the first step at which outputs of a side's own run differ."""
+        if names and self.facts.drift is None:
+            self.facts.drift = Drift(side, step, names[0])
 
     def finish(self, report: ReportDocument) -> None:
         """States in the report what holds for the whole run: the drift, in the verdict lines of the side's own run."""
         drift = self.facts.drift
         if drift is None:
             return
-        own = [p for p in report.pairs if p.feed == FREE and drift.side in (p.a, p.b)]
-        for pair in own[:1] + [p for p in own if (p.a, p.b) != (own[0].a, own[0].b)]:
-            if drift.text not in pair.relaxed:
-                pair.relaxed.append(drift.text)
+        own = (p for p in report.pairs if p.feed in (FREE, BOTH) and (p.a, p.b) == (self.facts.leads, drift.side))
+        if (pair := next(reversed([*own]), None)) is not None:
+            pair.relaxed.append(drift.text)
 
 
 def _weaken(pair: Pair, why: str, cause: str) -> None:

@@ -74,8 +74,11 @@ class SequenceRun:
         has_reference = (job.models.compiled is not None or job.models.alone is not None) and job.sides.reference
         lead = "reference" if has_reference or job.models.engine is not None else "simulator"
         tested = "board" if job.sides.board is not None else "simulator"
+        feeds: list[str] = [FORCED] * self._sequence.is_forced + [FREE] * self._sequence.is_free
         self._lead, self._own = Chain(lead), Chain(tested)
-        self.facts = StepFacts(job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, leads=lead))
+        self.facts = StepFacts(
+            job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, feeds=feeds, leads=lead)
+        )
         self._kept, self._rows, self._unreached = KeptReports(), list[dict[str, Any]](), ""
         for chain in (self._lead, self._own):
             chain.begin(loop)
@@ -123,6 +126,8 @@ class SequenceRun:
             self.facts.measure_drift(step, leads, own, self._lead.side, self._own.side, report)
             reports.append(report)
             owns = own
+        elif together and self._sequence.is_free:
+            self.facts.measure_drift(step, leads, leads, self._lead.side, self._own.side, reports[0])
         if step == 0:
             job.leave_out_original()
         whole = combine(reports) if reports else None
@@ -199,7 +204,6 @@ class SequenceRun:
         whole = self._kept.combine(self._rows)
         facts, job = self.facts.facts, self.jobs.job
         facts.models = self.jobs.count
-        facts.feeds = [FORCED] * self._sequence.is_forced + [FREE] * self._sequence.is_free
         whole.sequence = facts
         whole.findings = job.history.put_frozen_first(whole.verdict, whole.findings)
         words = facts.words[:MAX_FINDINGS]

@@ -92,7 +92,9 @@ def ring_filter(path: Path, late: bool = False) -> Path:
     flat = net.add("Reshape", [f"{moved}_f", net.constant("flat", np.array([1, LENGTH * 4]))], "flat_moved")
     net.add("MatMul", [flat, net.weights("F", LENGTH * 4, 4)], "f")
     net.add("Identity", [net.quantized("f", 4 / 127)], "filtered")
-    return net.save(path, {"samples": [1, 1, 4], "ring_in": [1, LENGTH, 4]}, {"filtered": [1, 4], "ring_out": [1, LENGTH, 4]})
+    return net.save(
+        path, {"samples": [1, 1, 4], "ring_in": [1, LENGTH, 4]}, {"filtered": [1, 4], "ring_out": [1, LENGTH, 4]}
+    )
 
 
 def decoder(path: Path, fault: str = "", layers: int = 2) -> Path:
@@ -153,7 +155,11 @@ def _attend(net: Network, layer: int, hidden: str, caches: dict[str, str], hide:
     shown = net.quantized(net.add("Where", [hide, low, scores], f"shown_{layer}"), 4 / 127)
     weights = net.quantized(net.add("Softmax", [shown], f"weights_{layer}", axis=-1), 1 / 255, -128)
     net.add("MatMul", [weights, caches["value"]], f"mixed_{layer}")
-    flat = net.add("Reshape", [net.quantized(f"mixed_{layer}", 2 / 127), net.constant(f"row_{layer}", np.array([1, WIDTH]))], f"rows_{layer}")
+    flat = net.add(
+        "Reshape",
+        [net.quantized(f"mixed_{layer}", 2 / 127), net.constant(f"row_{layer}", np.array([1, WIDTH]))],
+        f"rows_{layer}",
+    )
     return net.quantized(net.add("Add", [hidden, flat], f"hidden_{layer + 1}"), 2 / 127)
 
 

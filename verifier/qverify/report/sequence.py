@@ -41,13 +41,14 @@ class HeatCell:
 
 @dataclass(slots=True)
 class StateWords:
-    """What a wrong state tensor of a side shows, in words."""
+    """What a wrong state tensor of a side shows, in words. is_named: it is a known mistake, not only the wrong places."""
 
     step: int
     feed: Feed
     side: str
     tensor: str
     text: str
+    is_named: bool = True
 
 
 @dataclass(slots=True)

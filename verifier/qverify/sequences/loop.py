@@ -17,6 +17,7 @@ from qverify.sequences.state_tables import StateTables
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
+TYPES = {1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 10: "float16"}  # as ONNX numbers them
 NEXT = 'name them in [state] of a --description: OUTPUT = "INPUT"'
 
 
@@ -87,7 +88,7 @@ def find_prefill(graph: Graph, tables: StateTables) -> Loop:
 def find_loop(graph: Graph, tables: StateTables, steps: int) -> Loop:
     """Returns the loop of a network. steps: how many are asked. Raises UsageError, in one line, for states that the
     network does not have or that do not fit."""
-    inputs = {name: graph.spec(name) for name in graph.inputs}
+    inputs = {name: graph.spec(name) for name in graph.inputs} | _empty_inputs(graph)
     outputs = {name: graph.spec(name) for name in graph.network_outputs()}
     if tables.states is None:
         stated = {step.input for step in tables.steps}
@@ -106,10 +107,21 @@ def find_loop(graph: Graph, tables: StateTables, steps: int) -> Loop:
     by_step = {s.input: s for s in (*tables.steps, *found)}
     same = {n for n, s in by_step.items() if s.kind == "same"}
     by_state = {s.input: s for s in states}
-    external = tuple(n for n in inputs if n not in by_state and (n not in by_step or n in same))
+    external = tuple(n for n in graph.inputs if n not in by_state and (n not in by_step or n in same))
     loop = Loop(inputs, by_state, by_step, external)
     _check_length(loop, steps)
     return loop
+
+
+def _empty_inputs(graph: Graph) -> dict[str, TensorSpec]:
+    """Returns the inputs of the ONNX that have no elements, such as a cache of length 0; the compiled network lacks them."""
+    stated = graph.meta.get("empty_inputs", {})
+    found = {}
+    for name, described in stated.items() if isinstance(stated, dict) else ():
+        kind, *dims = described if isinstance(described, list) and described else [0]
+        if isinstance(kind, int) and kind in TYPES and all(type(d) is int and d >= 0 for d in dims) and 0 in dims:
+            found[str(name)] = TensorSpec(str(name), TYPES[kind], tuple(dims))
+    return found
 
 
 def _no_such(what: str, name: str, known: Mapping[str, TensorSpec]) -> str:

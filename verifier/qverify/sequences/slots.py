@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qverify.arithmetic.functions64 import log2_of
+from qverify.arithmetic.functions64 import log2, log2_of
 from qverify.sequences.chain import same_bytes
 from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
 
+MAX_LEVELS = 256.0  # different values that an element is taken to have
 NEAR = 1 / 16  # of the largest difference, which a claim may leave
-MIN_BITS = 16  # of evidence beyond the choice among the alternatives
+MIN_BITS = 10  # of evidence beyond the choice among the alternatives
 MAX_PLACES = 4  # named in a text
 MAX_TESTED = 1 << 22  # elements of a tensor of which only the places are told beyond
 MAX_TRIED_PARTS, MAX_SHIFT = 64, 64
@@ -96,36 +97,69 @@ def describe_state(given: Array, held: Held) -> Shown:
 
 
 def _evidence(given: Array, expected: Array) -> float:
-    """Returns the bits that a claim explains: the elements that differ, times log2 of the different values they have."""
+    """Returns the bits that an exact claim explains: the elements that differ, times log2 of the levels of their values: their
+    range by the smallest difference between two of them, at most MAX_LEVELS."""
     apart = _bits(given) != _bits(expected)
-    different = np.unique(np.concatenate([_bits(given)[apart], _bits(expected)[apart]])).size
-    return float(apart.sum()) * log2_of(different) if different else 0.0
+    if given.dtype.kind not in "iuf":
+        return float(apart.sum())
+    values = np.unique(to_float64(np.concatenate([given[apart], expected[apart]])))
+    if values.size < 2 or not np.isfinite(values).all():
+        return 0.0
+    levels = min(float((values[-1] - values[0]) / np.diff(values).min()) + 1, MAX_LEVELS)
+    return float(apart.sum()) * log2_of(levels)
 
 
 def _is_near(given: Array, claimed: Array, expected: Array, wanted: float) -> bool:
     """Returns whether a claim leaves at most a sixteenth of the largest difference, as of a board that rounds otherwise. Each
-    element that it brings at least four times nearer counts two bits."""
-    if given.dtype.kind not in "iuf" or given.dtype == bool:
+    element that it brings at least four times nearer counts log2 of how much nearer, at most that of MAX_LEVELS."""
+    if given.dtype.kind not in "iuf":
         return False
     a, b, c = (to_float64(np.asarray(v)) for v in (given, claimed, expected))
     if not all(bool(np.isfinite(v).all()) for v in (a, b, c)):
         return False
     left, before = np.abs(a - b), np.abs(a - c)
     rest = float(left.max(initial=0.0))
-    return rest <= float(before.max(initial=0.0)) * NEAR and 2.0 * float((before > 4 * rest).sum()) >= wanted
+    if not 0 < rest <= float(before.max(initial=0.0)) * NEAR:
+        return False
+    nearer = before[before > 4 * rest] / rest
+    return float(log2(nearer.clip(max=MAX_LEVELS)).sum()) >= wanted
+
+
+def find_ring(expected: Array, came_in: Array | None) -> Array | None:
+    """Returns the state that came in moved as the step moved it, if the output is a ring or window: the same values further
+    along one axis, and new ones at the end that became free; else None."""
+    if came_in is None or came_in.shape != expected.shape or came_in.dtype != expected.dtype:
+        return None
+    e, s = _bits(expected), _bits(came_in)
+    for axis, size in enumerate(expected.shape):
+        for distance in range(1, min(size // 2, MAX_SHIFT) + 1):
+            for sign in (1, -1):
+                moved = np.roll(came_in, -sign * distance, axis)
+                kept = np.arange(size - distance) + (0 if sign > 0 else distance)
+                same = np.array_equal(e.take(kept, axis), _bits(moved).take(kept, axis))
+                if same and not np.array_equal(e, s):
+                    free = sorted(set(range(size)) - {int(k) for k in kept})
+                    return _put(moved, axis, tuple(free), came_in.take(free, axis))
+    return None
 
 
 def _claims(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
     """Yields what the tensor may hold instead, the most specific first: text and values."""
     expected, came_in = held.expected, held.came_in
     written = find_written(expected, came_in)
+    ring = find_ring(expected, came_in)
+    in_ring = find_written(expected, ring)
+    is_ring = in_ring is not None and (written is None or len(in_ring.places) < len(written.places))
+    written, base = (in_ring, ring) if is_ring else (written, came_in)
     if came_in is not None and came_in.shape == expected.shape:
-        if written is None or len(written.places) == 0:
+        if written is None or is_ring:
             yield "not written: it holds what came in (stale)", came_in
         else:
             yield f"{_slots(held.name, written)} not written: {_holds(written)} what came in", came_in
-    if written is not None and came_in is not None:
-        yield from _moved_writes(held, written, came_in)
+    if written is not None and base is not None:
+        yield from _moved_writes(held, written, base, is_ring)
+        yield from _wrong_writes(held, written, given)
+    yield from _wrong_places(held, given)
     if held.before is not None and held.before.shape == expected.shape:
         yield "written one step late: it is the state of the step before", held.before
     if held.ran_before is not None and held.ran_before.shape == expected.shape:
@@ -135,28 +169,66 @@ def _claims(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
     for name, other in held.others.items():
         if other.shape == expected.shape and other.dtype == expected.dtype:
             yield f"of another state: it has the bytes of {name}", other
-    yield from _exchanged_parts(held.name, expected, given)
+    yield from _exchanged_parts(expected, given)
     yield from _shifts(expected, came_in)
     yield from _narrowed(expected)
 
 
-def _moved_writes(held: Held, written: Written, came_in: Array) -> Iterator[tuple[str, Array]]:
-    """Yields writes to other slots than wanted, or of the values of the step before."""
+def _moved_writes(held: Held, written: Written, base: Array, is_ring: bool) -> Iterator[tuple[str, Array]]:
+    """Yields writes to other slots than wanted, or of the values of the step before. base: the state without what the step
+    wrote. is_ring: the state is moved, so that each step writes to the same slots."""
     expected, axis, size = held.expected, written.axis, held.expected.shape[written.axis]
-    new = expected.take(written.places, axis)
-    if held.before is not None and (earlier := find_written(held.before, held.came_before)) is not None:
+    slots, new = _slots(held.name, written), expected.take(written.places, axis)
+    if is_ring:
+        yield f"{slots} not written, the others are moved: {_holds(written)} what came in", base
+        if held.came_in is not None:
+            yield f"{slots} written, the others are not moved", _put(held.came_in, axis, written.places, new)
+            away = 1 if written.places[0] else -1
+            wrong_end = tuple(size - 1 - p for p in reversed(written.places))
+            turned = _put(np.roll(held.came_in, away * len(written.places), axis), axis, wrong_end, new)
+            yield f"{slots} not written, its values are at the other end: moved in the other direction", turned
+    earlier = written if is_ring else find_written(held.before, held.came_before) if held.before is not None else None
+    if held.before is not None and held.before.shape == expected.shape and earlier is not None:
         if earlier.axis == axis and len(earlier.places) == len(written.places):
             late = _put(expected, axis, written.places, held.before.take(earlier.places, axis))
-            yield f"{_slots(held.name, written)} {_holds(written)} what the step before wrote: one step late", late
+            yield f"{slots}: {_holds(written)} what the step before wrote, one step late", late
     for distance in _distances(size):
         places = [(p + distance) % size for p in written.places]
         is_wrapped = any(not 0 <= p + distance < size for p in written.places)
         at = ", ".join(map(str, places[:MAX_PLACES]))
         how = f"wrapped by {distance:+d}" if is_wrapped else f"shifted by {distance:+d}"
-        moved = _put(came_in, axis, tuple(places), new)
-        yield f"{_slots(held.name, written)} not written, its values are at {at} instead ({how})", moved
+        moved = _put(base, axis, tuple(places), new)
+        yield f"{slots} not written, its values are at {at} instead ({how})", moved
         both = _put(expected, axis, tuple(places), new)
-        yield f"{_slots(held.name, written)} written at {at}, too ({how})", both
+        yield f"{slots} written at {at}, too ({how})", both
+
+
+def _wrong_writes(held: Held, written: Written, given: Array) -> Iterator[tuple[str, Array]]:
+    """Yields other values in the slots that the step wrote: of another head, another state, or another type."""
+    expected, axis, places = held.expected, written.axis, written.places
+    slots, new = _slots(held.name, written), expected.take(written.places, axis)
+    for text, part in _exchanged_parts(new, given.take(places, axis)):
+        yield f"{slots}: {text}", _put(expected, axis, places, part)
+    for name, other in held.others.items():
+        if other.shape == expected.shape and other.dtype == expected.dtype:
+            yield f"{slots} of another state: as in {name}", _put(expected, axis, places, other.take(places, axis))
+    for text, part in _narrowed(new):
+        yield f"{slots} {text}", _put(expected, axis, places, part)
+
+
+def _wrong_places(held: Held, given: Array) -> Iterator[tuple[str, Array]]:
+    """Yields zeros, or what came in, at the places along an axis at which the tensor is wrong."""
+    expected = held.expected
+    places = find_written(given, expected)
+    if places is None:
+        return
+    slots = _slots(held.name, places)
+    shape = [len(places.places) if k == places.axis else n for k, n in enumerate(expected.shape)]
+    yield f"{slots} lost: zeros", _put(expected, places.axis, places.places, np.zeros(shape, expected.dtype))
+    for text, source in (("what came in", held.came_in), ("what it held a step before", held.before)):
+        if source is not None and source.shape == expected.shape and source.dtype == expected.dtype:
+            part = source.take(places.places, places.axis)
+            yield f"{slots} not written: {_holds(places)} {text}", _put(expected, places.axis, places.places, part)
 
 
 def _distances(size: int) -> list[int]:
@@ -172,7 +244,7 @@ def _put(values: Array, axis: int, places: tuple[int, ...], parts: Array) -> Arr
     return copy
 
 
-def _exchanged_parts(name: str, expected: Array, given: Array) -> Iterator[tuple[str, Array]]:
+def _exchanged_parts(expected: Array, given: Array) -> Iterator[tuple[str, Array]]:
     """Yields the expected values with one part along an axis replaced by another part."""
     wrong = _bits(given) != _bits(expected)
     for axis, size in enumerate(expected.shape):
@@ -183,10 +255,10 @@ def _exchanged_parts(name: str, expected: Array, given: Array) -> Iterator[tuple
         if len(parts) == 2:
             text = f"{_part(expected, axis, parts[0])} and {parts[1]} are exchanged"
             yield text, _put(expected, axis, (parts[0], parts[1]), expected.take(parts[::-1], axis))
-        for other in (k for k in range(size) if k not in parts):
+        for part, other in ((p, k) for p in parts for k in range(size) if k != p):
             what = ": of another sequence" if axis == 0 else ""
-            text = f"{_part(expected, axis, parts[0])} has the values of {other}{what}"
-            yield text, _put(expected, axis, (parts[0],), expected.take([other], axis))
+            text = f"{_part(expected, axis, part)} has the values of {other}{what}"
+            yield text, _put(expected, axis, (part,), expected.take([other], axis))
 
 
 def _part(values: Array, axis: int, index: int) -> str:

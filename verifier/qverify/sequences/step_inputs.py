@@ -157,7 +157,7 @@ def join(
 ) -> list[PreparedInput]:
     """Returns the inputs of a step in the network's order: those given, the counted ones, and the states."""
     made = []
-    for name, spec in loop.inputs.items():
+    for name, spec in ((n, s) for n, s in loop.inputs.items() if s.elements):
         if name in states:
             made.append(PreparedInput(spec, spec.aligned_bytes(states[name]), "state"))
         elif name in external:

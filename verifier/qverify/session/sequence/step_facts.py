@@ -77,7 +77,7 @@ class StepFacts:
         if feed == FREE and self.facts.feeds != [FREE]:
             return
         self._before = self._ran_before
-        self._came_before = {s.output: came_in[s.input] for s in states}
+        self._came_before = {s.output: came_in[s.input] for s in states if s.input in came_in}
         self._first = self._first or dict(self._came_before)
 
     def _describe_states(
@@ -100,7 +100,7 @@ class StepFacts:
             found = [describe_state(given, self._held(state, host, o, came_in)) for host, o in right.items()]
             shows = next((f for f in reversed(found) if f.is_named), found[-1])
             text = f"{state.output} of the {side}: {shows.text}"
-            self.facts.words.append(StateWords(step, feed, side, state.output, text))
+            self.facts.words.append(StateWords(step, feed, side, state.output, text, shows.is_named))
 
     def _held(self, state: State, host: str, right: Mapping[str, Array], came_in: Mapping[str, Array]) -> Held:
         """Returns what is known of a state in a step, as one side of this host computed it."""
@@ -225,6 +225,13 @@ class StepFacts:
         """Notes the first step at which outputs of a side's own run differ."""
         if names and self.facts.drift is None:
             self.facts.drift = Drift(side, step, names[0])
+
+    def shown_words(self) -> list[StateWords]:
+        """Returns the words that the text shows: of each step, feed and side the known mistakes, or else the first state."""
+        groups: dict[tuple[int, str, str], list[StateWords]] = {}
+        for words in self.facts.words:
+            groups.setdefault((words.step, words.feed, words.side), []).append(words)
+        return [w for group in groups.values() for w in ([w for w in group if w.is_named] or group[:1])]
 
     def finish(self, report: ReportDocument) -> None:
         """States in the report what holds for the whole run: the drift, in the verdict lines of the side's own run."""

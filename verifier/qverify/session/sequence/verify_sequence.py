@@ -206,16 +206,18 @@ class SequenceRun:
         facts.models = self.jobs.count
         whole.sequence = facts
         whole.findings = job.history.put_frozen_first(whole.verdict, whole.findings)
-        words = facts.words[:MAX_FINDINGS]
+        words = self.facts.shown_words()[:MAX_FINDINGS]
         whole.findings += [Finding("state", w.tensor, f"step {w.step}, {w.feed}: {w.text}", w.step) for w in words]
-        whole.notes += [*self._inputs.notes, *facts.notes]
         if facts.models > 1:
             whole.notes.append(f"{count(facts.models, 'network')} were compiled, {self.jobs.bytes} bytes in all")
         if facts.leads == "simulator":
             whole.caveats.append("no reference: forced steps get the simulator's states")
         if self._sequence.is_free and self._own.lost:
-            whole.caveats.append(f"free-running ended: {self._own.lost}")
+            self.facts.facts.notes.append(f"free-running ended: {self._own.lost}")
+            for pair in [p for p in whole.pairs if p.feed in (FREE, BOTH) and self._own.side in (p.a, p.b)][-2:]:
+                pair.relaxed.append(f"free-running ended: {self._own.lost.partition(': ')[0]}")
             whole.verdict = worst([whole.verdict, "INCONCLUSIVE"])
+        whole.notes += [*self._inputs.notes, *facts.notes]
         self.facts.finish(whole)
         return whole
 

@@ -23,6 +23,7 @@ from qverify.inputs.formats import BYTES, SIGNED, YUV420
 from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
+from qverify.tensors.file_names import file_stems
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
@@ -102,7 +103,8 @@ def assign_files(
     needed = [s for s in specs if requirements[s.name].fixed is None]
     by_name = {alias: s.name for s in needed for alias in (s.name, requirements[s.name].called)}
     if not isinstance(files, str):
-        return _assign_by_name(files, needed, by_name)
+        stems = file_stems(s.name for s in needed)  # the names of the files in a folder of one frame
+        return _assign_by_name(files, needed, {**{stem: n for n, stem in stems.items()}, **by_name})
     parts = [p for p in files.split(",") if p]
     alone = len(parts) == 1 and parts[0].endswith(".npz")
     return {s.name: parts[0] for s in needed} if alone else _assign_parts(parts, needed, by_name)

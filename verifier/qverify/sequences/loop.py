@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from qverify.model_bin.graph import Graph
 from qverify.sequences.find_states import POSITIONS, find_states, find_step_inputs, growing_axis
 from qverify.sequences.state import State, StepInput
 from qverify.sequences.state_tables import StateTables
+from qverify.tensors.file_names import file_stems
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -71,23 +72,25 @@ def _cast(state: State, spec: TensorSpec) -> float | int:
     return int(value)
 
 
-def find_prefill(graph: Graph, tables: StateTables) -> Loop:
+def find_prefill(graph: Graph, tables: StateTables, named: Collection[str] = ()) -> Loop:
     """Returns the loop of a prefill, whose outputs are the states of another network: its inputs are all external, but for
-    those that count or start at the initial value of a state."""
+    those that count or start at the initial value of a state. named: as for find_loop()."""
     inputs = {name: graph.spec(name) for name in graph.inputs}
     outputs = {name: graph.spec(name) for name in graph.network_outputs()}
     known = tables.states if tables.states is not None else find_states(inputs, outputs)
     states = {s.input: s for s in known if s.input in inputs and s.output in outputs and not s.via}
     steps = {
-        s.input: s for s in (*tables.steps, *find_step_inputs(inputs)) if s.input in inputs and s.input not in states
+        s.input: s
+        for s in (*tables.steps, *find_step_inputs(_unnamed(inputs, named)))
+        if s.input in inputs and s.input not in states
     }
     same = {n for n, s in steps.items() if s.kind == "same"}
     return Loop(inputs, states, steps, tuple(n for n in inputs if n not in states and (n not in steps or n in same)))
 
 
-def find_loop(graph: Graph, tables: StateTables, steps: int) -> Loop:
-    """Returns the loop of a network. steps: how many are asked. Raises UsageError, in one line, for states that the
-    network does not have or that do not fit."""
+def find_loop(graph: Graph, tables: StateTables, steps: int, named: Collection[str] = ()) -> Loop:
+    """Returns the loop of a network. steps: how many are asked. named: inputs that have files, by the names of the
+    inputs or of the files. Raises UsageError, in one line, for states that the network does not have or that do not fit."""
     inputs = {name: graph.spec(name) for name in graph.inputs} | _empty_inputs(graph)
     outputs = {name: graph.spec(name) for name in graph.network_outputs()}
     if tables.states is None:
@@ -103,7 +106,7 @@ def find_loop(graph: Graph, tables: StateTables, steps: int) -> Loop:
         if step.input not in inputs:
             raise UsageError(f"[steps] {step.input}: {_no_such('input', step.input, inputs)}")
     given = {*(s.input for s in states), *(s.input for s in tables.steps)}
-    found = find_step_inputs({n: s for n, s in inputs.items() if n not in given})
+    found = find_step_inputs({n: s for n, s in _unnamed(inputs, named).items() if n not in given})
     by_step = {s.input: s for s in (*tables.steps, *found)}
     same = {n for n, s in by_step.items() if s.kind == "same"}
     by_state = {s.input: s for s in states}
@@ -111,6 +114,12 @@ def find_loop(graph: Graph, tables: StateTables, steps: int) -> Loop:
     loop = Loop(inputs, by_state, by_step, external)
     _check_length(loop, steps)
     return loop
+
+
+def _unnamed(inputs: dict[str, TensorSpec], named: Collection[str]) -> dict[str, TensorSpec]:
+    """Returns the inputs that -i does not name."""
+    stems = file_stems(inputs)
+    return {n: s for n, s in inputs.items() if n not in named and stems[n] not in named}
 
 
 def _empty_inputs(graph: Graph) -> dict[str, TensorSpec]:

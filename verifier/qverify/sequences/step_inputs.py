@@ -22,11 +22,21 @@ from qverify.inputs.sources import (
 )
 from qverify.model_bin.graph import Graph
 from qverify.sequences.loop import Loop
-from qverify.tensors.prepared import PreparedInput
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 FULL_SCALE = 32768  # of 16-bit samples, as float32
+
+
+def named_inputs(request: InputRequest, frames: list[InputRequest] | None) -> frozenset[str]:
+    """Returns the names that -i gives to its files, as far as it names them: NAME:FILE, or NAME.npy in the folder of a
+    step."""
+    files = frames[0].files if frames else request.files
+    if isinstance(files, Mapping):
+        return frozenset(files)
+    parts = [part.rpartition(":")[0] for part in files.split(",")] if files else []
+    return frozenset(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +163,8 @@ def _cut_sound(spec: TensorSpec, path: str) -> tuple[int, Callable[[int], Prepar
 
 
 def join(
-    loop: Loop, step: int, external: Mapping[str, PreparedInput], states: Mapping[str, Array]
-) -> list[PreparedInput]:
+    loop: Loop, step: int, external: Mapping[str, PreparedInput], states: Mapping[str, Array], feed: str
+) -> PreparedInputs:
     """Returns the inputs of a step in the network's order: those given, the counted ones, and the states."""
     made = []
     for name, spec in ((n, s) for n, s in loop.inputs.items() if s.elements):
@@ -164,4 +174,4 @@ def join(
             made.append(external[name])
         else:
             made.append(PreparedInput(spec, spec.aligned_bytes(loop.steps[name].values(spec, step)), "step"))
-    return made
+    return PreparedInputs(tuple(made), step, feed)

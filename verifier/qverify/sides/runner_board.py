@@ -240,6 +240,8 @@ class RunnerBoard:
             place,
             tuple(n for n in self.graph.observable() if n not in self.graph.outputs),
             self._tensors,
+            prepared.step,
+            prepared.feed,
         )
         try:
             return common_options(page.plan(request), options), placed, run

@@ -17,7 +17,7 @@ from qverify.report.sequence import BOTH, FORCED, FREE, Feed, SequenceFacts
 from qverify.sequences.chain import Chain
 from qverify.sequences.loop import Loop, find_loop, find_prefill
 from qverify.sequences.sequence_request import SequenceRequest
-from qverify.sequences.step_inputs import StepInputs, join
+from qverify.sequences.step_inputs import StepInputs, join, named_inputs
 from qverify.sequences.tokens import token_output
 from qverify.session.host_sides import Watch
 from qverify.session.job import Job, JobOutcome
@@ -26,7 +26,7 @@ from qverify.session.request import Request
 from qverify.session.sequence.step_evidence import StepEvidence
 from qverify.session.sequence.step_facts import StepFacts
 from qverify.session.sequence.step_jobs import StepJobs
-from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.prepared import PreparedInput
 
 MAX_FINDINGS = 16  # of states, in the text
 OnLoop = Callable[[list[str]], None]  # receives the states and step inputs, in lines, before the first step
@@ -66,10 +66,11 @@ class SequenceRun:
         assert request.sequence is not None
         self._request, self._sequence = request, request.sequence
         self.jobs = StepJobs(request, self._sequence, job)
-        find = find_prefill(job.models.graph, self._sequence.tables) if self._sequence.decode else None
-        loop = find or find_loop(job.models.graph, self._sequence.tables, self._sequence.steps)
-        _check(request, loop)
         sources = None if frames is None else [_frame_request(request, frame) for frame in frames]
+        self._named = named_inputs(request.inputs, sources)
+        find = find_prefill(job.models.graph, self._sequence.tables, self._named) if self._sequence.decode else None
+        loop = find or find_loop(job.models.graph, self._sequence.tables, self._sequence.steps, self._named)
+        _check(request, loop)
         self._inputs = StepInputs(job.models.graph, loop, request.inputs, self._sequence.steps, sources)
         has_reference = (job.models.compiled is not None or job.models.alone is not None) and job.sides.reference
         lead = "reference" if has_reference or job.models.engine is not None else "simulator"
@@ -117,7 +118,7 @@ class SequenceRun:
             leads, report = self._run_feed(job, step, external, states, feed, watch, source)
             reports.append(report)
         else:
-            inputs = PreparedInputs(tuple(join(self._loop, step, external, states)))
+            inputs = join(self._loop, step, external, states, FORCED)
             ran = job.run_host(inputs)
             leads = StepEvidence(ran.recordings, None, inputs)
         owns = leads if together else None
@@ -156,7 +157,7 @@ class SequenceRun:
         source: str,
     ) -> tuple[StepEvidence, ReportDocument]:
         """Runs one feed of a step on these states. Returns what the sides gave, and the report."""
-        inputs = PreparedInputs(tuple(join(self._loop, step, external, states)))
+        inputs = join(self._loop, step, external, states, FREE if feed == FREE else FORCED)
         is_further = feed == FREE and self._sequence.is_forced
         outcome = job.run_prepared(inputs, step, watch, source, is_further)
         self._unreached = outcome.unreached
@@ -189,7 +190,7 @@ class SequenceRun:
             self.jobs.grown(self._loop, self._lead.values)
         if self.jobs.job is before:
             return
-        loop = find_loop(self.jobs.graph, self._sequence.tables, self._sequence.steps)
+        loop = find_loop(self.jobs.graph, self._sequence.tables, self._sequence.steps, self._named)
         if decode:
             _take_states(loop, self._lead, self._own)
         self.facts.use(self.jobs.graph, loop)

@@ -36,6 +36,7 @@ SIGNALS = frozenset(
 COUNTS = frozenset({"position", "position_ids", "cache_position", "input_pos", "step", "past_len", "past_length"})
 POSITIONS = COUNTS - {"step"}
 MASKS = frozenset({"attention_mask"})
+PLAIN = frozenset({"state", "states", "cache", "caches"})
 SPLIT = re.compile(r"[._/:\-\s]+|(?<=[a-zA-Z])(?=\d)|(?<=\d)(?=[a-zA-Z])")
 Words = tuple[str, ...]
 
@@ -60,6 +61,16 @@ def _reduce(name: str, role: frozenset[str]) -> tuple[Words, bool]:
     return tuple(kept), has_role
 
 
+def is_past(name: str) -> bool:
+    """Returns whether an input is a past value by its name."""
+    return bool(STATED_OLD & set(words_of(name)))
+
+
+def _plainer(words: Words) -> Words:
+    """Returns the words without those that only say what a tensor is."""
+    return tuple(word for word in words if word not in PLAIN)
+
+
 def _suffixed(name: str) -> set[str]:
     """Returns the names that the output of an input X has where it is called Xn, XN, or Xn of X0."""
     return {f"{name}n", f"{name}N", *((f"{name[:-1]}n", f"{name[:-1]}N") if name.endswith("0") and name[:-1] else ())}
@@ -80,8 +91,8 @@ def _belong(name: str, source: TensorSpec, output: str, target: TensorSpec) -> b
     if output in _suffixed(name):
         return not set(words_of(name)) <= SIGNALS
     (old, has_old), (new, has_new) = _reduce(name, OLD), _reduce(output, NEW)
-    stated = bool(STATED_OLD & set(words_of(name)))
-    return (has_old or has_new) and old == new and (stated or not set(old) <= SIGNALS)
+    said = (has_old or has_new) and not (set(old) <= SIGNALS and not is_past(name))
+    return said and (old == new or (_plainer(old) == _plainer(new) != ()))
 
 
 def find_states(inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]) -> tuple[State, ...]:
@@ -95,7 +106,7 @@ def find_states(inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSp
         if of_input[i] == 1 and of_output[o] == 1
     )
     found = {state.input for state in states}
-    past = [name for name in inputs if STATED_OLD & set(words_of(name))]
+    past = [name for name in inputs if is_past(name)]
     lonely = [name for name in past if name not in found]
     if lonely and found & set(past):
         raise UsageError(

@@ -22,12 +22,14 @@ class SequenceRequest:
         feed: whose state the sides get: forced, free or both.
         tables: states and step inputs that the description states.
         decode: paths of --decode, which run all steps but the first; () if -m runs all.
+        decode_shapes: of dynamic inputs of --decode, by name.
     """
 
     steps: int
     feed: Literal["both", "forced", "free"] = "both"
     tables: StateTables = field(default_factory=StateTables)
     decode: tuple[str, ...] = ()
+    decode_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def is_forced(self) -> bool:

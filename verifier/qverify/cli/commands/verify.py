@@ -240,6 +240,11 @@ def command(
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)
         reports.check_other(npz, "--npz")
+    first = parse_shapes(shapes)
+    if sequence is not None:
+        from qverify.session.sequence.first_shapes import first_shapes
+
+        first, sequence = first_shapes(paths, first, sequence)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -249,7 +254,7 @@ def command(
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,
-        shapes=parse_shapes(shapes),
+        shapes=first,
         allow_other_model=allow_other_model,
         signature=signature,
         arithmetic=arithmetic,

@@ -36,7 +36,8 @@ class StepJobs:
 
     def next_phase(self) -> Job:
         """Returns the job of --decode."""
-        return self._open(replace(self._request, models=[*self._sequence.decode]))
+        request = replace(self._request, models=[*self._sequence.decode], shapes=self._sequence.decode_shapes)
+        return self._open(request)
 
     def grown(self, loop: Loop, values: Mapping[str, Array]) -> Job:
         """Returns the job of a step whose states have these values: the same one as before if the shapes fit it. Raises

@@ -10,6 +10,7 @@ import numpy as np
 from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
 from qverify.inputs.arrays import read_array_file
+from qverify.model_bin.empty_inputs import empty_inputs
 from qverify.model_bin.graph import Graph
 from qverify.sequences.find_states import POSITIONS, find_states, find_step_inputs, growing_axis
 from qverify.sequences.state import State, StepInput
@@ -18,7 +19,6 @@ from qverify.tensors.file_names import file_stems
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-TYPES = {1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 10: "float16"}  # as ONNX numbers them
 NEXT = 'name them in [state] of a --description: OUTPUT = "INPUT"'
 
 
@@ -91,7 +91,7 @@ def find_prefill(graph: Graph, tables: StateTables, named: Collection[str] = ())
 def find_loop(graph: Graph, tables: StateTables, steps: int, named: Collection[str] = ()) -> Loop:
     """Returns the loop of a network. steps: how many are asked. named: inputs that have files, by the names of the
     inputs or of the files. Raises UsageError, in one line, for states that the network does not have or that do not fit."""
-    inputs = {name: graph.spec(name) for name in graph.inputs} | _empty_inputs(graph)
+    inputs = {name: graph.spec(name) for name in graph.inputs} | empty_inputs(graph)
     outputs = {name: graph.spec(name) for name in graph.network_outputs()}
     if tables.states is None:
         stated = {step.input for step in tables.steps}
@@ -120,17 +120,6 @@ def _unnamed(inputs: dict[str, TensorSpec], named: Collection[str]) -> dict[str,
     """Returns the inputs that -i does not name."""
     stems = file_stems(inputs)
     return {n: s for n, s in inputs.items() if n not in named and stems[n] not in named}
-
-
-def _empty_inputs(graph: Graph) -> dict[str, TensorSpec]:
-    """Returns the inputs of the ONNX that have no elements, such as a cache of length 0; the compiled network lacks them."""
-    stated = graph.meta.get("empty_inputs", {})
-    found = {}
-    for name, described in stated.items() if isinstance(stated, dict) else ():
-        kind, *dims = described if isinstance(described, list) and described else [0]
-        if isinstance(kind, int) and kind in TYPES and all(type(d) is int and d >= 0 for d in dims) and 0 in dims:
-            found[str(name)] = TensorSpec(str(name), TYPES[kind], tuple(dims))
-    return found
 
 
 def _no_such(what: str, name: str, known: Mapping[str, TensorSpec]) -> str:

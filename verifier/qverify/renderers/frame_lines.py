@@ -12,7 +12,7 @@ from qverify.renderers.findings import finding_lines
 from qverify.renderers.sequence_lines import sequence_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import verdict_line_over
+from qverify.renderers.verdict_lines import shorten_reason, verdict_line_over
 from qverify.report.distance import distance_lines
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
@@ -119,13 +119,10 @@ def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tup
         if verdict == "PASSED" or not frames_of_verdict
         else f"{len(frames_of_verdict)} of {frames}, the first is {frames_of_verdict[0]}"
     ]
-    if feed:
-        facts = [
-            f"{feed}: {facts[0]}",
-            *([first.why] if first is not None and first.why and verdict != "PASSED" else []),
-        ]
-    ran = {row["frame"] for row in report.frames if row["verdict"] != "NOT RUN"}
-    left_out += [f"{count(not_compared, frame)} not compared"] if (not_compared := len(ran) - len(compared)) > 0 else []
+    if feed and report.sequence is not None:
+        own = report.sequence.facts_of_own_run(pairs[0].a, pairs[0].b) if FREE in feed else []
+        reason = shorten_reason(first) if first is not None and first.why and verdict != "PASSED" else ""
+        facts = [f"{feed}: {facts[0]}", *([reason] if reason else []), *own]
     facts += left_out
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, list_common_caveats(report), best_verdict)

@@ -77,7 +77,8 @@ class SequenceFacts:
     """A run of a sequence. steps: as asked. ran: number of steps that ran. feeds: forced, free-running. states, step_inputs:
     in words. models: number of compiled networks, one for each length of an axis that grows and each phase. leads: the
     side whose state forced steps get. curve: a point for each step and feed. heat: the tensors that differ. words: what
-    wrong states show. drift: how far free-running lies from the reference; null if no side's run is apart."""
+    wrong states show. drift: how far free-running lies from the reference; null if no side's run is apart. ended: why
+    free-running ended before the last step, or "". notes: further facts."""
 
     steps: int
     ran: int = 0
@@ -90,4 +91,11 @@ class SequenceFacts:
     heat: list[HeatCell] = field(default_factory=list)
     words: list[StateWords] = field(default_factory=list)
     drift: Drift | None = None
+    ended: str = ""
     notes: list[str] = field(default_factory=list)
+
+    def facts_of_own_run(self, a: str, b: str) -> list[str]:
+        """Returns what the free-running line of two sides states: the drift between them, and where the run ended."""
+        drift = self.drift
+        apart = [drift.text] if drift is not None and (a, b) == (self.leads, drift.side) else []
+        return [*apart, *([f"free-running ended: {self.ended}"] if self.ended else [])]

@@ -19,12 +19,14 @@ class Chain:
     Attributes:
         side: reference, simulator or board.
         values: the states by input.
+        before: the states of the step before; {} before the first.
         outputs: its outputs in the step before, by name; {} before the first.
         lost: why the side has no state any more, "" if it has.
     """
 
     side: str
     values: dict[str, Array] = field(default_factory=dict)
+    before: dict[str, Array] = field(default_factory=dict)
     outputs: dict[str, Array] = field(default_factory=dict)
     lost: str = ""
 
@@ -39,7 +41,7 @@ class Chain:
         if lacking:
             self.lost = f"{lacking[0]} of the {self.side} is missing" + (f": {why}" if why else "")
             return
-        self.outputs, self.values = dict(outputs), {}
+        self.before, self.outputs, self.values = self.values, dict(outputs), {}
         for state in loop.states.values():
             spec = loop.inputs[state.input]
             if state.via:

@@ -144,8 +144,11 @@ def _checked(state: State, inputs: Mapping[str, TensorSpec], outputs: Mapping[st
     if before.shape == after.shape and state.grows is None:
         return state
     axis = growing_axis(before.shape, after.shape)
-    if axis is None or (state.grows is not None and state.grows != axis):
-        wanted = "one shape" if state.grows is None else f"an output that is longer along axis {state.grows} only"
+    if axis is None or state.grows != axis:
+        hint = f", or grows = {axis}" if axis is not None else ""
+        wanted = (
+            f"one shape{hint}" if state.grows is None else f"an output that is longer along axis {state.grows} only"
+        )
         raise UsageError(f"{at}: it is {kinds}; wanted {wanted}: the shapes do not fit from one step to the next")
     return replace(state, grows=axis)
 

@@ -88,7 +88,7 @@ def describe_state(given: Array, held: Held) -> Shown:
     near = ""
     for tried, (text, claimed) in enumerate(claims, 1):
         wanted = MIN_BITS + log2_of(tried)
-        if same_bytes(np.ascontiguousarray(claimed), given) and _evidence(given, expected) >= wanted:
+        if same_bytes(np.ascontiguousarray(claimed), given) and evidence(given, expected) >= wanted:
             return Shown(text)
         near = near or (f"{text}, nearly" if _is_near(given, claimed, expected, wanted) else "")
     return Shown(
@@ -96,7 +96,7 @@ def describe_state(given: Array, held: Held) -> Shown:
     )
 
 
-def _evidence(given: Array, expected: Array) -> float:
+def evidence(given: Array, expected: Array) -> float:
     """Returns the bits that an exact claim explains: the elements that differ, times log2 of the levels of their values: their
     range by the smallest difference between two of them, at most MAX_LEVELS."""
     apart = _bits(given) != _bits(expected)

@@ -21,6 +21,7 @@ from qverify.inputs.sources import (
     prepared_inputs,
 )
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.sequences.loop import Loop
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
@@ -67,22 +68,22 @@ class StepInputs:
                 f"-i: the network has no external input (all are states or counted): {', '.join(loop.inputs)}"
             )
         if frames is not None:
-            self._check_count(len(frames), "-i", "file")
+            self._check_count(len(frames), "-i", "")
         elif request.files is not None:
             self._files = self._open_files(same)
             for name, file in self._files.items():
                 if file.count is not None:
-                    self._check_count(file.count, file.path, f"step of input {name!r}")
+                    self._check_count(file.count, file.path, f" of input {name!r}")
 
     def use(self, graph: Graph, loop: Loop) -> None:
         """Takes the network that runs the next steps."""
         self._loop = loop
         self._view = replace(graph, inputs=self._loop.external, meta=dict(graph.meta))
 
-    def _check_count(self, have: int, where: str, what: str) -> None:
+    def _check_count(self, have: int, where: str, of: str) -> None:
         if have < self._steps:
             raise UsageError(
-                f"{where}: {have} {what}{'s' if have != 1 else ''}, --steps wanted {self._steps}; give --steps {have}, or more inputs"
+                f"{where}: {count(have, 'step')}{of}, --steps wanted {self._steps}; give --steps {have}, or more inputs"
             )
         if have > self._steps:
             self.notes.append(f"{where} has {have} steps; the first {self._steps} are run")

@@ -15,7 +15,6 @@ from qverify.model_bin.graph import Graph
 from qverify.report.distance import Distance
 from qverify.report.document import Pair, ReportDocument, worst
 from qverify.report.sequence import (
-    BOTH,
     FREE,
     MAX_HEAT,
     MAX_WORDS,
@@ -226,21 +225,21 @@ class StepFacts:
         if names and self.facts.drift is None:
             self.facts.drift = Drift(side, step, names[0])
 
+    def add_words(self, step: int, feed: Feed, side: str, text: str, report: ReportDocument) -> None:
+        """Adds what a whole step shows, before the words on its single states."""
+        wrong = (r.name for p in report.pairs if p.b == side for r in p.tensors if r.final and r.verdict != "PASSED")
+        words = StateWords(step, feed, side, next(wrong, ""), text)
+        at = next(
+            (k for k, w in enumerate(self.facts.words) if (w.step, w.feed) == (step, feed)), len(self.facts.words)
+        )
+        self.facts.words.insert(at, words)
+
     def shown_words(self) -> list[StateWords]:
         """Returns the words that the text shows: of each step, feed and side the known mistakes, or else the first state."""
         groups: dict[tuple[int, str, str], list[StateWords]] = {}
         for words in self.facts.words:
             groups.setdefault((words.step, words.feed, words.side), []).append(words)
         return [w for group in groups.values() for w in ([w for w in group if w.is_named] or group[:1])]
-
-    def finish(self, report: ReportDocument) -> None:
-        """States in the report what holds for the whole run: the drift, in the verdict lines of the side's own run."""
-        drift = self.facts.drift
-        if drift is None:
-            return
-        own = (p for p in report.pairs if p.feed in (FREE, BOTH) and (p.a, p.b) == (self.facts.leads, drift.side))
-        if (pair := next(reversed([*own]), None)) is not None:
-            pair.relaxed.append(drift.text)
 
 
 def _weaken(pair: Pair, why: str, cause: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from qverify_agents.errors import LinkError
@@ -16,6 +17,7 @@ from qverify.report.facts import Finding
 from qverify.report.sequence import BOTH, FORCED, FREE, Feed, SequenceFacts
 from qverify.sequences.chain import Chain
 from qverify.sequences.loop import Loop, find_loop, find_prefill
+from qverify.sequences.other_runs import explains
 from qverify.sequences.sequence_request import SequenceRequest
 from qverify.sequences.step_inputs import StepInputs, join, named_inputs
 from qverify.sequences.tokens import token_output
@@ -28,6 +30,7 @@ from qverify.session.sequence.step_facts import StepFacts
 from qverify.session.sequence.step_jobs import StepJobs
 from qverify.tensors.prepared import PreparedInput
 
+MAX_EXPLAINED = 3  # wrong steps that are computed again from other inputs
 MAX_FINDINGS = 16  # of states, in the text
 OnLoop = Callable[[list[str]], None]  # receives the states and step inputs, in lines, before the first step
 
@@ -76,6 +79,7 @@ class SequenceRun:
         lead = "reference" if has_reference or job.models.engine is not None else "simulator"
         tested = "board" if job.sides.board is not None else "simulator"
         feeds: list[str] = [FORCED] * self._sequence.is_forced + [FREE] * self._sequence.is_free
+        self._explained = 0
         self._lead, self._own = Chain(lead), Chain(tested)
         self.facts = StepFacts(
             job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, feeds=feeds, leads=lead)
@@ -166,7 +170,55 @@ class SequenceRun:
         for pair in outcome.report.pairs:
             pair.feed = feed
         self.facts.judge(step, feed, evidence, self._lead, self._own, outcome.report)
+        self._explain(job, step, feed, external, states, evidence, outcome.report)
         return evidence, outcome.report
+
+    def _explain(
+        self,
+        job: Job,
+        step: int,
+        feed: Feed,
+        external: dict[str, PreparedInput],
+        states: dict[str, Any],
+        evidence: StepEvidence,
+        report: ReportDocument,
+    ) -> None:
+        """Finds out whether a wrong step of the tested side is the right step of other inputs, for the first wrong steps."""
+        side, lead = self._own.side, self._lead.side
+        wrong = any(p.verdict == "FAILED" and side == p.b for p in report.pairs)
+        if not wrong or self._explained >= MAX_EXPLAINED or side == lead:
+            return
+        self._explained += 1
+        given, right = evidence.outputs(side), evidence.outputs(lead)
+        for text, other_external, other_states in self._alternatives(step, feed, external, states):
+            shapes = {name: value.shape for name, value in states.items()}
+            if any(value.shape != shapes.get(name) for name, value in other_states.items()):
+                continue  # a network of another length
+            ran = job.run_host(join(self._loop, step, other_external, other_states, FORCED))
+            other = StepEvidence(ran.recordings, None, evidence.inputs).outputs(lead)
+            if how := explains(given, right, other):
+                self.facts.add_words(step, feed, side, f"the {side} computes {how} this step {text}", report)
+                return
+
+    def _alternatives(
+        self, step: int, feed: Feed, external: dict[str, PreparedInput], states: dict[str, Any]
+    ) -> Iterator[tuple[str, dict[str, PreparedInput], dict[str, Any]]]:
+        """Yields other inputs that a step may have read: in words, the external inputs and the states."""
+        before = (self._own if feed == FREE else self._lead).before
+        first = {state.input: self._loop.initial(state) for state in self._loop.states.values()}
+        if step:
+            yield "from the state of the step before: one step late", external, {**states, **before}
+            yield "from the initial state: the state was lost (reset)", external, first
+            for name in before if len(before) > 1 else ():
+                yield f"with {name} of the step before: one step late", external, {**states, name: before[name]}
+                yield f"with {name} at its initial value: lost (reset)", external, {**states, name: first[name]}
+        if self._loop.external and step:
+            yield "with the inputs of the step before", self._inputs.at(step - 1), states
+        if self._loop.external and step + 1 < self._sequence.steps:
+            yield "with the inputs of the next step: a step was lost", self._inputs.at(step + 1), states
+        for a, b in combinations(states, 2):
+            if states[a].shape == states[b].shape and states[a].dtype == states[b].dtype:
+                yield f"with {a} and {b} exchanged", external, {**states, a: states[b], b: states[a]}
 
     def _advance(self, leads: StepEvidence, owns: StepEvidence | None) -> str:
         """Takes the outputs of a step as the next states. Returns why no further step can run, "" if one can."""
@@ -214,12 +266,10 @@ class SequenceRun:
         if facts.leads == "simulator":
             whole.caveats.append("no reference: forced steps get the simulator's states")
         if self._sequence.is_free and self._own.lost:
-            self.facts.facts.notes.append(f"free-running ended: {self._own.lost}")
-            for pair in [p for p in whole.pairs if p.feed in (FREE, BOTH) and self._own.side in (p.a, p.b)][-2:]:
-                pair.relaxed.append(f"free-running ended: {self._own.lost.partition(': ')[0]}")
+            facts.ended = self._own.lost.partition(": ")[0]
+            facts.notes.append(f"free-running ended: {self._own.lost}")
             whole.verdict = worst([whole.verdict, "INCONCLUSIVE"])
         whole.notes += [*self._inputs.notes, *facts.notes]
-        self.facts.finish(whole)
         return whole
 
 

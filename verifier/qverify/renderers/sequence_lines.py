@@ -7,6 +7,7 @@ from qverify.report.document import ReportDocument
 from qverify.report.sequence import BOTH, CurvePoint, SequenceFacts
 
 MARKS = "_.:-=+*#"  # from no difference to the largest one
+MAX_ROWS = 12  # tensors of the map
 WIDTH = 64  # characters of a curve
 
 
@@ -19,7 +20,36 @@ def sequence_lines(report: ReportDocument) -> list[str]:
     for side, feed, points in curves(facts):
         if drawn := _draw(points):
             lines.append(f"  {side}, {feed}, largest difference by step: {drawn}")
+    lines += _heat(facts)
     return [*lines, *([f"drift: {facts.drift.text}"] if facts.drift is not None else []), *_tokens(facts)]
+
+
+def point_lines(report: ReportDocument) -> list[str]:
+    """Returns a line for each step and feed in which a side differs, for formats of lines."""
+    points = report.sequence.curve if report.sequence is not None else []
+    return [
+        f"step {p.step}, {p.feed}, {p.side}: {p.verdict}, {p.tensor} differs"
+        + (f" by up to {p.max_abs:.4g}" if p.max_abs is not None else "")
+        + (f", SQNR {p.sqnr_db:.1f} dB" if p.sqnr_db is not None else "")
+        for p in points
+        if p.tensor
+    ]
+
+
+def _heat(facts: SequenceFacts) -> list[str]:
+    """Returns a line of characters for each tensor that differs, by step, in the order in which they do so first."""
+    rows = list(dict.fromkeys((c.side, c.tensor) for c in facts.heat))
+    if len(rows) < 2:
+        return []
+    most = max((c.max_abs or 0.0 for c in facts.heat), default=0.0)
+    size, lines = -(-facts.steps // WIDTH), ["  tensors that differ, by step:"]
+    for side, tensor in rows[:MAX_ROWS]:
+        marks = [0] * -(-facts.steps // size)
+        for c in (c for c in facts.heat if (c.side, c.tensor) == (side, tensor)):
+            level = len(MARKS) - 1 if c.max_abs is None or not most else round((len(MARKS) - 1) * c.max_abs / most)
+            marks[c.step // size] = max(marks[c.step // size], max(level, 1))
+        lines.append(f"    {''.join(MARKS[mark] for mark in marks)} {side} {tensor}")
+    return [*lines, *([f"    and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else [])]
 
 
 def curves(facts: SequenceFacts) -> list[tuple[str, str, list[CurvePoint]]]:

@@ -176,7 +176,7 @@ class StepFacts:
         tokens: Mapping[str, int] | None = None,
     ) -> None:
         """Adds a point of the curve: the output of a side that is farthest from the right one."""
-        point = CurvePoint(step, feed, worst([p.verdict for p in report.pairs if side in (p.a, p.b)]), side)
+        point = CurvePoint(step, feed, worst([p.verdict for p in report.pairs if side == p.b]), side)
         others = {p.b for p in report.pairs} - {side}
         point.tokens = {s: t for s, t in (tokens or {}).items() if s not in others}
         for name, value in outputs.items():

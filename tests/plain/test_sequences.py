@@ -236,3 +236,28 @@ def test_a_board_that_ends_is_never_passed(nets, tmp_path):
     assert any("free-running ended: ring_out of the board is missing" in note for note in report.document.notes)
     line = next(line for line in str(report).splitlines() if "and Arm" in line and "(free-running:" in line)
     assert "INCONCLUSIVE" in line and "not compared" in line
+
+
+def test_triage_is_of_the_first_wrong_step(nets):
+    found = qverify.triage(nets / "rec.onnx", board="faulty:local?fault=plus_one@d_q", steps=4, explain=0)
+    assert found.verdict == "FAILED" and found.broken == "simulator ~ board"
+    assert any("triage is of step 0 of 4, the first that is not PASSED" in note for note in found.document.notes)
+    passed = qverify.triage(nets / "ring.onnx", board="local", steps=3, explain=0)
+    assert any("step 2 of 3: all are PASSED" in note for note in passed.document.notes)
+
+
+def test_a_state_that_was_lost_is_named(nets, tmp_path):
+    keep = tmp_path / "keep.py"
+    keep.write_text(
+        "import sys, numpy as np\n"
+        "step, files = int(sys.argv[1]), sys.argv[2].split(',')\n"
+        "if step == 3:\n"
+        "    np.save(files[1], np.zeros_like(np.load(files[1])))\n"
+    )
+    tool = f"{shlex.quote(sys.executable)} {keep} {{step}} {{npys}} && {RUNNER}"
+    report = qverify.verify(
+        [nets / "ring.onnx", nets / "ring.onnx"], board="local", runner=tool, steps=5, feed="forced"
+    )
+    words = report.document.sequence.words
+    assert report.verdict == "FAILED" and {w.step for w in words} == {3}
+    assert "from the initial state: the state was lost (reset)" in words[0].text

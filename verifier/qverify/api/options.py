@@ -124,6 +124,9 @@ class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     reduce: Path | None
     build_cmd: str | None
+    steps: int | None
+    feed: str | None
+    decode: Some
 
 
 class CompareOptions(JudgingOptions, total=False):

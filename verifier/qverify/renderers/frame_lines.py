@@ -123,6 +123,8 @@ def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tup
         own = report.sequence.facts_of_own_run(pairs[0].a, pairs[0].b) if FREE in feed else []
         reason = shorten_reason(first) if first is not None and first.why and verdict != "PASSED" else ""
         facts = [f"{feed}: {facts[0]}", *([reason] if reason else []), *own]
+    ran = {row["frame"] for row in report.frames if row["verdict"] != "NOT RUN"}
+    left_out += [f"{count(not_compared, frame)} not compared"] if (not_compared := len(ran) - len(compared)) > 0 else []
     facts += left_out
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, list_common_caveats(report), best_verdict)

@@ -28,7 +28,7 @@ from qverify.session.request import Request
 from qverify.session.sequence.step_evidence import StepEvidence
 from qverify.session.sequence.step_facts import StepFacts
 from qverify.session.sequence.step_jobs import StepJobs
-from qverify.tensors.prepared import PreparedInput
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
 
 MAX_EXPLAINED = 3  # wrong steps that are computed again from other inputs
 MAX_FINDINGS = 16  # of states, in the text
@@ -63,7 +63,8 @@ def verify_sequence(
 
 
 class SequenceRun:
-    """One run of a sequence. facts: what the steps showed so far. jobs: what runs them."""
+    """One run of a sequence. facts: what the steps showed so far. jobs: what runs them. last_inputs: what the sides got in the
+    last step."""
 
     def __init__(self, request: Request, frames: list[FrameSource] | None, job: Job):
         assert request.sequence is not None
@@ -80,6 +81,8 @@ class SequenceRun:
         tested = "board" if job.sides.board is not None else "simulator"
         feeds: list[str] = [FORCED] * self._sequence.is_forced + [FREE] * self._sequence.is_free
         self._explained = 0
+        self.last_inputs: PreparedInputs | None = None
+        self._last_feed, self._last_passed = "", True
         self._lead, self._own = Chain(lead), Chain(tested)
         self.facts = StepFacts(
             job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, feeds=feeds, leads=lead)
@@ -107,6 +110,16 @@ class SequenceRun:
         for row in self._rows:
             row["board"] = self._request.board
         return JobOutcome(self._report(), list(self.jobs.graph.outputs), self._unreached)
+
+    def run_to_first_wrong(self, watch: Watch | None) -> str:
+        """Runs the steps up to the first that is not PASSED, or all. Returns which it is, in words; last_inputs are then its
+        inputs."""
+        for step in range(self._sequence.steps):
+            why = self._run_step(step, watch)
+            row = self._rows[-1]
+            if row["verdict"] != "PASSED" or why:
+                return f"step {step} of {self._sequence.steps}, the first that is not PASSED ({self._last_feed})"
+        return f"step {self._sequence.steps - 1} of {self._sequence.steps}: all are PASSED"
 
     def _run_step(self, step: int, watch: Watch | None) -> str:
         """Runs one step in its feeds, and adds its row. Returns why no further step can run, "" if one can."""
@@ -165,6 +178,9 @@ class SequenceRun:
         is_further = feed == FREE and self._sequence.is_forced
         outcome = job.run_prepared(inputs, step, watch, source, is_further)
         self._unreached = outcome.unreached
+        if self._last_passed or feed != FREE:  # of a step that fails in both feeds, the forced one
+            self.last_inputs, self._last_feed = inputs, feed
+        self._last_passed = outcome.report.verdict == "PASSED"
         assert outcome.evidence is not None
         evidence = StepEvidence(outcome.evidence.results.recordings, outcome.evidence.pull, inputs)
         for pair in outcome.report.pairs:

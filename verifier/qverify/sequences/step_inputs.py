@@ -175,4 +175,5 @@ def join(
             made.append(external[name])
         else:
             made.append(PreparedInput(spec, spec.aligned_bytes(loop.steps[name].values(spec, step)), "step"))
-    return PreparedInputs(tuple(made), step, feed)
+    keep = tuple(state.output for state in loop.states.values() if not state.via)
+    return PreparedInputs(tuple(made), step, feed, keep)

@@ -12,7 +12,7 @@ from qverify.renderers.findings import finding_lines
 from qverify.renderers.sequence_lines import sequence_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import shorten_reason, verdict_line_over
+from qverify.renderers.verdict_lines import reasons_of, verdict_line_over
 from qverify.report.distance import distance_lines
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
@@ -121,8 +121,8 @@ def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tup
     ]
     if feed and report.sequence is not None:
         own = report.sequence.facts_of_own_run(pairs[0].a, pairs[0].b) if FREE in feed else []
-        reason = shorten_reason(first) if first is not None and first.why and verdict != "PASSED" else ""
-        facts = [f"{feed}: {facts[0]}", *([reason] if reason else []), *own]
+        reasons = reasons_of(first) if first is not None and verdict != "PASSED" else []
+        facts = [f"{feed}: {facts[0]}", *reasons, *own]
     ran = {row["frame"] for row in report.frames if row["verdict"] != "NOT RUN"}
     left_out += [f"{count(not_compared, frame)} not compared"] if (not_compared := len(ran) - len(compared)) > 0 else []
     facts += left_out

@@ -42,6 +42,12 @@ class Loop:
     def initial(self, state: State) -> Array:
         """Returns the values of a state in the first step. Raises UsageError for a file that does not fit."""
         spec = self.inputs[state.input]
+        if state.raw is not None:
+            if len(state.raw) != spec.valid_bytes:
+                raise UsageError(
+                    f"{state.input}: {len(state.raw)} bytes of initial values in the file, wanted {spec.valid_bytes}"
+                )
+            return np.frombuffer(state.raw, spec.numpy_dtype).reshape(spec.shape)
         if not isinstance(state.initial, str):
             return np.full(spec.shape, _cast(state, spec), spec.numpy_dtype)
         values = np.asarray(read_array_file(state.initial))

@@ -22,7 +22,8 @@ class State:
         initial: the value of every element in the first step, or the path of a .npy with the values.
         grows: the axis along which the output is longer than the input; None if both have one shape.
         via: "argmax" if the input gets the position of the output's largest value, else "".
-        found: whether it was found by name, not stated.
+        found: whether it was found by name, or is a variable of the file, not stated.
+        raw: the bytes of the first step's values, if the file has them; None for `initial`.
     """
 
     output: str
@@ -31,14 +32,16 @@ class State:
     grows: int | None = None
     via: Literal["", "argmax"] = ""
     found: bool = False
+    raw: bytes | None = None
 
     @property
     def shown(self) -> str:
         """The state in one line: h <- hn, from zeros."""
-        start = "zeros" if self.initial == 0 else f"{self.initial}"
+        start = "the file's values" if self.raw is not None else "zeros" if self.initial == 0 else f"{self.initial}"
         how = f", {self.via} of its last row" if self.via else ""
         grows = f", grows along axis {self.grows}" if self.grows is not None else ""
-        return f"{self.input} <- {self.output}{how}, from {start}{grows}{' (found by name)' if self.found else ''}"
+        how_found = " (variable of the file)" if self.raw is not None else " (found by name)" if self.found else ""
+        return f"{self.input} <- {self.output}{how}, from {start}{grows}{how_found}"
 
 
 @dataclass(frozen=True, slots=True)

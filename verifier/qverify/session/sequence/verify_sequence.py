@@ -68,7 +68,7 @@ class SequenceRun:
 
     def __init__(self, request: Request, frames: list[FrameSource] | None, job: Job):
         assert request.sequence is not None
-        self._request, self._sequence = request, request.sequence
+        self._request, self._sequence = request, _with_variables(request.sequence, job)
         self.jobs = StepJobs(request, self._sequence, job)
         sources = None if frames is None else [_frame_request(request, frame) for frame in frames]
         self._named = named_inputs(request.inputs, sources)
@@ -287,6 +287,13 @@ class SequenceRun:
             whole.verdict = worst([whole.verdict, "INCONCLUSIVE"])
         whole.notes += [*self._inputs.notes, *facts.notes]
         return whole
+
+
+def _with_variables(sequence: SequenceRequest, job: Job) -> SequenceRequest:
+    """Returns the sequence with the variables of a .tflite as its states, unless the description states others."""
+    if not job.models.variables or sequence.tables.states is not None:
+        return sequence
+    return replace(sequence, tables=replace(sequence.tables, states=job.models.variables))
 
 
 def _frame_request(request: Request, frame: FrameSource) -> Any:

@@ -301,6 +301,8 @@ def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: 
 def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
     """Returns the refusal of a .tflite with what runs it all the same."""
     step = f"Next: -m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
+    if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
+        step = "Next: --steps N, which makes the file's variables states of a sequence"
     if isinstance(error, BlockedError):
         return BlockedError(error.header, [*error.lines, step])
     return UnsupportedError(f"{error}. {step}")

@@ -81,9 +81,9 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
     others, variables = describe_others(model, signature), list[Variable]()
     if steps:
         changed, variables = open_variables(repaired, model)
-        if variables:
+        if changed is not repaired:
             notes.append(
-                f"{count(len(variables), 'variable')} of {name} are inputs and outputs, so that every side gets them"
+                f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
             )
             repaired, model = changed, read_tflite(changed, name)
     return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))

@@ -57,7 +57,7 @@ def _name_cause(pair: Pair) -> str:
 
 def reasons_of(pair: Pair) -> list[str]:
     """Returns the reason of the verdict of a step, and its cause in words; [] without any."""
-    causes = [CAUSES.get(pair.cause, pair.cause)] if pair.cause and pair.cause != "does_not_run" else []
+    causes = [f"cause: {CAUSES.get(pair.cause, pair.cause)}"] if pair.cause and pair.cause != "does_not_run" else []
     return [text for text in (shorten_reason(pair), *causes) if text]
 
 

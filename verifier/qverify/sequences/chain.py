@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qverify.sequences.loop import Loop
+from qverify.sequences.state import State
 from qverify.sequences.tokens import token_of
 from qverify.tensors.recording import Array
 
@@ -41,6 +42,9 @@ class Chain:
         if lacking:
             self.lost = f"{lacking[0]} of the {self.side} is missing" + (f": {why}" if why else "")
             return
+        if misfit := next((text for s in loop.states.values() if (text := self._misfit(s, loop, outputs))), ""):
+            self.lost = misfit
+            return
         self.before, self.outputs, self.values = self.values, dict(outputs), {}
         for state in loop.states.values():
             spec = loop.inputs[state.input]
@@ -48,6 +52,16 @@ class Chain:
                 self.values[state.input] = np.full(spec.shape, token_of(tokens[state.output]), spec.numpy_dtype)
             else:
                 self.values[state.input] = np.asarray(outputs[state.output])
+
+    def _misfit(self, state: State, loop: Loop, outputs: Mapping[str, Array]) -> str:
+        """Returns why an output cannot be the next state, "" if it can."""
+        if state.via:
+            return ""
+        spec, value = loop.inputs[state.input], outputs[state.output]
+        if value.dtype == spec.numpy_dtype and (value.shape == spec.shape or state.grows is not None):
+            return ""
+        got, wanted = f"{value.dtype}{list(value.shape)}", f"{spec.dtype}{list(spec.shape)}"
+        return f"{state.output} of the {self.side} is {got}: wanted {wanted}"
 
     def equals(self, other: Chain) -> bool:
         """Returns whether both have the same bytes in every state."""

@@ -261,3 +261,22 @@ def test_a_state_that_was_lost_is_named(nets, tmp_path):
     words = report.document.sequence.words
     assert report.verdict == "FAILED" and {w.step for w in words} == {3}
     assert "from the initial state: the state was lost (reset)" in words[0].text
+
+
+def test_nan_in_a_state_is_never_passed(nets, tmp_path, capsys):
+    words = ["-m", str(nets / "rec.onnx"), "-b", "faulty:local?fault=nan@hn", "--steps", "3"]
+    assert main([*words, "--html", str(tmp_path / "r.html"), "--json", str(tmp_path / "r.json")]) == 1
+    printed = capsys.readouterr().out
+    assert "hn of the board: NaN at 16 of 16 elements" in printed and "PASSED (free" not in printed.split("Arm")[1]
+    Draft202012Validator(report_schema()).validate(json.loads((tmp_path / "r.json").read_text()))
+
+
+def test_a_sequence_is_of_one_board(nets, capsys):
+    assert main(["-m", str(nets / "rec.onnx"), "-b", "local", "-b", "local", "--steps", "2"]) == 2
+    assert "a sequence is of one board" in one_line(capsys)
+
+
+def test_a_board_that_is_not_reached_says_so_once(nets, capsys):
+    assert main(["-m", str(nets / "rec.onnx"), "-b", "root@127.0.0.1:1", "--wait", "1", "--steps", "3"]) == 3
+    line = capsys.readouterr().out.strip().splitlines()[-1]
+    assert line.count("2 steps not run: board lost") == 1 and "frames" not in line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from qverify.plural import count
 from qverify.report.document import ReportDocument
 from qverify.report.sequence import BOTH, CurvePoint, SequenceFacts
@@ -73,9 +75,10 @@ def _draw(points: list[CurvePoint]) -> str:
     size = -(-len(points) // WIDTH)
     parts = [points[at : at + size] for at in range(0, len(points), size)]
     text = "".join(MARKS[max(_level(p, most) for p in part)] for part in parts)
-    worst = max(apart, key=lambda p: p.max_abs or 0.0)
+    worst = max(apart, key=lambda p: math.inf if p.max_abs is None else p.max_abs)
+    shown = "not a number" if worst.max_abs is None else f"{most:.3g}"
     return (
-        f"{points[0].step} {text} {points[-1].step}, most {most:.3g} in {worst.tensor} at {worst.step}"
+        f"{points[0].step} {text} {points[-1].step}, most {shown} in {worst.tensor} at {worst.step}"
         f", first at {apart[0].step}"
     )
 
@@ -83,7 +86,9 @@ def _draw(points: list[CurvePoint]) -> str:
 def _level(point: CurvePoint, most: float) -> int:
     if not point.tensor:
         return 0
-    return len(MARKS) - 1 if not most else max(1, round((len(MARKS) - 1) * (point.max_abs or 0.0) / most))
+    if point.max_abs is None or not most:
+        return len(MARKS) - 1
+    return max(1, round((len(MARKS) - 1) * point.max_abs / most))
 
 
 def _tokens(facts: SequenceFacts) -> list[str]:

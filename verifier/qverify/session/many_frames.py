@@ -216,14 +216,14 @@ class KeptReports:
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
-    def combine(self, rows: list[dict[str, Any]]) -> ReportDocument:
-        """Returns one report of all frames. Its link counters are those of the last frame, which include all before
+    def combine(self, rows: list[dict[str, Any]], frame: str = "frame") -> ReportDocument:
+        """Returns one report of all frames. frame: what they are called. Its link counters are those of the last frame, which include all before
         it."""
         combined = combine(self.reports)
         combined.input_drawings = self._drawn_inputs.worst()
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
-        if left_out := describe_left_out(rows):
+        if left_out := describe_left_out(rows, frame):
             combined.caveats += left_out
             combined.verdict = worst([combined.verdict, "INCONCLUSIVE"])
         combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]

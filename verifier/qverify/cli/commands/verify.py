@@ -232,7 +232,9 @@ def command(
             f"--signature {signature}: for boards of this host, without --capture, --server and a dump"
         )
     frames = frame_sources(inputs_text)
-    if sequence is not None and (option := _refused_with_steps(server is not None, dump is not None, npz is not None)):
+    if sequence is not None and (
+        option := _refused_with_steps(len(boards) > 1, server is not None, dump is not None, npz is not None)
+    ):
         raise click.UsageError(f"--steps {sequence.steps}: {option}")
     if dump is not None:
         paths = [path for path in paths if path != dump.path]
@@ -346,8 +348,10 @@ def _check_dump(path: str, given: dict[str, bool], many_frames: bool) -> None:
         raise click.UsageError(f"-m {path}: a dump is in the board's place; {what}")
 
 
-def _refused_with_steps(on_farm: bool, has_dump: bool, npz: bool) -> str:
+def _refused_with_steps(several: bool, on_farm: bool, has_dump: bool, npz: bool) -> str:
     """Returns what a sequence cannot have, in words; "" for none."""
+    if several:
+        return "a sequence is of one board; give one -b"
     if on_farm:
         return "--server takes independent frames; run it here, without --server"
     if has_dump:

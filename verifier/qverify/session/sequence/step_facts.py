@@ -162,7 +162,8 @@ class StepFacts:
             apart = {row.name: row.metrics.get("max_abs") for row in rows if not row.bit_equal}
             for name, found in apart.items():
                 if len(self.facts.heat) < MAX_HEAT:
-                    value_of = float(found) if isinstance(found, (int, float)) else None
+                    is_number = isinstance(found, (int, float)) and np.isfinite(found)
+                    value_of = float(found) if is_number and isinstance(found, (int, float)) else None
                     self.facts.heat.append(HeatCell(step, feed, side, name, value_of))
 
     def _add_point(

@@ -270,7 +270,7 @@ class SequenceRun:
         """Returns the report of all steps."""
         if not self._kept.reports:
             raise UsageError(f"no step could run: {self._rows[0]['why'] if self._rows else 'none was asked'}")
-        whole = self._kept.combine(self._rows)
+        whole = self._kept.combine(self._rows, "step")
         facts, job = self.facts.facts, self.jobs.job
         facts.models = self.jobs.count
         whole.sequence = facts

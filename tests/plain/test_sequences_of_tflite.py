@@ -72,10 +72,11 @@ def test_without_steps_the_message_names_them(tmp_path, capsys):
     assert "--steps N" in capsys.readouterr().err
 
 
-def test_the_states_of_a_sequence_do_not_cross_the_link_again(tmp_path):
+def test_the_states_of_a_sequence_do_not_cross_the_link_again(tmp_path, monkeypatch):
     import sequence_models as made
 
+    monkeypatch.setattr(made, "LENGTH", 2048)
     net = made.ring_filter(tmp_path / "ring.onnx")
-    sent = [qverify.verify(net, board="local", steps=n).document.link for n in (4, 12)]
-    state = made.LENGTH * 4 * 4  # bytes
-    assert sent[1]["cached_bytes"] - sent[0]["cached_bytes"] >= 8 * state
+    sent = [qverify.verify(net, board="local", steps=n).document.link["bytes_sent"] for n in (2, 6)]
+    state = made.LENGTH * 4 * 4  # bytes, which 4 more steps would send 4 times
+    assert sent[1] - sent[0] < state

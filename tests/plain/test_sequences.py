@@ -280,3 +280,30 @@ def test_a_board_that_is_not_reached_says_so_once(nets, capsys):
     assert main(["-m", str(nets / "rec.onnx"), "-b", "root@127.0.0.1:1", "--wait", "1", "--steps", "3"]) == 3
     line = capsys.readouterr().out.strip().splitlines()[-1]
     assert line.count("2 steps not run: board lost") == 1 and "frames" not in line
+
+
+def test_the_next_token_is_the_reference_s_on_every_side(nets, tmp_path):
+    states = "".join(
+        f'"present.{k}.{part}" = "past_key_values.{k}.{part}"\n' for k in (0, 1) for part in ("key", "value")
+    )
+    (tmp_path / "d.toml").write_text(
+        f'[state]\nlogits = {{input = "input_ids", via = "argmax", initial = 3}}\n{states}'
+    )
+    report = qverify.verify(
+        nets / "dec.onnx",
+        board="local",
+        steps=5,
+        description=tmp_path / "d.toml",
+        gate="tokens:top5",
+        capture=tmp_path / "c",
+    )
+    assert report.verdict == "PASSED"
+    from qverify.capture.reader import open_capture
+    from qverify.session.models import open_models
+
+    capture, graph = open_capture(str(tmp_path / "c")), open_models([str(nets / "dec.onnx")]).graph
+    fed = [int(capture.prepared(k, graph).arrays()["input_ids"].item()) for k in range(5)]
+    chosen = [int(np.argmax(capture.recordings(k)["reference"].tensors["logits"])) for k in range(5)]
+    assert fed == [3, *chosen[:4]]
+    points = report.document.sequence.curve
+    assert [p.tokens["board"] for p in points if p.side == "board"] == chosen

@@ -27,7 +27,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("ops", "vendor_quantization"),
         ("compare", "capture", "profiles", "engines"),
         ("inputs",),
-        ("compiler",),
+        ("compiler", "sequences"),
         ("sides", "triage"),
         ("session", "renderers"),
         ("cli",),

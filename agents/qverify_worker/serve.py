@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -23,7 +25,8 @@ from qverify_worker.errors import BUSY, NOT_FOUND, PROTOCOL, UNSUPPORTED, Reques
 from qverify_worker.model import Array, Model, RuntimeSettings, decode_inputs, read_session
 from qverify_worker.wire import EndOfInput, Frame, Reader, Wire
 
-DIGESTS, EVERY_TENSOR = 1, 2
+DIGESTS, EVERY_TENSOR, KEEPS = 1, 2, 8
+MAX_KEPT = 512  # outputs that a run may keep
 MAX_DATA_BYTES, MAX_HASHES, MAX_EVENTS, MAX_OPEN_MODELS = (1 << 20) - 16, 4096, 1 << 20, 4
 
 
@@ -110,6 +113,7 @@ class AgentServer:
             "holder": holder,
             "uptime_s": int(wire.monotonic_seconds()),
             "idle_s": 0,
+            "keeps": 1,
         }
         self._link.send(wire.HELLO, frame.sequence, wire.encode_text(json.dumps(hello)))
 
@@ -132,7 +136,7 @@ class AgentServer:
             return
         if self._lock_state == "busy" or not self._lock.is_held():
             raise RequestError(BUSY, "the board is in use")
-        model, flags, repeat, inputs, names = self._read_run(payload)
+        model, flags, repeat, inputs, names, kept = self._read_run(payload)
         wanted = model.outputs if flags & EVERY_TENSOR else [n for n in model.outputs if n in set(names)]
         if unknown := next((n for n in names if n not in model.outputs), None):
             raise RequestError(NOT_FOUND, f"{unknown}: the model has no output of this name")
@@ -150,12 +154,21 @@ class AgentServer:
                     last.values = model.run(inputs, wanted)
                     self._send_events(frame, iteration, wanted, True, model.seconds)
         self._lock.note(0)
+        self._keep_outputs({n: last.values[n] for n in kept if n in last.values})
         report = wire.encode_text(json.dumps(model.report()))
         last.done = struct.pack("<i", 0) + report + struct.pack("<QIB", 0, len(last.events), 1)
         last.sequence = frame.sequence
         self._link.send(wire.DONE, frame.sequence, last.done)
 
-    def _read_run(self, payload: Reader) -> tuple[Model, int, int, dict[str, Array], list[str]]:
+    def _keep_outputs(self, values: dict[str, Array]) -> None:
+        """Puts the values into the store, so that a host that asks for their hash need not send them, where there is
+        room."""
+        for value in values.values():
+            data = _encode_value(value)
+            with contextlib.suppress(RequestError):
+                self._contents.put(hashlib.sha256(data).hexdigest(), len(data), 0, data)
+
+    def _read_run(self, payload: Reader) -> tuple[Model, int, int, dict[str, Array], list[str], list[str]]:
         sha256, (flags, repeat, count) = payload.hash(), payload.take("BIH")
         contents = [payload.hash() for _ in range(count)]
         (name_count,) = payload.take("H")
@@ -163,10 +176,15 @@ class AgentServer:
         (injected_count,) = payload.take("H")
         if injected_count:
             raise RequestError(UNSUPPORTED, f"{self._runtime_module.NAME} cannot replace a tensor within a run")
+        kept = [payload.text() for _ in range(payload.take("H")[0])] if flags & KEEPS else []
         payload.end()
         model = self._open_model(sha256)
+        if len(kept) > MAX_KEPT or any(n not in model.outputs for n in kept):
+            raise RequestError(
+                NOT_FOUND, f"{len(kept)} tensors to keep; wanted at most {MAX_KEPT} outputs of the model"
+            )
         inputs = decode_inputs(model, [self._contents.read(sha256_of_input) for sha256_of_input in contents])
-        return model, flags, max(repeat, 1), inputs, names
+        return model, flags, max(repeat, 1), inputs, names, kept
 
     def _open_model(self, sha256: str) -> Model:
         if sha256 not in self._models:

@@ -104,6 +104,7 @@ class Agent(Conversation):
         injected: Mapping[str, str] | None = None,
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
+        keep: Sequence[str] = (),
     ) -> list[NodeEvent]:
         """Runs a model and returns its events.
 
@@ -119,11 +120,14 @@ class Agent(Conversation):
                 a slow link sends several events in one frame.
             events: the tensors that one iteration reports, in running order. If given, other events raise
                 Contradiction.
+            keep: final outputs whose dense bytes become contents of the board's store, if the agent can do that.
         """
         all_nodes = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if all_nodes else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
-        payload = messages.encode_run(model, inputs, [] if all_nodes else nodes, injected or {}, flags, repeat)
+        kept = tuple(keep)[: messages.MAX_KEPT] if self.hello.get("keeps") == 1 else ()
+        flags |= messages.KEEPS if kept else 0
+        payload = messages.encode_run(model, inputs, [] if all_nodes else nodes, injected or {}, flags, repeat, kept)
         ledger = EventLedger(frozenset(names), events, repeat, self._link.ahead == 0)
         return self._collect_events(frames.RUN, payload, on_node, names, ledger)
 

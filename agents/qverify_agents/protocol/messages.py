@@ -12,7 +12,8 @@ from typing import Any
 from qverify_agents.errors import AgentError, Contradiction, ProtocolError
 from qverify_agents.printable import one_line
 
-DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4  # flags of RUN
+DIGESTS, EVERY_TENSOR, BATCHED, KEEPS = 1, 2, 4, 8  # flags of RUN
+MAX_KEPT = 512  # final outputs that a run may keep
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11  # statuses
 MAX_PIECE_BYTES = 1 << 20
 MIN_PAYLOAD_BYTES = 160  # of max_payload in HELLO
@@ -23,7 +24,7 @@ HELLO_FIELDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("version", "arch", "system", "endian", "packs", "lock", "instructions", "own_model", "float"), TEXT
     ),
-    **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s", "max_payload"), WHOLE),
+    **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s", "max_payload", "keeps"), WHOLE),
     **dict.fromkeys(("temperature_c", "frequency_mhz"), NUMBER),
     **dict.fromkeys(("features", "inputs"), (list,)),
     "holder": (dict,),
@@ -167,13 +168,20 @@ def encode_put(sha256: str, total: int, offset: int, piece: bytes | memoryview) 
 
 
 def encode_run(
-    model: str, inputs: Sequence[str], nodes: Sequence[str], injected: Mapping[str, str], flags: int, repeat: int
+    model: str,
+    inputs: Sequence[str],
+    nodes: Sequence[str],
+    injected: Mapping[str, str],
+    flags: int,
+    repeat: int,
+    keep: Sequence[str] = (),
 ) -> bytes:
     """Returns the payload of RUN. The model, the inputs and the values of `injected` (by tensor) are content hashes;
-    nodes: further tensors to report."""
+    nodes: further tensors to report; keep: final outputs that become contents, with the flag KEEPS."""
     parts = [bytes.fromhex(model), struct.pack("<BIH", flags, repeat, len(inputs)), *map(bytes.fromhex, inputs)]
     parts += [struct.pack("<H", len(nodes)), *map(encode_text, nodes)]
-    return b"".join([*parts, _encode_injected(injected)])
+    kept = [struct.pack("<H", len(keep)), *map(encode_text, keep)] if flags & KEEPS else []
+    return b"".join([*parts, _encode_injected(injected), *kept])
 
 
 def remove_batching(run_payload: bytes) -> bytes:

@@ -15,6 +15,7 @@ static void clear(qv_held_list *l) {
   memset(l, 0, sizeof *l);
 }
 
+enum { QV_KEPT = 512 };                    /* tensors that one run may keep */
 enum { BATCH = 64, BATCH_NS = 200000000 }; /* number of events, and time in nanoseconds, after which a batch is sent */
 
 static void forget_run(qv_agent *a) {
@@ -200,7 +201,40 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   return a->cancelled || a->broken;
 }
 
+/* Reads the list of the tensors that the store keeps after the run. */
+static qv_status read_kept(qv_agent *a, qv_cursor *c, int kept[QV_KEPT], uint32_t *count) {
+  char name[QV_TEXT];
+  *count = qv_take16(c);
+  if (c->bad || *count > QV_KEPT)
+    return failed(a, QV_E_PROTOCOL, "%u tensors to keep, wanted a whole list of at most %d", (unsigned)*count, (int)QV_KEPT);
+  for (uint32_t i = 0; i < *count; i++) {
+    qv_take_text(c, name);
+    kept[i] = c->bad ? -1 : qv_find_tensor(&a->loaded.model, name);
+    if (kept[i] < 0 || !(a->loaded.model.tensors[kept[i]].flags & QV_OUTPUT))
+      return failed(a, QV_E_NOT_FOUND, "no such final output to keep: %.80s", name);
+  }
+  return QV_OK;
+}
+
+/* Puts the dense bytes of a final output into the store, so that a host that asks for their hash need not send them. Where
+   there is no room, nothing is kept. */
+static void keep(qv_agent *a, int tensor) {
+  const qv_tensor *t = &a->loaded.model.tensors[tensor];
+  uint8_t *data = qv_data(&a->loaded.session, t), hash[32];
+  const size_t bytes = (size_t)t->dense_bytes;
+  if (!data || bytes > UINT32_MAX) return;
+  qv_sha256 sum;
+  qv_border_order(data, t->dtype, bytes);
+  qv_sha256_init(&sum);
+  qv_sha256_add(&sum, data, bytes);
+  qv_sha256_end(&sum, hash);
+  (void)qv_store_put(&a->store, hash, bytes, 0, data, (uint32_t)bytes);
+  qv_border_order(data, t->dtype, bytes);
+}
+
 static qv_status run_whole(qv_agent *a, qv_cursor *c) {
+  static int kept_tensors[QV_KEPT];
+  uint32_t kept_count = 0;
   const uint8_t *flags = qv_take(c, 1);
   uint32_t repeat = qv_take32(c);
   if (c->bad) return failed(a, QV_E_PROTOCOL, "RUN is cut short before its flags and repetitions end");
@@ -215,6 +249,7 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   qv_status status = read_inputs(a, c);
   if (status == QV_OK) status = read_reported(a, c);
   if (status == QV_OK) status = read_injected(a, c);
+  if (status == QV_OK && flags[0] & 8) status = read_kept(a, c, kept_tensors, &kept_count);
   if (status != QV_OK) return status;
   if (repeat < 1) repeat = 1;
   const size_t kept = (size_t)(inputs.end - inputs.p);
@@ -232,6 +267,7 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
     if (a->batched) flush_events(a); /* a batch has the events of one iteration only */
   }
   free(again);
+  for (uint32_t i = 0; i < kept_count && status == QV_OK; i++) keep(a, kept_tensors[i]);
   return status;
 }
 

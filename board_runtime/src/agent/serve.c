@@ -54,7 +54,7 @@ static void hello(qv_agent *a, const qv_frame *f) {
       json, sizeof json,
       "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
       "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"instructions\": \"%s\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
-      "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld, \"max_payload\": %ld, \"float\": \"%s\"}",
+      "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld, \"max_payload\": %ld, \"float\": \"%s\", \"keeps\": 1}",
       qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), qv_instructions_name(), temperature,
       frequency, STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s, (long)QV_MAX_PAYLOAD,
       qv_float_canary());

@@ -26,16 +26,22 @@ uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole) {
   return e ? e->held : 0;
 }
 
-/* Returns a new entry with memory for `total` bytes, after removing the least recently used ones as far as needed; NULL
-   if there is not enough memory. */
+/* Returns a new entry with memory for `total` bytes, after removing the least recently used ones as far as needed, those
+   that this connection still needs last; NULL if there is not enough memory. */
 static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
   for (;;) {
     qv_stored *empty = NULL, *oldest = NULL;
     uint64_t sum = total;
+    int oldest_is_used = 0;
     for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) {
       sum += e->age ? e->total : 0;
-      if (!e->age) empty = e;
-      else if (!e->lent && (!oldest || e->age < oldest->age)) oldest = e;
+      int is_used = e->age && qv_store_used(s, e->hash);
+      if (!e->age) {
+        empty = e;
+      } else if (!e->lent && (!oldest || is_used < oldest_is_used || (is_used == oldest_is_used && e->age < oldest->age))) {
+        oldest = e;
+        oldest_is_used = is_used;
+      }
     }
     if (empty && sum <= s->limit_bytes) {
       empty->data = qv_aligned_alloc((size_t)total);

@@ -52,7 +52,8 @@ def verify(
         models: the quantized ONNX, model.bin, or both; without a board also a dump in its place (a folder or .npz).
         board: an address, or several; None for the sides of this host alone.
         inputs: what -i takes (a file; a folder or a .txt list of frames; files by input name; a list of files, one for
-            each input of a frame), or arrays of one frame; None for random inputs.
+            each input of a frame), or arrays of one frame; None for random inputs. With steps, arrays may have a leading
+            axis of steps.
         keep_tensors: keep the sides' tensors of a run of one frame in memory, for Report.tensor.
         drawings: add the histograms and error maps that save("report.html") shows to the report.
         progress: called with the name of a step, how much of it is done, and of how much; from several threads.
@@ -112,17 +113,20 @@ def _verify_board(request: Request, frames: Any, progress: Progress | None) -> J
     """Verifies one board, or the sides of this host alone, on one frame (frames: None) or on many."""
     from qverify.session.job import verify as verify_frame
     from qverify.session.many_frames import verify_frames
+    from qverify.session.sequence.verify_sequence import verify_sequence
 
-    if frames is None:
+    if frames is None and request.sequence is None:
         return verify_frame(request, progress)
-    done = 0
+    done, total = 0, request.sequence.steps if request.sequence is not None else len(frames)
 
     def count_frame(row: Mapping[str, Any]) -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress("frames", done, len(frames))
+            progress("frames", done, total)
 
+    if request.sequence is not None:
+        return verify_sequence(request, frames, count_frame, progress)
     return verify_frames(request, frames, count_frame, progress)
 
 

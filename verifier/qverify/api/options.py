@@ -90,6 +90,9 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     labels: Path | None
     task_metric: str | None
+    steps: int | None
+    feed: str | None
+    decode: Some
     profile: str
     side: str
     dtype: Mapping[str, str] | Some
@@ -121,6 +124,9 @@ class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     reduce: Path | None
     build_cmd: str | None
+    steps: int | None
+    feed: str | None
+    decode: Some
 
 
 class CompareOptions(JudgingOptions, total=False):

@@ -11,6 +11,7 @@ GROUPS = {  # title of the group: its options, by their long names, in the order
         "outputs-only",
     ),
     "Inputs": ("input-img", "seed", "description", "roi", "labels", "task-metric", "app-input", "app-output"),
+    "Sequences": ("steps", "feed", "decode"),
     "Board": (
         *(
             "board",

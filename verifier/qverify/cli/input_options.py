@@ -19,7 +19,7 @@ OPTIONS = (
     click.option(
         "--description",
         metavar="FILE",
-        help="TOML or JSON with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not describe it",
+        help="TOML or JSON with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not describe it; of a sequence [state] and [steps]",
     ),
     click.option(
         "--roi",
@@ -36,12 +36,13 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def wrapper(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
-        from qverify.inputs.description_tables import read_tables
+        from qverify.inputs.description_tables import read_description
         from qverify.inputs.sources import InputRequest
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
-        descriptions, named = read_tables(description), set[str]()
+        descriptions, loop = read_description(description) if description is not None else ({}, {})
+        loop, named = {**loop, "path": description} if loop else {}, set[str]()
         for roi in rois:
             name, _, area = roi.rpartition(":")
             if name in named:
@@ -51,7 +52,7 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")
         words = [*(["--description", description] if description else []), *(w for r in rois for w in ("--roi", r))]
-        return command(inputs=InputRequest(files, seed, descriptions, words=tuple(words)), **others)
+        return command(inputs=InputRequest(files, seed, descriptions, words=tuple(words), loop=loop), **others)
 
     for option in reversed(OPTIONS):
         wrapper = option(wrapper)

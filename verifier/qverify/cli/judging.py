@@ -21,7 +21,7 @@ def _number_type(gate: ExtraGate) -> AnyFinite:
     return AnyFinite() if gate.lowest is None and gate.highest is None else Finite(gate.lowest, gate.highest)
 
 
-_GATE_KINDS = "decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback; may be repeated, all must pass. "
+_GATE_KINDS = "decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback, with --steps tokens:topK; may be repeated, all must pass. "
 _GATE_HELP = (
     f"{_GATE_KINDS}Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
     "Gates do not apply to simulator against board: see --relax-board"
@@ -98,6 +98,8 @@ def _add_options(command: Callable[..., int], gate_option: Any, rungs: bool) -> 
                 raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
             values[name] = value
             named.add(name)
+        if "tokens_top" in values and others.get("steps") is None:
+            raise click.UsageError("--gate tokens: it is of a sequence; give --steps N")
         values["criteria"] = apply_criteria(others.pop("criteria"), values, named)
         values |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if values[k] is None}
         return command(

@@ -23,7 +23,7 @@ NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a c
 )
 NOT_IN_PYTHON = {"compile": frozenset({"list"}), "verify": frozenset({"no_board"})}
 MAPPINGS = ("inputs", "shape", "roi", "dtype", "input")  # options that may be mappings of names to values
-LISTS = ("inputs", "stages", "model", "rerun")  # options that cannot be repeated, but may be lists
+LISTS = ("inputs", "stages", "model", "rerun", "decode")  # options that cannot be repeated, but may be lists
 RENAMED = {  # options that are named arguments of the functions, or whose names are words of Python
     "model": "models",
     "input_img": "inputs",

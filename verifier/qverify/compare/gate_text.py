@@ -10,8 +10,9 @@ from qverify.closest_names import did_you_mean
 from qverify.compare.criteria import MAX_DIGITS
 from qverify.errors import UsageError
 
-WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N or no-fallback"
+WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback, or of a sequence tokens:topK"
 _LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "euclid": "min_euclid", "rmse": "max_rmse", "lsb": "max_lsb"}
+MAX_TOP = 1_000_000  # of tokens:topK
 _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db", "min_euclid")
 
 
@@ -41,13 +42,15 @@ def _parse(text: str) -> dict[str, Any]:
             return {"no_fallback": True}
         if kind == "decimals" and colon:
             return {"digits": int(limit)}
+        if kind == "tokens" and limit.startswith("top") and 1 <= int(limit[3:]) <= MAX_TOP:
+            return {"tokens_top": int(limit[3:])}
         if kind == "close" and colon:
             return _parse_tolerances(limit)
         if kind in _LIMITS and colon:
             return {_LIMITS[kind]: _parse_finite(limit)}
     except ValueError:
         pass
-    known = ("decimals", "exact", "close", "no-fallback", *_LIMITS)
+    known = ("decimals", "exact", "close", "no-fallback", "tokens", *_LIMITS)
     meant = did_you_mean(kind, known) if kind not in known else ""
     raise UsageError(f"--gate {text}: wanted {WANTED}{meant}")
 

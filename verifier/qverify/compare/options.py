@@ -24,6 +24,7 @@ class Options:
         frame: number of the frame.
         criteria: the vendor whose thresholds are in the fields above, for the verdict line, or "".
         no_fallback: whether a node that ran elsewhere than the user asked makes a pair FAILED (compare/placement.py).
+        tokens_top: K of --gate tokens:topK, which only sequences have (sequences/tokens.py); 0 without it.
         drawings: whether tensors are also drawn (report/drawings.py). No verdict depends on drawings.
     """
 
@@ -45,6 +46,7 @@ class Options:
     frame: int = 0
     criteria: str = ""
     no_fallback: bool = False
+    tokens_top: int = 0
     drawings: bool = False
 
     def __post_init__(self) -> None:

@@ -459,6 +459,7 @@ def combine(reports: list[ReportDocument]) -> ReportDocument:
         tasks=[t for r in reports for t in r.tasks],
         distance=[d for r in reports for d in r.distance],
         findings=[f for r in reports for f in r.findings],
+        sequence=next((r.sequence for r in reports if r.sequence is not None), None),
     )
 
 

@@ -201,7 +201,8 @@ def _compile(
     options = _with_multipliers(options, parsed, name)
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
-    inputs = {i.name for i in parsed.graph.input} - {i.name for i in parsed.graph.initializer}
+    constants = {i.name for i in parsed.graph.initializer}
+    inputs = [i.name for i in parsed.graph.input if i.name not in constants]
     model = load(parsed, name, options.folder, options.shapes)
     empty = {i.name: [i.data_type, *i.dims] for i in model.graph.initializer if 0 in i.dims and i.name in inputs}
     if not (options.floats or options.quantization or is_quantized(model)) and not (
@@ -243,7 +244,7 @@ def _compile(
         "options": replace(options, host=lowered.host is not None).stored(),
         **graph.meta,  # nodes without the form of the arithmetic
         **({"stripped": ends} if ends else {}),
-        **({"empty_inputs": empty} if empty else {}),
+        **({"empty_inputs": empty, "input_order": inputs} if empty else {}),
     }
     if original is not None:  # the check is always of ref-exact: other rounding modes differ by the user's choice
         exact = replace(options, rounding="ref-exact", arithmetic=None)

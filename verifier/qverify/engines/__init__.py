@@ -95,6 +95,7 @@ class RunnerRequest:
         put: places a file beside the model and returns its path.
         taps: names of the tensors besides the outputs that are wanted, in the model's order.
         tensors: for a .tflite, where each tensor of the graph lies in it (sides/tflite_tensors.py), by name.
+        step, feed: number of the step of a sequence, and its feed (forced, free-running); None and "" without one.
     """
 
     model: str
@@ -110,6 +111,8 @@ class RunnerRequest:
     put: Callable[[str, bytes], str]
     taps: tuple[str, ...] = ()
     tensors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    step: int | None = None
+    feed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

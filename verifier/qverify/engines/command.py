@@ -12,11 +12,11 @@ from qverify.errors import UsageError
 WANTED = "any command line of the board's shell (--runner 'tool --model {model} --input {input} --out {out}')"
 CHECKED = ""
 OPTIONS = {
-    "command": "the command line; {model}, {out}, {input} or {input:NAME}, {npy:NAME}, {inputs} (a comma list) are paths",
+    "command": "the command line; {model}, {out}, {input} or {input:NAME}, {npy:NAME}, {inputs} (a comma list) are paths; {step} and {feed} of a sequence",
     "outputs": "the board's folder that it writes to, if not {out}; it must be empty before the run",
 }
 _PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(?::([^{}]+))?\}")
-NAMES = ("model", "out", "input", "npy", "inputs", "npys", "emulator")
+NAMES = ("model", "out", "input", "npy", "inputs", "npys", "emulator", "step", "feed")
 
 
 def files(options: Options) -> Mapping[str, bytes]:
@@ -66,6 +66,10 @@ def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
         if kind in ("inputs", "npys"):
             used.update(i.spec.name for i in request.inputs)
             return shlex.quote(",".join(i.path if kind == "inputs" else i.npy for i in request.inputs))
+        if kind in ("step", "feed"):
+            if request.step is None:
+                raise UsageError(f"--runner: {{{kind}}}: it is of a sequence; give --steps N")
+            return str(request.step) if kind == "step" else request.feed
         return {"model": shlex.quote(request.model), "out": shlex.quote(request.out), "emulator": request.emulator}[
             kind
         ]

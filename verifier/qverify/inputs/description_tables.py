@@ -17,11 +17,28 @@ from qverify.inputs.description import Description
 MAX_FILE_BYTES = 1 << 20
 
 
+LOOP = ("state", "steps")  # tables of sequences (sequences/state_tables.py)
+
+
 def read_tables(path: str | None) -> dict[str, dict[str, Any]]:
     """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} if path is None.
     Raises UsageError for any other file."""
-    if path is None:
-        return {}
+    return {} if path is None else read_description(path)[0]
+
+
+def read_description(path: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Returns the [inputs.NAME] tables of a TOML or JSON file by name, and its tables [state] and [steps] as they are, by
+    these names. Raises UsageError for a file with none of them."""
+    content = _read_content(path)
+    by_name = content.get("inputs", {})
+    loop = {name: content[name] for name in LOOP if name in content}
+    if not isinstance(by_name, dict) or not (by_name or loop) or not all(isinstance(t, dict) for t in by_name.values()):
+        raise UsageError(f"{path}: wanted tables [inputs.NAME]; of a sequence [state] and [steps]")
+    return {name: _replace_dashes(table, path) for name, table in by_name.items()}, loop
+
+
+def _read_content(path: str) -> dict[str, Any]:
+    """Returns the tables of a TOML or JSON file, {} for JSON that is no object."""
     try:
         text = read_regular(path, MAX_FILE_BYTES + 1, follow=True).decode("utf-8-sig")
         if len(text) > MAX_FILE_BYTES:
@@ -33,10 +50,7 @@ def read_tables(path: str | None) -> dict[str, dict[str, Any]]:
         raise UsageError(f"{path}: not text; wanted a TOML or JSON file with tables [inputs.NAME]") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
-    by_name = content.get("inputs") if isinstance(content, dict) else None
-    if not isinstance(by_name, dict) or not by_name or not all(isinstance(t, dict) for t in by_name.values()):
-        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
-    return {name: _replace_dashes(table, path) for name, table in by_name.items()}
+    return content if isinstance(content, dict) else {}
 
 
 def _replace_dashes(table: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from qverify.inputs.formats import BYTES, SIGNED, YUV420
 from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
+from qverify.tensors.file_names import file_stems
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
@@ -41,6 +42,7 @@ class InputRequest:
         prepared: manifest entries by path, against which the files are checked.
         source: source of the inputs as reports name it, or "" if it is the files.
         words: the command-line options from which the tables come.
+        loop: [state] and [steps] of the description as read, by these names, and its path as `path`; {} without them.
     """
 
     files: str | Mapping[str, str] | None = None
@@ -49,6 +51,7 @@ class InputRequest:
     prepared: Mapping[str, ManifestEntry] = field(default_factory=dict)
     source: str = ""
     words: tuple[str, ...] = ()
+    loop: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +88,26 @@ def prepare(
         stated: manifest entries by path, against which the files are checked.
     """
     specs, requirements = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
-    needed = [s for s in specs if requirements[s.name].fixed is None]
-    by_name = {alias: s.name for s in needed for alias in (s.name, requirements[s.name].called)}
-    if not isinstance(files, str):
-        paths = _assign_by_name(files, needed, by_name)
-    else:
-        parts = [p for p in files.split(",") if p]
-        alone = len(parts) == 1 and parts[0].endswith(".npz")
-        paths = {s.name: parts[0] for s in needed} if alone else _assign_parts(parts, needed, by_name)
+    paths = assign_files(specs, requirements, files)
     for name, path in paths.items():
         if stated and path in stated:
             requirements[name].check(path, stated[path])
     return PreparedInputs(tuple(requirements[s.name].prepared(paths.get(s.name, "")) for s in specs))
+
+
+def assign_files(
+    specs: list[TensorSpec], requirements: Mapping[str, InputRequirement], files: str | Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the file of each input that takes one, by the input's name. files: as for prepare(). Raises UsageError for files
+    that belong to no input, and inputs without one."""
+    needed = [s for s in specs if requirements[s.name].fixed is None]
+    by_name = {alias: s.name for s in needed for alias in (s.name, requirements[s.name].called)}
+    if not isinstance(files, str):
+        stems = file_stems(s.name for s in needed)  # the names of the files in a folder of one frame
+        return _assign_by_name(files, needed, {**{stem: n for n, stem in stems.items()}, **by_name})
+    parts = [p for p in files.split(",") if p]
+    alone = len(parts) == 1 and parts[0].endswith(".npz")
+    return {s.name: parts[0] for s in needed} if alone else _assign_parts(parts, needed, by_name)
 
 
 def _assign_by_name(files: Mapping[str, str], specs: list[TensorSpec], by_name: dict[str, str]) -> dict[str, str]:
@@ -214,7 +225,7 @@ class InputRequirement:
             array = elements.reshape(self.spec.shape)
         elif len(values) == 1 and self.description.layout != (layout := layout_of(self.spec)) and layout:
             array = np.moveaxis(elements, -1, 0)[None] if layout == "NCHW" else np.moveaxis(elements, 0, -1)[None]
-        return self.spec.aligned_bytes(_check_array(self.spec, _narrow(array, self.spec), path))
+        return self.spec.aligned_bytes(check_array(self.spec, _narrow(array, self.spec), path))
 
 
 def _narrow(array: Array, spec: TensorSpec) -> Array:
@@ -288,18 +299,18 @@ def _read_without_description(spec: TensorSpec, path: str, name: str) -> bytes:
         raise UsageError(f"{path}: no such file for input {spec.name!r}{hint_for_missing_file(path)}")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return spec.aligned_bytes(_check_array(spec, arrays.read_array_file(path, name), path))
+        return spec.aligned_bytes(check_array(spec, arrays.read_array_file(path, name), path))
     if ending == ".wav":
         raise UsageError(f"{path}: sound needs a description of input {spec.name!r} (format, size); give --description")
     if ending in picture.ENDINGS:
-        return spec.aligned_bytes(_check_array(spec, _read_picture(spec, path), path))
+        return spec.aligned_bytes(check_array(spec, _read_picture(spec, path), path))
     data = read_regular(path, spec.size_bytes + 1, follow=True)
     if len(data) == spec.size_bytes:
-        _check_array(spec, spec.valid_view(data), path)
+        check_array(spec, spec.valid_view(data), path)
         return data
     if len(data) == spec.valid_bytes:
         valid = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
-        return spec.aligned_bytes(_check_array(spec, valid, path))
+        return spec.aligned_bytes(check_array(spec, valid, path))
     text = f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {_describe_sizes(spec)} ({spec.dtype}{list(spec.shape)})"
     if len(data) == spec.elements and layout_of(spec):
         more = "save them as .npy, uint8 (height, width, channels), and give --description FILE"
@@ -314,7 +325,7 @@ def _describe_sizes(spec: TensorSpec) -> str:
     return f"{spec.size_bytes} (aligned) or {spec.valid_bytes} (valid elements alone)"
 
 
-def _check_array(spec: TensorSpec, array: Array, path: str) -> Array:
+def check_array(spec: TensorSpec, array: Array, path: str) -> Array:
     """Returns the array in little-endian byte order. Raises UsageError if it does not fit the tensor."""
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.shape != spec.shape or array.dtype != spec.numpy_dtype:

@@ -9,13 +9,15 @@ from qverify.printable import visible
 from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.findings import finding_lines
+from qverify.renderers.sequence_lines import sequence_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import verdict_line_over
+from qverify.renderers.verdict_lines import reasons_of, verdict_line_over
 from qverify.report.distance import distance_lines
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
+from qverify.report.sequence import BOTH, FORCED, FREE
 from qverify.report.untapped import untapped_lines
 from qverify.report.weakenings import list_common_caveats
 
@@ -25,10 +27,16 @@ STATE_WORDS = {"NOT RUN": "left out", "FAILED": "FAILED", "INCONCLUSIVE": "INCON
 
 
 def frame_line(row: dict[str, Any], view: TextView = PLAIN) -> str:
-    """Returns the line of one frame, which is printed as soon as the frame is judged."""
+    """Returns the line of one frame, which is printed as soon as the frame is judged. The source of a step names it."""
     row = visible(row)
-    text = f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
+    text = f"{_name(row)}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
     return view.paint(view.wrap(text), row["verdict"] if row["verdict"] != "PASSED" else "")
+
+
+def _name(row: dict[str, Any]) -> str:
+    """Returns the name of a frame with its source. The source of a step is its name."""
+    is_step = row["source"].startswith(f"step {row['frame']}")
+    return str(row["source"]) if is_step else f"frame {row['frame']} {row['source']}"
 
 
 def progress(verdicts: list[str], total: int) -> str:
@@ -55,25 +63,38 @@ def verdicts_over_frames(report: ReportDocument) -> list[tuple[Verdict, str]]:
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
+    if report.sequence is not None:
+        groups = [(pairs, feeds) for pairs in by_sides.values() for feeds in feeds_of(pairs, report.sequence.feeds)]
+        return [_line_over([p for p in pairs if p.feed in feeds[1]], report, feeds[0]) for pairs, feeds in groups]
     return [_line_over(pairs, report) for pairs in by_sides.values()]
+
+
+def feeds_of(pairs: list[Pair], asked: list[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Returns the feeds of a sequence that have a line of their own: the name, and which `feed` its pairs have. Both have
+    one line if every step is of both."""
+    if len(asked) < 2:
+        return [(asked[0], (asked[0], BOTH))]
+    if all(pair.feed == BOTH for pair in pairs):
+        return [(f"{FORCED} and {FREE}", (BOTH,))]
+    return [(FORCED, (FORCED, BOTH)), (FREE, (FREE, BOTH))]
 
 
 def _summarize(report: ReportDocument) -> str:
     """Returns how many frames passed, the worst frames, repeated runs, and blame."""
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=frame_rank)
+    frames = "frames" if report.sequence is None else "steps"
     parts = [
         heading.render(report, PLAIN),
-        f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED",
+        f"{frames}: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED",
     ]
     differing = [row for row in ran if row["max_abs"]]
     if not bad and differing:
         worst_frame = min(differing, key=frame_rank)
-        parts.append(
-            f"largest difference: {worst_frame['max_abs']:g} in frame {worst_frame['frame']} {worst_frame['source']}"
-        )
+        parts.append(f"largest difference: {worst_frame['max_abs']:g} in {_name(worst_frame)}")
     if bad:
-        parts += ["worst frames:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
+        parts += [f"worst {frames}:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
+    parts += sequence_lines(report)
     parts += describe_repeat(report)
     parts += untapped_lines(report.pairs)
     parts += distance_lines(report.distance)
@@ -83,20 +104,27 @@ def _summarize(report: ReportDocument) -> str:
     return "\n".join(parts)
 
 
-def _line_over(pairs: list[Pair], report: ReportDocument) -> tuple[Verdict, str]:
-    """Returns verdict and line over all frames. The verdict is not PASSED if a frame did not run."""
-    left_out = describe_left_out(report.frames)
+def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tuple[Verdict, str]:
+    """Returns verdict and line over all frames. The verdict is not PASSED if a frame did not run. feed: of the steps of a
+    sequence, else ""."""
+    frame = "step" if feed else "frame"
+    left_out = describe_left_out(report.frames, frame)
     verdict = worst([p.verdict for p in pairs])
     frames_of_verdict = list(dict.fromkeys(p.frame for p in pairs if p.verdict == verdict))
     compared = {p.frame for p in pairs}  # one board may be named twice
-    frames = count(len(compared), "frame")
+    frames = count(len(compared), frame)
+    first = next((p for p in pairs if p.verdict == verdict), None)
     facts = [
-        frames if verdict == "PASSED" else f"{len(frames_of_verdict)} of {frames}, the first is {frames_of_verdict[0]}"
+        frames
+        if verdict == "PASSED" or not frames_of_verdict
+        else f"{len(frames_of_verdict)} of {frames}, the first is {frames_of_verdict[0]}"
     ]
+    if feed and report.sequence is not None:
+        own = report.sequence.facts_of_own_run(pairs[0].a, pairs[0].b) if FREE in feed else []
+        reasons = reasons_of(first) if first is not None and verdict != "PASSED" else []
+        facts = [f"{feed}: {facts[0]}", *reasons, *own]
     ran = {row["frame"] for row in report.frames if row["verdict"] != "NOT RUN"}
-    left_out += (
-        [f"{count(not_compared, 'frame')} not compared"] if (not_compared := len(ran) - len(compared)) > 0 else []
-    )
+    left_out += [f"{count(not_compared, frame)} not compared"] if (not_compared := len(ran) - len(compared)) > 0 else []
     facts += left_out
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, list_common_caveats(report), best_verdict)

@@ -6,6 +6,7 @@ from qverify.renderers import task_lines
 from qverify.renderers.blamed import blame_in_one_line
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.overall_lines import overall_lines
+from qverify.renderers.sequence_lines import point_lines, sequence_lines
 from qverify.report.distance import distance_lines
 from qverify.report.document import ReportDocument
 from qverify.report.untapped import untapped_lines
@@ -18,6 +19,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
     lines += [f"board {board}" for board in report.boards]
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
+    lines += [line.strip() for line in sequence_lines(report)] + point_lines(report)
     lines += finding_lines(report.findings, None)
     lines += untapped_lines(report.pairs)
     lines += [line.strip() for line in distance_lines(report.distance)]

@@ -21,6 +21,8 @@ CAUSES = {
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
     "fallback": "a node ran elsewhere than was asked",
     "not_finite": "NaN or Inf",
+    "drift": "the distance of two runs, each with its own state, misses the gate that was given",
+    "tokens": "the tokens miss the gate",
 }
 
 PLAIN = TextView()
@@ -51,6 +53,12 @@ def _name_cause(pair: Pair) -> str:
     if " could not be read: " in pair.why:
         return f"{side} not read"
     return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
+
+
+def reasons_of(pair: Pair) -> list[str]:
+    """Returns the reason of the verdict of a step, and its cause in words; [] without any."""
+    causes = [f"cause: {CAUSES.get(pair.cause, pair.cause)}"] if pair.cause and pair.cause != "does_not_run" else []
+    return [text for text in (shorten_reason(pair), *causes) if text]
 
 
 def verdict_line_over(

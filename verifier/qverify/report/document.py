@@ -11,6 +11,7 @@ from qverify.report.clock import utc_text
 from qverify.report.distance import Distance
 from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.facts import Finding, FusedRegion, NamedCause
+from qverify.report.sequence import Feed, SequenceFacts
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
@@ -235,7 +236,8 @@ class Pair:
     recomputing. others: differences outside the scope. not_judged: elements without a meaningful reference value.
     same_bytes: for tensors without a row, whether both sides have the same bytes, if known. arithmetics: lines on the
     arithmetics that give every byte of a side that is not qvrt. untapped: the final outputs of the unchanged model, if
-    the board ran another one with taps; else null."""
+    the board ran another one with taps; else null. feed: of a step of a sequence, whose state all sides got: forced
+    (the reference's), free-running (that of the tested side), both (they are the same bytes); else ""."""
 
     a: str
     b: str
@@ -259,6 +261,7 @@ class Pair:
     same_bytes: dict[str, bool] = field(default_factory=dict)
     arithmetics: list[str] = field(default_factory=list)
     untapped: UntappedOutputs | None = None
+    feed: Feed = ""
     drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # if requested; not in JSON
 
 
@@ -329,7 +332,8 @@ class ReportDocument:
     no command produced it. tasks: results of --labels or --task-metric, one for each board. frames: the frames, if
     there were several. reference_spread: results of --reference-spread, those of this interpreter first. findings: what
     the recorded values alone show, frozen outputs first. distance: how far sides whose arithmetic is stated
-    (--arithmetic) lie from the reference, which no verdict depends on unless a gate was given."""
+    (--arithmetic) lie from the reference, which no verdict depends on unless a gate was given. sequence: of --steps, whose
+    steps are `frames`; else null."""
 
     verdict: Verdict
     blame: Blame | None
@@ -363,6 +367,7 @@ class ReportDocument:
     tasks: list[TaskNumbers] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     distance: list[Distance] = field(default_factory=list)
+    sequence: SequenceFacts | None = None
 
     @property
     def exit_status(self) -> int:

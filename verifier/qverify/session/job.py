@@ -129,15 +129,23 @@ class Job:
 
     def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> JobOutcome:
         """Runs every side on one frame and judges it. source: the frame's name as reports show it."""
+        shown = source or inputs.source or str(inputs.files or "random")
+        return self.run_prepared(self.prepared(inputs, frame), frame, watch, shown)
+
+    def run_prepared(
+        self, prepared: PreparedInputs, frame: int, watch: Watch | None, source: str, is_further: bool = False
+    ) -> JobOutcome:
+        """Runs every side on prepared inputs and judges them. source: as for run(). is_further: it is one more run of a frame,
+        on other inputs, which no capture, history or task number contains."""
         start = time.perf_counter()
-        prepared = self.prepared(inputs, frame)
         spread = (
             self._spread.measure(self._host, prepared, progress_of_step(watch, "reference spread"))
             if self._spread
             else None
         )
         ran, pull, unreached = self.record(prepared, watch)
-        self.history.add(ran.recordings)
+        if not is_further:
+            self.history.add(ran.recordings)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         if self.has_runner:
@@ -146,21 +154,30 @@ class Job:
             shipped = page.arithmetics if page is not None and not stated else ()
             describe_runner(report, ran.recordings.get("board"), options, built_for, shipped)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
-        if self.is_kept(report):
-            self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)
+        if self.is_kept(report) and not is_further:
+            self.keep_frame(frame, source, prepared, ran, pull)
         if spread is not None:
             mark_spread(report, spread)
         known = NodeEvidence(ran.recordings, self.models.graph, prepared.arrays(), pull)
         self._causes.add(report, known, frame)
         evidence = RunEvidence(prepared, ran, pull)
-        if self.task is not None:
-            self.task.add(frame, source or str(inputs.files), evidence)
+        if self.task is not None and not is_further:
+            self.task.add(frame, source, evidence)
         self.repeat(report, evidence, self.request.repeat, watch)
         self.disconnect_if_broken(ran)
         if self.request.paranoid:
             self._run_on_other_inputs(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return JobOutcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def run_host(self, prepared: PreparedInputs) -> SideResults:
+        """Runs the sides of this host alone, without a simulator beside a reference. Nothing is judged."""
+        has_reference = self.models.compiled is not None or self.models.alone is not None
+        return self._host.run(prepared, self.sides.simulator and not (has_reference and self.sides.reference))
+
+    def leave_out_original(self) -> None:
+        """Does not run the unchanged original ONNX beside the reference in the runs that follow."""
+        self._host.runs_original = False
 
     def is_kept(self, report: ReportDocument) -> bool:
         """Returns whether the frame of this report is to be added to the capture, if there is one."""

@@ -48,7 +48,7 @@ class FrameSource:
 
 
 def frame_sources(text: str | None) -> list[FrameSource] | None:
-    """Returns the frames that -i names: a folder (of `inputs prepare`, or of files), a list (.txt) with one line per
+    """Returns the frames that -i names: a folder (of `inputs prepare`, of files, or of folders with a file for each input), a list (.txt) with one line per
     frame, or NAME:FOLDER for each of several inputs; None if -i is one frame. Raises UsageError if the folders contain
     different numbers of files, an input is named twice, or a folder or list is empty."""
     if text is None:
@@ -87,10 +87,21 @@ def _read_folder(folder: str, name: str) -> list[FrameSource]:
         return _read_manifest(folder, name)
     names = sorted(n for n in os.listdir(folder) if not n.startswith("."))
     paths = {n: path for n in names if not os.path.isdir(path := os.path.join(folder, n))}
+    if not paths and names and not name:
+        return [_read_frame_folder(folder, n) for n in names]
     if not paths:
         raise UsageError(f"-i {folder}: the folder contains no files")
     no_file = "not a regular file"
     return [FrameSource({name: path}, n, wrong="" if os.path.isfile(path) else no_file) for n, path in paths.items()]
+
+
+def _read_frame_folder(folder: str, name: str) -> FrameSource:
+    """Returns the frame of a folder that has a file for each input: NAME.npy, or another ending."""
+    inside = os.path.join(folder, name)
+    files = sorted(n for n in os.listdir(inside) if not n.startswith(".") and os.path.isfile(os.path.join(inside, n)))
+    by_input = {os.path.splitext(n)[0]: os.path.join(inside, n) for n in files}
+    wrong = "" if files else "the folder of this frame contains no files"
+    return FrameSource(by_input, name, wrong=wrong or ("" if len(by_input) == len(files) else "two files of one input"))
 
 
 def _read_manifest(folder: str, name: str) -> list[FrameSource]:
@@ -205,14 +216,14 @@ class KeptReports:
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
-    def combine(self, rows: list[dict[str, Any]]) -> ReportDocument:
-        """Returns one report of all frames. Its link counters are those of the last frame, which include all before
+    def combine(self, rows: list[dict[str, Any]], frame: str = "frame") -> ReportDocument:
+        """Returns one report of all frames. frame: what they are called. Its link counters are those of the last frame, which include all before
         it."""
         combined = combine(self.reports)
         combined.input_drawings = self._drawn_inputs.worst()
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
-        if left_out := describe_left_out(rows):
+        if left_out := describe_left_out(rows, frame):
             combined.caveats += left_out
             combined.verdict = worst([combined.verdict, "INCONCLUSIVE"])
         combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]

@@ -28,6 +28,7 @@ from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
 from qverify.report.learned import Arithmetic
+from qverify.sequences.state import State
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.vendor_quantized import ESPDL, compare_with_tests, espdl_files, quantize_as_vendor
@@ -60,6 +61,7 @@ class Models:
         alone: the .tflite if it is the whole model, so that LiteRT on this host is the reference.
         engine: the engine of --reference-engine; there is then no integer graph.
         float_onnx: the float ONNX that a vendor's toolkit quantized (--quantization); None without one.
+        variables: states of a sequence that the file states: the variables of a .tflite.
         vendor_names: names of the toolkit's tensors, each with that of the tensor of `original` whose values it has.
     """
 
@@ -75,6 +77,7 @@ class Models:
     engine: EngineReference | None = None
     float_onnx: bytes | None = None
     vendor_names: dict[str, str] = field(default_factory=dict)
+    variables: tuple[State, ...] = ()
 
     @property
     def binary(self) -> bytes:
@@ -157,11 +160,13 @@ def open_models(
     quantization: tuple[str, ...] = (),
     operators: bool = False,
     signature: str = "",
+    steps: bool = False,
 ) -> Models:
     """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
     that no kernel serves may be computed on the host. arithmetic: the one that the board is stated to have. quantization: files
     in which a vendor's toolkit states how it quantized the float ONNX of -m. operators: a .tflite that cannot be converted is
-    opened by its own operators, without a simulator. signature: the one of a .tflite that is verified, "" for the first. Raises UsageError or BadFileError for files that are not models,
+    opened by its own operators, without a simulator. signature: the one of a .tflite that is verified, "" for the first. steps: of a
+    sequence, for which the variables of a .tflite become inputs and outputs. Raises UsageError or BadFileError for files that are not models,
     two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
@@ -188,7 +193,7 @@ def open_models(
     if signature and (tflite is None or quantized is not None):
         raise UsageError(f"--signature {signature}: a .tflite alone has signatures; -m {','.join(paths)}")
     if tflite is not None and quantized is None:
-        return _state(_open_alone(tflite, binary, files, shapes, arithmetic, operators, signature), arithmetic)
+        return _state(_open_alone(tflite, binary, files, shapes, arithmetic, operators, signature, steps), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, read_tensor_map(tflite.path, quantized.path)
@@ -265,15 +270,16 @@ def _open_alone(
     arithmetic: Arithmetic | None,
     operators: bool,
     signature: str,
+    steps: bool,
 ) -> Models:
-    """Returns the models of a .tflite without an ONNX. operators, signature: as for open_models(). Raises BadFileError for a model.bin
+    """Returns the models of a .tflite without an ONNX. operators, signature, steps: as for open_models(). Raises BadFileError for a model.bin
     that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
     from qverify.session.tflite_alone import convert_tflite, prepare_tflite
 
     forms = None if arithmetic is None else _forms_of(arithmetic)
-    prepared = prepare_tflite(tflite.path, tflite.data, signature)
+    prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
     try:
         compiled, alone = convert_tflite(prepared, forms)
     except UnsupportedError as error:
@@ -295,7 +301,23 @@ def _open_alone(
         compiled.graph = given_graph
     tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
     caveats = [*prepared.caveats]
-    return Models(compiled.graph, data, compiled, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+    states = _variables(prepared, compiled.graph) if prepared.variables else ()
+    models = Models(compiled.graph, data, compiled, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+    models.variables = states
+    return models
+
+
+def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
+    """Returns the variables of a .tflite as states: the last inputs and outputs of the network, in their order. Raises
+    UnsupportedError if the network has others."""
+    number = len(prepared.variables)
+    outputs, inputs = graph.network_outputs(), graph.inputs
+    if len(inputs) != len(prepared.model.inputs) or len(outputs) != len(prepared.model.outputs):
+        raise UnsupportedError(
+            f"{prepared.model.file}: {count(number, 'variable')} beside inputs or outputs that are left out"
+        )
+    pairs = zip(outputs[len(outputs) - number :], inputs[len(inputs) - number :], prepared.variables, strict=True)
+    return tuple(State(made, given, raw=variable.initial, found=True) for made, given, variable in pairs)
 
 
 def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: UnsupportedError) -> Models:
@@ -305,12 +327,16 @@ def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: 
     graph, notes, alone = open_operators_alone(prepared, no_converter)
     tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
     caveats = [*prepared.caveats]
-    return Models(graph, b"", None, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+    models = Models(graph, b"", None, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
+    models.variables = _variables(prepared, graph) if prepared.variables else ()
+    return models
 
 
 def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
     """Returns the refusal of a .tflite with what runs it all the same."""
     step = f"Next: -m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
+    if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
+        step = "Next: --steps N, which makes the file's variables states of a sequence"
     if isinstance(error, BlockedError):
         return BlockedError(error.header, [*error.lines, step])
     return UnsupportedError(f"{error}. {step}")

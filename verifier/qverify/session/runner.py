@@ -73,7 +73,13 @@ def open_with_board_model(
     else:
         how = request.shapes, request.allow_other_model, request.host, sides.arithmetic, request.quantization
         runs_tflite = sides.board is not None and (sides.runner is not None or sides.board.engine == LITERT)
-        models = open_models(paths, *how, operators=runs_tflite or not simulates, signature=request.signature)
+        models = open_models(
+            paths,
+            *how,
+            operators=runs_tflite or not simulates,
+            signature=request.signature,
+            steps=request.sequence is not None,
+        )
     if sides.runner is None:
         return models, None
     if models.engine is None and models.alone is None and (models.compiled is None or models.source is None):

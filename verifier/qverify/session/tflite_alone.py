@@ -22,6 +22,7 @@ from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
+from qverify.tflite_model.variables import Variable, open_variables
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
@@ -54,17 +55,20 @@ class TfliteAlone:
 @dataclass(frozen=True, slots=True)
 class PreparedTflite:
     """A .tflite as LiteRT opens it. model: its contents. data: its bytes, repaired, with the chosen signature first. given: the
-    bytes of the file itself. notes, caveats: lines on what was changed, and on what is not verified."""
+    bytes of the file itself. notes, caveats: lines on what was changed, and on what is not verified. variables: those that are
+    inputs and outputs, for a sequence."""
 
     model: TfliteModel
     data: bytes
     given: bytes
     notes: tuple[str, ...]
     caveats: tuple[str, ...]
+    variables: tuple[Variable, ...] = ()
 
 
-def prepare_tflite(path: str, data: bytes, signature: str = "") -> PreparedTflite:
-    """Reads a .tflite. signature: name of the one to verify, "" for the first subgraph. Raises BadFileError for a damaged file,
+def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = False) -> PreparedTflite:
+    """Reads a .tflite. signature: name of the one to verify, "" for the first subgraph. steps: of a sequence, so that its
+    variables are inputs and outputs. Raises BadFileError for a damaged file,
     UnsupportedError for one that was compiled for an NPU or has no inputs, UsageError for a signature that it does not have,
     MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
@@ -74,8 +78,15 @@ def prepare_tflite(path: str, data: bytes, signature: str = "") -> PreparedTflit
     if signature and (selected := select_signature(repaired, model, signature)) is not repaired:
         notes.append(f"signature {signature} is run as the first subgraph of the file")
         repaired, model = selected, read_tflite(selected, name)
-    others = describe_others(model, signature)
-    return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else ())
+    others, variables = describe_others(model, signature), list[Variable]()
+    if steps:
+        changed, variables = open_variables(repaired, model)
+        if changed is not repaired:
+            notes.append(
+                f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
+            )
+            repaired, model = changed, read_tflite(changed, name)
+    return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))
 
 
 def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:

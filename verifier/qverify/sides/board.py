@@ -164,6 +164,7 @@ class Board(BoardPulls, BoardUnits):
                 digests=digests,
                 names=list(self.graph.tensors),
                 events=self._in_running_order(reported),
+                keep=[n for n in prepared.keep if n not in inputs],
             )
             self._generation = self._agent.generation
         finally:

@@ -30,6 +30,7 @@ from qverify.engines import (
     option,
 )
 from qverify.errors import BadFileError, BoardError, UnreadError, UsageError
+from qverify.model_bin.empty_inputs import empty_inputs, inputs_of_file
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.onnx_model.other_files import ONNX, name_content
@@ -41,7 +42,7 @@ from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import RunnerOutput, common_options, exit_failure, wants_finals_only
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
-from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import ASKED, FINALS_ONLY, NO_VALUES, Array, Recording, Untapped
 from qverify.tensors.spool import Spool
 
@@ -217,7 +218,7 @@ class RunnerBoard:
             return self._board.placed_path(run, name)
 
         inputs = []
-        for prepared_input in prepared.inputs:
+        for prepared_input in _in_order_of_file(self.graph, prepared):
             npy = io.BytesIO()
             np.save(npy, np.ascontiguousarray(prepared_input.array()))
             path = place(f"{prepared_input.spec.name}.bin", prepared_input.data)
@@ -240,6 +241,8 @@ class RunnerBoard:
             place,
             tuple(n for n in self.graph.observable() if n not in self.graph.outputs),
             self._tensors,
+            prepared.step,
+            prepared.feed,
         )
         try:
             return common_options(page.plan(request), options), placed, run
@@ -380,6 +383,13 @@ def _refuse_content(choice: RunnerChoice, name: str, data: bytes) -> None:
             f"{name} is {content}; the engine {choice.name} takes {' or '.join(choice.contents)}"
             + (f": leave {name} out, and the ONNX of -m is run" if ONNX in choice.contents else "")
         )
+
+
+def _in_order_of_file(graph: Graph, prepared: PreparedInputs) -> list[PreparedInput]:
+    """Returns the inputs as the ONNX has them, with those that have no elements."""
+    by_name = {i.spec.name: i for i in prepared.inputs}
+    empty = {name: PreparedInput(spec, b"", "empty") for name, spec in empty_inputs(graph).items()}
+    return [{**empty, **by_name}[name] for name in inputs_of_file(graph)] if empty else [*prepared.inputs]
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:

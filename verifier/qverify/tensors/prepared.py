@@ -40,9 +40,13 @@ class PreparedInput:
 
 @dataclass(frozen=True, slots=True)
 class PreparedInputs:
-    """The inputs of one run, in the graph's order. sha256: hash over the names and hashes of all inputs."""
+    """The inputs of one run, in the graph's order. step, feed: of a sequence, for runners that keep a state of their own; None and
+    "" without one. keep: final outputs that may be inputs of the next run, so that the board's store should keep them. sha256: hash over the names and hashes of all inputs."""
 
     inputs: tuple[PreparedInput, ...]
+    step: int | None = None
+    feed: str = ""
+    keep: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:

@@ -18,6 +18,7 @@ from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
 from qverify.cli.runner_options import runner_options
+from qverify.cli.sequence_options import sequence_options
 from qverify.cli.view_options import QUIET, screen
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import TriageDocument
+    from qverify.sequences.sequence_request import SequenceRequest
     from qverify.session.request import Request, RequestedEngine
     from qverify.session.triage.run_reduction import ReductionRequest
 
@@ -123,6 +125,7 @@ EXAMPLES = (
 @link_options(runtime=False)
 @runner_options
 @ladder_judging_options
+@sequence_options
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -153,6 +156,7 @@ def command(
     runner: tuple[tuple[str, str], ...],
     gates: tuple[str, ...],
     options: Options,
+    sequence: SequenceRequest | None,
 ) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
@@ -172,6 +176,12 @@ def command(
         raise click.UsageError(
             f"{capture} has the engines of its run; leave --simulator, --reference and -s ENGINE out"
         )
+    first = parse_shapes(shapes)
+    if sequence is not None:
+        _check_sequence(opened_capture, order, app_input or app_output, sequence)
+        from qverify.session.sequence.first_shapes import first_shapes
+
+        first, sequence = first_shapes(paths, first, sequence)
     if engine.names:
         _check_engine(opened_capture, build, reduce, keep)
     request = TriageRequest(
@@ -188,7 +198,7 @@ def command(
         app_output=app_output,
         loss=loss,
         deadline_s=deadline_s,
-        shapes=parse_shapes(shapes),
+        shapes=first,
         allow_other_model=allow_other_model,
         arithmetic=arithmetic,
         reach=reach,
@@ -198,6 +208,7 @@ def command(
         capture=opened_capture,
         keep=keep,
         build=None if reduce else build,
+        sequence=sequence,
         engine=engine,
     )
     reduction = None if reduce is None else ReductionRequest(reduce, build)
@@ -255,6 +266,21 @@ def _check_runner(
             raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
     elif app_output is not None:
         raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
+
+
+def _check_sequence(
+    capture: Capture | None, order: list[str], application: str | None, sequence: SequenceRequest
+) -> None:
+    """Raises UsageError for what a sequence cannot be triaged with."""
+    given = {
+        "a capture": capture is not None,
+        "--stages": bool(order),
+        "--app-input and --app-output": bool(application),
+    }
+    if option := next((name for name, value in given.items() if value), ""):
+        raise click.UsageError(
+            f"--steps {sequence.steps}: {option}: triage of a sequence takes -m and -b alone; leave it out"
+        )
 
 
 def _check_engine(capture: Capture | None, build: str | None, reduce: str | None, keep: str | None) -> None:

@@ -28,6 +28,7 @@ from qverify.cli.reporting import (
     require_writable,
 )
 from qverify.cli.runner_options import runner_options
+from qverify.cli.sequence_options import sequence_options
 from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
@@ -35,10 +36,13 @@ from qverify.cli.view_options import view_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qverify.cli.live_progress import LiveProgress
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
     from qverify.renderers.text_view import TextView
     from qverify.report.document import ReportDocument
+    from qverify.sequences.sequence_request import SequenceRequest
+    from qverify.session.job import Job, JobOutcome
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import BoardDump, Request
     from qverify.session.task.task_request import TaskRequest
@@ -171,6 +175,7 @@ EXAMPLES = (
 @link_options(runtime=False)
 @runner_options
 @judging_options
+@sequence_options
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
@@ -204,6 +209,7 @@ def command(
     runner: tuple[tuple[str, str], ...],
     reading: Callable[[str | None], BoardDump | None],
     options: Options,
+    sequence: SequenceRequest | None,
 ) -> int:
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
@@ -226,12 +232,21 @@ def command(
             f"--signature {signature}: for boards of this host, without --capture, --server and a dump"
         )
     frames = frame_sources(inputs_text)
+    if sequence is not None and (
+        option := _refused_with_steps(len(boards) > 1, server is not None, dump is not None, npz is not None)
+    ):
+        raise click.UsageError(f"--steps {sequence.steps}: {option}")
     if dump is not None:
         paths = [path for path in paths if path != dump.path]
         _check_dump(dump.path, {"--no-board": no_board, "--npz": npz is not None}, frames is not None)
     if npz is not None:
         _check_npz(npz, len(boards), frames is not None)
         reports.check_other(npz, "--npz")
+    first = parse_shapes(shapes)
+    if sequence is not None:
+        from qverify.session.sequence.first_shapes import first_shapes
+
+        first, sequence = first_shapes(paths, first, sequence)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -241,7 +256,7 @@ def command(
         inputs=inputs,
         options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,
-        shapes=parse_shapes(shapes),
+        shapes=first,
         allow_other_model=allow_other_model,
         signature=signature,
         arithmetic=arithmetic,
@@ -258,6 +273,7 @@ def command(
         reference_timeout_s=reference_timeout_s,
         task=task,
         reference_engine=reference_engine,
+        sequence=sequence,
     )
     job = VerifyJob(request, boards, frames, dump=dump)
     if server is not None:
@@ -332,12 +348,41 @@ def _check_dump(path: str, given: dict[str, bool], many_frames: bool) -> None:
         raise click.UsageError(f"-m {path}: a dump is in the board's place; {what}")
 
 
+def _refused_with_steps(several: bool, on_farm: bool, has_dump: bool, npz: bool) -> str:
+    """Returns what a sequence cannot have, in words; "" for none."""
+    if several:
+        return "a sequence is of one board; give one -b"
+    if on_farm:
+        return "--server takes independent frames; run it here, without --server"
+    if has_dump:
+        return "a dump is of one step; give -b BOARD"
+    return "--npz takes one frame; --capture DIR keeps those of all steps" if npz else ""
+
+
 def _check_npz(path: str, boards: int, many_frames: bool) -> None:
     """Raises UsageError if --npz cannot be written for this run."""
     if boards > 1 or many_frames:
         raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
     require_writable("--npz", path, regular=True)
     require_no_input(path, "--npz")
+
+
+def _verify_sequence(
+    request: Request, frames: list[FrameSource] | None, job: Job, live: LiveProgress, output: Output
+) -> JobOutcome:
+    """Verifies a sequence: prints its states, then each step."""
+    from qverify.cli.frame_printer import FramePrinter
+    from qverify.printable import printable
+    from qverify.session.sequence.verify_sequence import verify_sequence
+
+    assert request.sequence is not None
+    on_step = FramePrinter(live, output.view, request.sequence.steps, output.quiet)
+
+    def on_loop(lines: list[str]) -> None:
+        for line in lines if not output.quiet and output.view.detail != "quiet" else ():
+            live.say(printable(line))
+
+    return verify_sequence(request, frames, on_step, live.watch, job, on_loop)
 
 
 def _verify_board(request: Request, frames: list[FrameSource] | None, output: Output) -> ReportDocument:
@@ -356,7 +401,10 @@ def _verify_board(request: Request, frames: list[FrameSource] | None, output: Ou
         job.on_unreached = (
             (lambda why: live.say(printable(f"qverify: {why}"), err=True)) if told or live.watch else None
         )
-        if frames is None:
+        if request.sequence is not None:
+            outcome = _verify_sequence(request, frames, job, live, output)
+            text = frame_lines.render(outcome.report, output.view)
+        elif frames is None:
             outcome = verify(request, live.watch, job)
             if output.npz is not None and outcome.evidence is not None:
                 write_tensors(output.npz, outcome.evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qverify.renderers.html_page import around, curve, run_facts, task_numbers, tensor_drawings, tensors
+from qverify.renderers.html_page import around, curve, run_facts, sequence, task_numbers, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.overall_lines import overall_lines
@@ -27,6 +27,7 @@ def render(report: ReportDocument) -> str:
     sections_above = [
         _blamed(report, network),
         Section("task", "Task numbers", task_numbers.section_text(report)),
+        Section("sequence", "Steps", sequence.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
     ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)

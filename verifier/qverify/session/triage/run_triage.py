@@ -34,7 +34,11 @@ def run_triage(
 ) -> tuple[TriageDocument, Request | None]:
     """Returns the report of triage, and the request of the first frame whose board fails (for a reduction), None
     without one. on_line: called with a line for each cut of --build-cmd."""
-    start = time.perf_counter()
+    start, of_step = time.perf_counter(), ""
+    if request.sequence is not None:
+        from qverify.session.sequence.wrong_step import at_wrong_step
+
+        request, of_step = at_wrong_step(request, watch)
     frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):
         raise UsageError("--app-input and --app-output are of one frame; give one with -i")
@@ -79,6 +83,7 @@ def run_triage(
         report.notes += problems
         report.verdict = "INCONCLUSIVE" if report.verdict == "PASSED" else report.verdict
         report.next_step = report.next_step or f"fix this first: {problems[0]}"
+    report.notes = [*([f"sequence: triage is of {of_step}"] if of_step else []), *report.notes]
     report.timings["total"] = time.perf_counter() - start
     return report, ladder.failing
 

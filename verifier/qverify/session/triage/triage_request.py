@@ -8,6 +8,7 @@ from typing import Literal
 from qverify.capture.reader import Capture
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
+from qverify.sequences.sequence_request import SequenceRequest
 from qverify.session.request import RequestedEngine
 from qverify.triage.ladder import RungGate
 
@@ -38,6 +39,7 @@ class TriageRequest:
         capture: an opened capture, which replaces models, inputs and board; None to run a board.
         keep: folder for a capture of this run, None for none.
         build: command that builds the runner's {model} from {onnx}, to locate the failing node by bisection.
+        sequence: a sequence, of which the first wrong step is triaged; None for independent frames.
         engine: the engine that runs the last ONNX as the reference; there is then no simulator.
     """
 
@@ -65,4 +67,5 @@ class TriageRequest:
     capture: Capture | None = None
     keep: str | None = None
     build: str | None = None
+    sequence: SequenceRequest | None = None
     engine: RequestedEngine = field(default_factory=RequestedEngine)

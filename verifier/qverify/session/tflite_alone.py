@@ -12,13 +12,14 @@ from qverify.arithmetic.forms import NAMES, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
+from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.errors import BadFileError, BlockedError, UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.litert_operators import open_operators
-from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
+from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
@@ -78,17 +79,55 @@ def prepare_tflite(path: str, data: bytes, signature: str = "") -> PreparedTflit
     return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else ())
 
 
-def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
+def open_tflite(
+    path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
+) -> tuple[CompiledModel, TfliteAlone]:
     """Returns convert_tflite() of the file's first subgraph, with the same errors."""
-    return convert_tflite(prepare_tflite(path, data), arithmetic)
+    return convert_tflite(prepare_tflite(path, data), arithmetic, host)
 
 
-def convert_tflite(prepared: PreparedTflite, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
+def convert_tflite(
+    prepared: PreparedTflite, arithmetic: FormsOfOps | None = None, host: bool = False
+) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
-    reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. Raises BadFileError for a
-    damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed."""
-    name = prepared.model.file
-    converted = convert(prepared.model)
+    reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. host: whether LiteRT may compute on the
+    host what cannot be converted or compiled. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be
+    converted or whose kernel is not computed."""
+    try:
+        converted, kernels = convert(prepared.model), "reference"
+        compiled = _compile(converted, arithmetic)
+    except UnsupportedError as error:
+        if not host:
+            raise
+        converted, compiled, kernels = _convert_in_parts(prepared, arithmetic, error)
+    compiled.notes += prepared.notes
+    return compiled, TfliteAlone(prepared.data, converted, prepared.given, kernels)
+
+
+def _convert_in_parts(
+    prepared: PreparedTflite, arithmetic: FormsOfOps | None, refusal: UnsupportedError
+) -> tuple[ConvertedModel, CompiledModel, str]:
+    """Returns the converted and the compiled part of a file, with the rest as host islands, and LiteRT's kernels that compute both
+    them and the reference. refusal: why the whole file is not converted."""
+    model = prepared.model
+    found = open_operators(model, prepared.data)
+    undescribed = dict(found.undescribed)
+    host = dict[int, str]()
+    while True:
+        try:
+            converted = convert_in_parts(model, host, undescribed)
+            host = dict(converted.host)
+            return converted, _compile(converted, arithmetic), found.kernels
+        except UnsupportedError as error:
+            refused = {converted.made_from[n]: why for n, why in error.nodes.items() if n in converted.made_from}
+            if refused.keys() <= host.keys():
+                raise _without_host(refusal, error) from error
+            host |= refused
+
+
+def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> CompiledModel:
+    """Returns the compiled model of what was converted, with the rest of the file as host islands."""
+    name = converted.model.file
     stated = arithmetic or _reference_forms()
     options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted), floats=True)
     try:
@@ -96,13 +135,21 @@ def convert_tflite(prepared: PreparedTflite, arithmetic: FormsOfOps | None = Non
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise
-        kind = BadFileError if isinstance(error, BadFileError) else UnsupportedError
-        raise kind(f"{name}: {error}") from error
+        if isinstance(error, BadFileError):
+            raise BadFileError(f"{name}: {error}") from error
+        raise UnsupportedError(f"{name}: {error}", error.nodes) from error
     _check_shapes(converted, compiled.graph)
     if arithmetic is None:
         compiled.graph = _as_reference(compiled.graph, name)
-    compiled.notes += prepared.notes
-    return compiled, TfliteAlone(prepared.data, converted, prepared.given)
+    compiled.graph = with_litert_islands(compiled.graph, converted)
+    return compiled
+
+
+def _without_host(refusal: UnsupportedError, error: UnsupportedError) -> UnsupportedError:
+    """Returns the refusal of a file of which a part cannot be verified, either. error: why it cannot."""
+    if isinstance(refusal, BlockedError):
+        return BlockedError(refusal.header, [*refusal.lines, f"in parts: {error}"])
+    return UnsupportedError(f"{refusal}; in parts: {error}")
 
 
 def open_operators_alone(
@@ -131,9 +178,8 @@ def _as_reference(graph: Graph, file: str) -> Graph:
     for node in graph.nodes:
         why = find_without_form(graph).get(node.name)
         if why is not None and node.op in (*REQUANTIZED, "resize_linear"):
-            raise UnsupportedError(
-                f"{file}: {node.name} ({node.op}): {why}. Change the operator (a resize: to another size, in two steps, or with align_corners)"
-            )
+            text = f"{file}: {node.name} ({node.op}): {why}. Change the operator (a resize: to another size, in two steps, or with align_corners)"
+            raise UnsupportedError(text, {n: why for n in node.covers})
     options = {k: v for k, v in graph.meta["options"].items() if k != "arithmetic"}
     meta = {k: v for k, v in graph.meta.items() if k != "without_form"} | {"options": {**options, "rounding": ROUNDING}}
     return replace(graph, rounding=ROUNDING, meta=meta)
@@ -143,7 +189,8 @@ def compile_plainly(alone: TfliteAlone) -> Graph:
     """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
     for every model."""
     options = CompilerOptions(check=False, quantization=_quantization(alone.converted), floats=True)
-    return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+    graph = compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+    return with_litert_islands(graph, alone.converted)
 
 
 def _reference_forms() -> FormsOfOps:
@@ -168,7 +215,7 @@ def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
     for name in (*graph.inputs, *graph.observable()):
         entry: dict[str, Any] | None = converted.tensors.get(name)
         if entry is None:
-            raise UnsupportedError(f"{file}: {name} is no tensor of the file")
+            raise UnsupportedError(f"{file}: {name} is no tensor of the file", {name: "it makes a tensor that the file does not have"})
         if tuple(entry["dims"]) != graph.spec(name).shape:
             operator = converted.model.made_by.get(entry["tfl"])
             raise BadFileError(

@@ -24,18 +24,20 @@ class HostIslands:
         self._engines: dict[tuple[object, ...], Engine] = {}
 
     def run(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if onnxruntime
+        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if the engine
         fails, or computes another shape or type than model.bin states."""
-        inputs = {n: values[n] for n in island.inputs}
+        outputs = self._compute(island, {n: values[n] for n in island.inputs})
+        if why := find_misfit(self._graph, island, outputs):
+            raise BadFileError(why)
+        return outputs
+
+    def _compute(self, island: HostIsland, inputs: dict[str, Array]) -> dict[str, Array]:
         key = (island.made, *((n, v.shape, v.dtype.str) for n, v in inputs.items()))
         if key not in self._engines:
             if len(self._engines) >= MAX_SESSIONS:  # the shapes of inputs may depend on values
                 self._engines.clear()
             self._engines[key] = open_exposed(cut_nodes(self._model, inputs, island.made), [])
-        outputs = self._engines[key].run(inputs, island.made)
-        if why := find_misfit(self._graph, island, outputs):
-            raise BadFileError(why)
-        return outputs
+        return self._engines[key].run(inputs, island.made)
 
 
 def find_misfit(graph: Graph, island: HostIsland, tensors: Mapping[str, Array]) -> str:

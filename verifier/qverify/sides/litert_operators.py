@@ -3,6 +3,7 @@ tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qverify.errors import BadFileError, UnsupportedError
@@ -12,7 +13,7 @@ from qverify.sides.engine_child import EngineEnded
 from qverify.sides.litert_engine import DEFAULT_KERNELS, LiteRtEngine, RefusedFileError
 from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
 from qverify.tflite_model.interpreter import CALLING
-from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
 
@@ -20,12 +21,14 @@ KERNELS = ("reference", "optimized")  # of the reference, in the order in which 
 @dataclass(frozen=True, slots=True)
 class LiteRtOperators:
     """An opened file. opened: its graph. kernels: those of the reference, of KERNELS. unstable: tensors that two runs on the same
-    inputs gave other bytes of. notes: lines on what is the reference, and on what is not compared."""
+    inputs gave other bytes of. notes: lines on what is the reference, and on what is not compared. undescribed: why tensors are not as the file
+    states them, by index."""
 
     opened: OperatorGraph
     kernels: str
     unstable: frozenset[str]
     notes: tuple[str, ...]
+    undescribed: Mapping[int, str]
 
 
 def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
@@ -55,4 +58,15 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
         notes.append(f"{count(len(opened.left_out), 'operator')} without a tensor to compare: {kinds}")
     if model.subgraphs > 1 and (calling := [str(o) for o in model.operators if o.kind in CALLING]):
         notes.append(f"tensors inside {', '.join(calling[:3])} are not compared: each is one node")
-    return LiteRtOperators(opened, kernels, unstable, tuple(notes))
+    undescribed = {i: why for i in computed if (why := _describe_misfit(model.tensors[i], first.get(i)))}
+    return LiteRtOperators(opened, kernels, unstable, tuple(notes), undescribed)
+
+
+def _describe_misfit(tensor: TfliteTensor, found: tuple[str, tuple[int, ...], str] | None) -> str:
+    """Returns why a tensor is not what the file states in a run, "" if it is. found: its type, shape and digest there."""
+    if found is None:
+        return f"tensor {tensor.index} has no values after a run"
+    dtype, shape, _ = found
+    if shape != tensor.shape:
+        return f"tensor {tensor.index} is {list(shape)} in a run, and the file states {list(tensor.shape)}"
+    return "" if dtype == tensor.dtype else f"tensor {tensor.index} is {dtype} in a run, and the file states {tensor.dtype}"

@@ -45,6 +45,7 @@ OPTIONS: dict[
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
     ),
+    "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
 }
 

@@ -299,13 +299,13 @@ class Writer:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""
         return self.real(index, self.reshaped(index, dims))
 
-    def file(self) -> bytes:
-        """Returns the serialized ONNX. Raises BadFileError if it cannot be serialized."""
-        inputs = [self._end(i) for i in self.model.inputs]
-        outputs = [self._end(i) for i in self.model.outputs]
+    def file(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """Returns the serialized ONNX with these tensors of the file as inputs and outputs. Raises BadFileError if it cannot be
+        serialized."""
         used = {n for node in self.nodes for n in node.input}
         kept = [c for n, c in self.constants.items() if n in used]
-        graph = helper.make_graph(self.nodes, "tflite", inputs, outputs, kept)
+        ends = [[self._end(i) for i in indices] for indices in (inputs, outputs)]
+        graph = helper.make_graph(self.nodes, "tflite", *ends, kept)
         domains = [("", 17), *([(SIXTEEN_BITS, 1)] if any(n.domain == SIXTEEN_BITS for n in self.nodes) else [])]
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid(*d) for d in domains], producer_name="qverify"

@@ -217,7 +217,7 @@ def _compile(
     model = loaded if options.floats else step_over_movements(loaded)  # a .tflite moves what it stores
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
-    model, stated = reinterpret(model)
+    model, stated = reinterpret(model, options.quantization)
     stated = {**options.quantization, **stated}
     model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, stated, watch)

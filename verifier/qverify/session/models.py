@@ -243,10 +243,12 @@ def _open_alone(
     that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    from qverify.session.tflite_alone import convert_tflite, prepare_tflite
+    from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_composites_inlined
 
     forms = None if arithmetic is None else _forms_of(arithmetic)
     prepared = prepare_tflite(tflite.path, tflite.data, signature)
+    if not operators:
+        prepared = with_composites_inlined(prepared)
     try:
         compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
     except UnsupportedError as error:

@@ -14,11 +14,15 @@ from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compi
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
-from qverify.errors import BadFileError, BlockedError, UnsupportedError
+from qverify.errors import BadFileError, BlockedError, QVerifyError, UnsupportedError
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.sides.litert_operators import open_operators
+from qverify.sides.litert_islands import LiteRtIslands
+from qverify.sides.litert_operators import LiteRtOperators, open_operators, same_outputs, why_not_reference
+from qverify.sides.litert_reference import LiteRtReference
+from qverify.tflite_model.composites import inline_composites
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
@@ -26,6 +30,7 @@ from qverify.tflite_model.signatures import describe_others, select_signature
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
+OTHER_SUMS = "LiteRT's default kernels sum integers in another way than its reference kernels"
 MEASURED = ("conv_transpose", "matmul")  # further ops that round so (NUMERICS.md section 1, tables of LiteRT)
 
 
@@ -82,8 +87,23 @@ def prepare_tflite(path: str, data: bytes, signature: str = "") -> PreparedTflit
 def open_tflite(
     path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
 ) -> tuple[CompiledModel, TfliteAlone]:
-    """Returns convert_tflite() of the file's first subgraph, with the same errors."""
-    return convert_tflite(prepare_tflite(path, data), arithmetic, host)
+    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites are written as operators."""
+    return convert_tflite(with_composites_inlined(prepare_tflite(path, data)), arithmetic, host)
+
+
+def with_composites_inlined(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file with the operators of composites in their places, if its outputs are the same then on random inputs."""
+    model = prepared.model
+    data, notes = inline_composites(prepared.data, model)
+    if not notes:
+        return prepared
+    try:
+        inlined = read_tflite(data, model.file)
+        if not same_outputs(model, prepared.data, inlined, data):
+            return prepared
+    except (BadFileError, UnsupportedError):
+        return prepared
+    return replace(prepared, model=inlined, data=data, notes=(*prepared.notes, *notes))
 
 
 def convert_tflite(
@@ -96,6 +116,8 @@ def convert_tflite(
     try:
         converted, kernels = convert(prepared.model), "reference"
         compiled = _compile(converted, arithmetic)
+        if host and _sums(prepared.model) and (why := why_not_reference(prepared.model, prepared.data)):
+            raise UnsupportedError(f"{why}; {OTHER_SUMS}")
     except UnsupportedError as error:
         if not host:
             raise
@@ -110,19 +132,39 @@ def _convert_in_parts(
     """Returns the converted and the compiled part of a file, with the rest as host islands, and LiteRT's kernels that compute both
     them and the reference. refusal: why the whole file is not converted."""
     model = prepared.model
-    found = open_operators(model, prepared.data)
-    undescribed = dict(found.undescribed)
-    host = dict[int, str]()
+    try:
+        found = open_operators(model, prepared.data)
+    except (BadFileError, UnsupportedError) as error:
+        raise _without_host(refusal, error) from error
+    host = dict.fromkeys(_sums(model) if found.kernels != "reference" else (), OTHER_SUMS)
     while True:
         try:
-            converted = convert_in_parts(model, host, undescribed)
+            converted = convert_in_parts(model, host, found.undescribed)
             host = dict(converted.host)
-            return converted, _compile(converted, arithmetic), found.kernels
+            compiled = _compile(converted, arithmetic)
+            break
         except UnsupportedError as error:
             refused = {converted.made_from[n]: why for n, why in error.nodes.items() if n in converted.made_from}
             if refused.keys() <= host.keys():
                 raise _without_host(refusal, error) from error
             host |= refused
+    if why := _find_untrue_island(prepared.data, converted, compiled.graph, found):
+        raise _without_host(refusal, UnsupportedError(f"{model.file}: {why}"))
+    return converted, compiled, found.kernels
+
+
+def _find_untrue_island(data: bytes, converted: ConvertedModel, graph: Graph, found: LiteRtOperators) -> str:
+    """Returns why the host's operators cannot be run by themselves, "" if they can: random numbers, a state that others change."""
+    if found.unstable:
+        return f"{min(found.unstable)}: LiteRT gives other bytes of it in each run"
+    islands = LiteRtIslands(data, converted, graph, found.kernels)
+    recording = LiteRtReference(data, converted, graph, found.kernels, islands=islands).run(random_inputs(graph))
+    return recording.why if recording.state != "complete" else ""
+
+
+def _sums(model: TfliteModel) -> list[int]:
+    """Returns the positions of the operators that sum integers, in which LiteRT's kernels differ."""
+    return [o.position for o in model.operators if o.kind == "SUM" and model.tensors[o.inputs[0]].dtype != "float32"]
 
 
 def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> CompiledModel:
@@ -145,7 +187,7 @@ def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> Compil
     return compiled
 
 
-def _without_host(refusal: UnsupportedError, error: UnsupportedError) -> UnsupportedError:
+def _without_host(refusal: UnsupportedError, error: QVerifyError) -> UnsupportedError:
     """Returns the refusal of a file of which a part cannot be verified, either. error: why it cannot."""
     if isinstance(refusal, BlockedError):
         return BlockedError(refusal.header, [*refusal.lines, f"in parts: {error}"])
@@ -212,10 +254,17 @@ def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
     """Raises BadFileError if the file states other dims for a tensor than its operators compute, UnsupportedError for a
     tensor of the graph that the file does not have."""
     file = converted.model.file
+    for node in graph.nodes:  # a copy of a tensor's numbers that another scale is stated for
+        name, source = node.outputs[0], node.inputs[0] or ""
+        if node.op == "cast" and name not in converted.tensors and source in converted.tensors:
+            if graph.spec(name).dtype == graph.spec(source).dtype:
+                converted.tensors[name] = converted.tensors[source]
     for name in (*graph.inputs, *graph.observable()):
         entry: dict[str, Any] | None = converted.tensors.get(name)
         if entry is None:
-            raise UnsupportedError(f"{file}: {name} is no tensor of the file", {name: "it makes a tensor that the file does not have"})
+            raise UnsupportedError(
+                f"{file}: {name} is no tensor of the file", {name: "it makes a tensor that the file does not have"}
+            )
         if tuple(entry["dims"]) != graph.spec(name).shape:
             operator = converted.model.made_by.get(entry["tfl"])
             raise BadFileError(

@@ -11,6 +11,7 @@ from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import parse
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 
 MAX_SESSIONS = 64
@@ -30,6 +31,24 @@ class HostIslands:
         if why := find_misfit(self._graph, island, outputs):
             raise BadFileError(why)
         return outputs
+
+    def find_untrue(self, values: Mapping[str, Array]) -> dict[str, str]:
+        """Returns the tensors of islands that a run of the whole network gives other bytes of than the island alone, as it may
+        where an operator keeps a state or draws numbers, each with the reason. values: all tensors of that run."""
+        found = dict[str, str]()
+        for island in self._graph.islands:
+            try:
+                alone = self.run(island, values)
+            except BadFileError as error:
+                found |= dict.fromkeys(island.made, str(error))
+                continue
+            for name in island.made:
+                if tensor_digest(alone[name]) != tensor_digest(values[name]):
+                    why = (
+                        f"{name}: a run of the whole file gives other bytes of it than its operators alone, on the host"
+                    )
+                    found |= dict.fromkeys(island.made, why)
+        return found
 
     def _compute(self, island: HostIsland, inputs: dict[str, Array]) -> dict[str, Array]:
         key = (island.made, *((n, v.shape, v.dtype.str) for n, v in inputs.items()))

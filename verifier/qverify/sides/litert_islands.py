@@ -4,7 +4,6 @@ file. Their results are not verified."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
@@ -12,7 +11,6 @@ from qverify.model_bin.islands import HostIsland
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.host_islands import HostIslands
 from qverify.sides.litert_engine import LiteRtEngine
-from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.interpreter import cut, operators_alone
@@ -51,22 +49,6 @@ class LiteRtIslands(HostIslands):
             self._parts[island.made] = data, index, f"{self._converted.model.file}: {operators[-1]}"
         return self._parts[island.made]
 
-    def find_untrue(self, values: Mapping[str, Array]) -> dict[str, str]:
-        """Returns the tensors of islands that LiteRT computes in a run of the whole file to other bytes than alone, as it may where
-        an operator keeps a state or draws numbers, each with the reason. values: all tensors of that run."""
-        found = dict[str, str]()
-        for island in self._graph.islands:
-            try:
-                alone = self.run(island, values)
-            except BadFileError as error:
-                found |= dict.fromkeys(island.made, str(error))
-                continue
-            for name in island.made:
-                if tensor_digest(alone[name]) != tensor_digest(values[name]):
-                    why = f"{name}: LiteRT computes other bytes of it in the whole file than its operators alone, on the host"
-                    found |= dict.fromkeys(island.made, why)
-        return found
-
     def _index(self, name: str) -> int:
         return int(self._converted.tensors[name]["tfl"])
 
@@ -78,4 +60,3 @@ class LiteRtIslands(HostIslands):
         entry = self._converted.tensors[name]
         fits = value.size == math.prod(entry["dims"])
         return value if entry.get("dynamic") or not fits else as_in_onnx(entry, value)
-

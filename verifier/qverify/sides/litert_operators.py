@@ -12,6 +12,7 @@ from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.litert_engine import DEFAULT_KERNELS, LiteRtEngine, RefusedFileError
 from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
+from qverify.tensors.recording import Array
 from qverify.tflite_model.interpreter import CALLING
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
@@ -34,9 +35,7 @@ class LiteRtOperators:
 def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
     """Returns the opened file. data: its bytes. Raises BadFileError for a file that LiteRT refuses, or on which it fails,
     UnsupportedError for one that gives nothing to compare."""
-    engine = LiteRtEngine(model.file)
-    ends = operator_graph(model, {}).graph
-    inputs = dict(zip(model.inputs, random_inputs(ends).arrays().values(), strict=True))
+    engine, inputs = LiteRtEngine(model.file), _random_values(model)
     computed = [i for i in model.made_by if model.tensors[i].dtype in COMPARED]  # LiteRT crashes on others
     notes, kernels = list[str](), KERNELS[0]
     for kernels in KERNELS:
@@ -62,6 +61,38 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
     return LiteRtOperators(opened, kernels, unstable, tuple(notes), undescribed)
 
 
+def _random_values(model: TfliteModel) -> dict[int, Array]:
+    """Returns random inputs by index."""
+    ends = operator_graph(model, {}).graph
+    return dict(zip(model.inputs, random_inputs(ends).arrays().values(), strict=True))
+
+
+def same_outputs(model: TfliteModel, data: bytes, other: TfliteModel, other_data: bytes) -> bool:
+    """Returns whether LiteRT gives the same bytes of all outputs of two files with the same inputs, on random ones. Raises
+    BadFileError if it fails on one."""
+    engine, inputs = LiteRtEngine(model.file), _random_values(model)
+    found = []
+    for one, its_data in ((model, data), (other, other_data)):
+        feed = dict(zip(one.inputs, inputs.values(), strict=True))
+        try:
+            described = engine.describe(its_data, one.file, feed, [*one.outputs], KERNELS[0])
+        except EngineEnded as error:
+            raise BadFileError(f"{one.file}: LiteRT cannot run it: {error}") from error
+        found.append([described.get(i) for i in one.outputs])
+    return found[0] == found[1] and None not in found[0]
+
+
+def why_not_reference(model: TfliteModel, data: bytes) -> str:
+    """Returns why LiteRT's reference kernels refuse the file, "" if they do not."""
+    try:
+        LiteRtEngine(model.file).describe(data, model.file, _random_values(model), [], KERNELS[0])
+    except RefusedFileError as error:
+        return str(error)
+    except (BadFileError, EngineEnded):
+        return ""  # the run will say it
+    return ""
+
+
 def _describe_misfit(tensor: TfliteTensor, found: tuple[str, tuple[int, ...], str] | None) -> str:
     """Returns why a tensor is not what the file states in a run, "" if it is. found: its type, shape and digest there."""
     if found is None:
@@ -69,4 +100,8 @@ def _describe_misfit(tensor: TfliteTensor, found: tuple[str, tuple[int, ...], st
     dtype, shape, _ = found
     if shape != tensor.shape:
         return f"tensor {tensor.index} is {list(shape)} in a run, and the file states {list(tensor.shape)}"
-    return "" if dtype == tensor.dtype else f"tensor {tensor.index} is {dtype} in a run, and the file states {tensor.dtype}"
+    return (
+        ""
+        if dtype == tensor.dtype
+        else f"tensor {tensor.index} is {dtype} in a run, and the file states {tensor.dtype}"
+    )

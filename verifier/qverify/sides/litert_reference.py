@@ -13,9 +13,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
 from qverify.sides.engine_child import EngineEnded
-from qverify.sides.host_islands import dependents_of
+from qverify.sides.host_islands import HostIslands, dependents_of
 from qverify.sides.litert_engine import DEFAULT_KERNELS, NO_KERNEL, LiteRtEngine, RefusedFileError
-from qverify.sides.litert_islands import LiteRtIslands
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -45,7 +44,7 @@ class LiteRtReference:
         kernels: str = "reference",
         shared: Mapping[str, str] | None = None,
         unstable: frozenset[str] = frozenset(),
-        islands: LiteRtIslands | None = None,
+        islands: HostIslands | None = None,
     ):
         self._islands = islands
         self._host_tensors = list(dict.fromkeys(n for island in graph.islands for n in island.made))
@@ -104,7 +103,10 @@ class LiteRtReference:
         misfits |= self._find_untrue_islands(values, arrays, misfits)
         values = {n: v for n, v in values.items() if n not in misfits}
         if misfits:
-            recording.missing, recording.state = {n: why for n, why in misfits.items() if n in recording.specs}, "partial"
+            recording.missing, recording.state = (
+                {n: why for n, why in misfits.items() if n in recording.specs},
+                "partial",
+            )
             recording.why = next(iter(misfits.values()))
         recording.tensors = {**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}}
         recording.digests = {n: tensor_digest(v) for n, v in values.items() if n in recording.specs}

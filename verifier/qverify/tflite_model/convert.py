@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qverify.errors import BlockedError, UnsupportedError
+from qverify.errors import BlockedError, NotOnHostError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
 from qverify.tflite_model.elementwise import ELEMENTWISE
@@ -36,7 +36,16 @@ CONVERTERS = {
     **TABLES,
     **WITHOUT_WEIGHTS,
 }
-DESCRIBED = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "bool")  # types of the ONNX's inputs and outputs
+DESCRIBED = (
+    "float32",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+)  # types of the ONNX's inputs and outputs
 WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
     *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
@@ -94,7 +103,10 @@ def convert_in_parts(model: TfliteModel, host: Mapping[int, str], undescribed: M
         writer, refused, made_from = _write(operators, host)
         if not refused:
             return _converted(folded, operators, writer, host, made_from)
-        host |= refused
+        for error in refused.values():
+            if isinstance(error, NotOnHostError):
+                raise NotOnHostError(f"{model.file}: {error}")
+        host |= {position: str(error) for position, error in refused.items()}
 
 
 def _prepare(model: TfliteModel) -> tuple[TfliteModel, TfliteModel]:
@@ -107,24 +119,24 @@ def _prepare(model: TfliteModel) -> tuple[TfliteModel, TfliteModel]:
     return model, with_float_constants(model)
 
 
-def _write(model: TfliteModel, host: Mapping[int, str]) -> tuple[Writer, dict[int, str], dict[str, int]]:
+def _write(model: TfliteModel, host: Mapping[int, str]) -> tuple[Writer, dict[int, UnsupportedError], dict[str, int]]:
     """Returns a writer with the nodes of all operators that are not the host's, why those that cannot be converted cannot,
     and the operator of each node, by position."""
-    writer, refused, made_from = Writer(model), dict[int, str](), dict[str, int]()
+    writer, refused, made_from = Writer(model), dict[int, UnsupportedError](), dict[str, int]()
     for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
     for operator in model.operators:
         if operator.position in host:
             continue
         first = len(writer.nodes)
-        if why := _write_operator(writer, operator):
+        if (why := _write_operator(writer, operator)) is not None:
             refused[operator.position] = why
         made_from |= {node.name: operator.position for node in writer.nodes[first:]}
     return writer, refused, made_from
 
 
-def _write_operator(writer: Writer, operator: TfliteOperator) -> str:
-    """Writes an operator. Returns why it cannot be converted, "" if it can."""
+def _write_operator(writer: Writer, operator: TfliteOperator) -> UnsupportedError | None:
+    """Writes an operator. Returns why it cannot be converted, None if it can."""
     try:
         if operator.kind not in CONVERTERS:
             raise UnsupportedError("no converter for it")
@@ -135,10 +147,10 @@ def _write_operator(writer: Writer, operator: TfliteOperator) -> str:
             raise UnsupportedError("an input that is left out")
         CONVERTERS[operator.kind](writer, operator)
     except UnsupportedError as error:
-        return str(error)
+        return error
     except (*DAMAGE_ERRORS, ZeroDivisionError):
-        return "its inputs, shapes and options contradict each other"
-    return ""
+        return UnsupportedError("its inputs, shapes and options contradict each other")
+    return None
 
 
 def _readers_of_undescribed(

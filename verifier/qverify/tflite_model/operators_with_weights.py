@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.tflite_model.activation_types import check_activation
 from qverify.tflite_model.checks import activation_of, ends_of, integers, require
 from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
@@ -160,6 +160,10 @@ def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a BATCH_MATMUL as MatMul. Either operand may be transposed."""
     a, y = ends_of(writer, operator, 2)
     b = writer.tensor(operator.inputs[1])
+    if a.dtype != "float32" and b.scale.size > 1:
+        raise NotOnHostError(
+            f"an operand with {b.scale.size} scales, which LiteRT's kernels do not read: they compute zeros. Quantize it with one scale"
+        )
     for tensor in (a, b, y):
         check_activation(writer, operator, tensor.index)
         alike = tensor.dtype == y.dtype or (tensor is b and (tensor.dtype, y.dtype) == ("int8", "int16"))
@@ -209,10 +213,10 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
         f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
     )
     x = writer.tensor(operator.inputs[0])
-    require(
-        (tensor.dtype, operator.kind, x.dtype) not in PACKED_WITHOUT_KERNEL,
-        f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack",
-    )
+    if (tensor.dtype, operator.kind, x.dtype) in PACKED_WITHOUT_KERNEL:
+        raise NotOnHostError(
+            f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack"
+        )
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
         require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")

@@ -39,6 +39,10 @@ class CutOffError(BadFileError):
     """Raised for a file whose end is missing."""
 
 
+class NoValuesError(Exception):
+    """Raised for an operator that reads a tensor without values."""
+
+
 @dataclass(frozen=True, slots=True)
 class TfliteTensor:
     """One tensor of the file.
@@ -129,6 +133,8 @@ def read_tflite(data: bytes, file: str) -> TfliteModel:
     module = schema()
     try:
         return _Reader(module, data, file).read()
+    except NoValuesError as error:
+        raise BadFileError(f"{file}: {error}; LiteRT ends its process on it. Next: convert it again") from error
     except DAMAGE_ERRORS as error:
         if match := CUT_OFF.search(str(error)):
             where = f", and something in it lies at byte {match[1]}" if match[1] else ""
@@ -272,6 +278,10 @@ def _made_by(
     for operator in operators:
         for i in operator.inputs:
             if i >= 0 and i not in there and i not in made_by and not operator.runs_on_npu:
+                if all(i not in o.outputs for o in operators):
+                    raise NoValuesError(
+                        f"{operator} reads tensor {i}, which has no values: it is no input and no constant, and no operator makes it"
+                    )
                 raise ValueError(f"{operator} reads tensor {i}, which nothing before it makes")
         for i in operator.outputs:
             if i in made_by or i in constants or i in inputs:

@@ -78,7 +78,7 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
         axes_of_copy, dims = (NCHW, writer.onnx_shape(x.index)) if direct else (range(len(x.shape)), x.shape)
         copy = writer.entry(f"{source}@uint8", x.index, axes_of_copy, dims, "uint8")
         source = writer.node("Cast", [source], copy, to=UINT8)
-    wide = writer.node("Cast", [source], f"{name}@int32", to=INT32)
+    wide = writer.node("Cast", [source], f"{name}@wide", to=INT32)
     of = writer.constant(f"{name}@axes", np.array(reduced, np.int64))
     added = writer.node("ReduceSum", [wide, of], f"{name}@sum", keepdims=int(keeps))
     writer.table(y.index, added, summed(codes_of(x), codes_of(y), count))

@@ -304,8 +304,8 @@ class Writer:
         serialized."""
         used = {n for node in self.nodes for n in node.input}
         kept = [c for n, c in self.constants.items() if n in used]
-        ends = [[self._end(i) for i in indices] for indices in (inputs, outputs)]
-        graph = helper.make_graph(self.nodes, "tflite", *ends, kept)
+        first, last = ([self._end(i) for i in indices] for indices in (inputs, outputs))
+        graph = helper.make_graph(self.nodes, "tflite", first, last, kept)
         domains = [("", 17), *([(SIXTEEN_BITS, 1)] if any(n.domain == SIXTEEN_BITS for n in self.nodes) else [])]
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid(*d) for d in domains], producer_name="qverify"

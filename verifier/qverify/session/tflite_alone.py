@@ -22,6 +22,7 @@ from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.litert_islands import LiteRtIslands
 from qverify.sides.litert_operators import LiteRtOperators, open_operators, same_outputs, why_not_reference
 from qverify.sides.litert_reference import LiteRtReference
+from qverify.sides.operator_graph import shape_inputs
 from qverify.tflite_model.composites import inline_composites
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
@@ -184,6 +185,8 @@ def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> Compil
     if arithmetic is None:
         compiled.graph = _as_reference(compiled.graph, name)
     compiled.graph = with_litert_islands(compiled.graph, converted)
+    if shapes := {converted.names[i]: shape for i, shape in shape_inputs(converted.model)}:
+        compiled.graph.meta["shape_inputs"] = shapes
     return compiled
 
 

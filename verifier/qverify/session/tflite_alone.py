@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qverify.arithmetic.forms import NAMES, FormsOfOps
+from qverify.arithmetic.forms import NAMES, SUMS_32, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
@@ -25,6 +25,7 @@ from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
 from qverify.tflite_model.composites import inline_composites
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
+from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
@@ -171,7 +172,7 @@ def _sums(model: TfliteModel) -> list[int]:
 def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> CompiledModel:
     """Returns the compiled model of what was converted, with the rest of the file as host islands."""
     name = converted.model.file
-    stated = arithmetic or _reference_forms()
+    stated = arithmetic or _reference_forms(converted)
     options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted), floats=True)
     try:
         compiled = compile_model(converted.onnx, name, options)
@@ -238,10 +239,25 @@ def compile_plainly(alone: TfliteAlone) -> Graph:
     return with_litert_islands(graph, alone.converted)
 
 
-def _reference_forms() -> FormsOfOps:
-    """Returns the forms of LiteRT's reference kernels: the shipped ones, and those of ops that are not learned there."""
+def _reference_forms(converted: ConvertedModel) -> FormsOfOps:
+    """Returns the forms of LiteRT's reference kernels: the shipped ones, those of ops that are not learned there, and those of a
+    file whose convolutions of int16 sum in 32 bits. Raises UnsupportedError that names these if others sum in 64 bits."""
     shipped = forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
-    return replace(shipped, forms={**shipped.forms, **dict.fromkeys(MEASURED, NAMES[ROUNDING])})
+    forms = {**shipped.forms, **dict.fromkeys(MEASURED, NAMES[ROUNDING])}
+    tensors = converted.model.tensors
+    wide = [
+        o
+        for o in converted.operators
+        if o.kind in CONVOLUTIONS and tensors[o.inputs[0]].dtype == "int16" and o.position not in converted.host
+    ]
+    short = [o for o in wide if sums_in_32_bits(o)]
+    if short and len(short) < len(wide):
+        why = "sums of 32 bits beside convolutions that sum in 64 bits"
+        names = {name: why for o in short for name, at in converted.made_from.items() if at == o.position}
+        raise UnsupportedError(f"{converted.model.file}: {short[0]}: {why}", names)
+    if short:
+        forms["conv, of int16"] = replace(NAMES[ROUNDING], method=SUMS_32)
+    return replace(shipped, forms=forms)
 
 
 def _quantization(converted: ConvertedModel) -> Stated:

@@ -165,7 +165,9 @@ class LiteRtReference:
         if name in self._unstable:
             return "LiteRT gives other bytes of it in each run on the same inputs"
         shape, of_host = tuple(self._tensors[name]["shape"]), name in self._host_tensors
-        fits = value.shape == shape if self.graph.is_of_operators or self.graph.islands else value.size == math.prod(shape)
+        fits = (
+            value.shape == shape if self.graph.is_of_operators or self.graph.islands else value.size == math.prod(shape)
+        )
         if fits or (of_host and self._tensors[name].get("dynamic")):
             return ""
         return f"{name} is {list(value.shape)} on these inputs, and was {list(shape)} on random ones"

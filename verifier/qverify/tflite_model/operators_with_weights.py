@@ -12,6 +12,7 @@ from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.tflite_model.activation_types import check_activation
 from qverify.tflite_model.checks import activation_of, ends_of, integers, require
 from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
+from qverify.tflite_model.options import INT32
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
@@ -45,6 +46,7 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
         product = DynamicProduct(writer, operator, writer.real(x.index), (1, 2, 3), symmetric)
         product.write("Conv", turned, (1, turned.shape[0], 1, 1), group=group, **how)
     else:
+        _check_sums(operator, x, turned, _stored_bias(writer, operator))
         inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator, x, 2)]
         writer.node("Conv", inputs, writer.unquantized(y.index), group=group, **how)
     writer.finish(operator, activation_of(operator))
@@ -68,6 +70,7 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
         product = DynamicProduct(writer, operator, source, (1,), symmetric)
         product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
     else:
+        _check_sums(operator, x, weights, _stored_bias(writer, operator))
         inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
         writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     if y.shape == made:
@@ -76,6 +79,19 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     copy = writer.entry(f"{writer.name(y.index)}@rows", y.index, range(len(y.shape)), made)
     writer.finish(operator, activation_of(operator), copy)
     writer.reshape_to(y.index, copy)
+
+
+def sums_in_32_bits(operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT sums products with int16 in 32 bits, to a bias of int32."""
+    return bool(operator.options.get("QuantizedBiasType", 0) == INT32)
+
+
+def _check_sums(operator: TfliteOperator, x: TfliteTensor, weights: Array, bias: Array) -> None:
+    """Raises UnsupportedError if sums of products with int16 may exceed the 32 bits in which LiteRT has them. weights: the
+    outputs on the first axis."""
+    if x.dtype == "int16" and sums_in_32_bits(operator):
+        most = np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64)).sum(1) * 2**15 + np.abs(bias)
+        require(bool((most < 2**31).all()), "sums that may exceed 32 bits, where LiteRT's wrap")
 
 
 def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
@@ -224,6 +240,12 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     return tensor.data
 
 
+def _stored_bias(writer: Writer, operator: TfliteOperator) -> Array:
+    """Returns the stored numbers of a bias, 0 without a constant one."""
+    data = writer.tensor(operator.inputs[2]).data if len(operator.inputs) > 2 and operator.inputs[2] >= 0 else None
+    return np.zeros(1, np.int64) if data is None or data.dtype.kind == "f" else data.astype(np.int64)
+
+
 def _real_weights(writer: Writer, operator: TfliteOperator, values: Array, axis_of_scales: int = 0) -> str:
     """Adds the weights `values`, in the ONNX's layout, and returns the name of their dequantized tensor."""
     index = operator.inputs[1]
@@ -249,7 +271,7 @@ def _bias(writer: Writer, operator: TfliteOperator, x: TfliteTensor, at: int) ->
     y = writer.tensor(operator.outputs[0])
     require(tensor.data is not None, "a bias that is no constant")
     assert tensor.data is not None
-    wanted = "int64" if x.dtype == "int16" else "int32"
+    wanted = "int64" if x.dtype == "int16" and not sums_in_32_bits(operator) else "int32"
     require(tensor.dtype == wanted, f"a bias of {tensor.dtype}, wanted {wanted}")
     values = tensor.data.astype(np.int32)
     require(bool((values == tensor.data).all()), "a bias beyond 32 bits")

@@ -20,7 +20,15 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.litert_islands import LiteRtIslands
-from qverify.sides.litert_operators import LiteRtOperators, open_operators, same_outputs, why_not_reference
+from qverify.sides.litert_operators import (
+    BLOCK_KERNELS,
+    BLOCKS,
+    LiteRtOperators,
+    kernels_of,
+    open_operators,
+    same_outputs,
+    why_not_reference,
+)
 from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
 from qverify.tflite_model.composites import inline_composites
@@ -116,7 +124,7 @@ def convert_tflite(
     host what cannot be converted or compiled. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be
     converted or whose kernel is not computed."""
     try:
-        converted, kernels = convert(prepared.model), "reference"
+        converted, kernels = convert(prepared.model), kernels_of(prepared.model)
         compiled = _compile(converted, arithmetic)
         if host and _sums(prepared.model) and (why := why_not_reference(prepared.model, prepared.data)):
             raise UnsupportedError(f"{why}; {OTHER_SUMS}")
@@ -124,7 +132,7 @@ def convert_tflite(
         if not host:
             raise
         converted, compiled, kernels = _convert_in_parts(prepared, arithmetic, error)
-    compiled.notes += prepared.notes
+    compiled.notes += [*prepared.notes, *([BLOCKS] if kernels == BLOCK_KERNELS else [])]
     return compiled, TfliteAlone(prepared.data, converted, prepared.given, kernels)
 
 

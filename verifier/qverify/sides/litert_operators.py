@@ -14,9 +14,18 @@ from qverify.sides.litert_engine import DEFAULT_KERNELS, LiteRtEngine, RefusedFi
 from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
 from qverify.tensors.recording import Array
 from qverify.tflite_model.interpreter import CALLING
+from qverify.tflite_model.operators_with_weights import has_read_blocks
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
+
+BLOCK_KERNELS = "xnnpack"  # of a file with weights that have a scale for each block
+BLOCKS = "the reference is XNNPACK: LiteRT's reference kernels do not read the scales of blocks of weights"
+
+
+def kernels_of(model: TfliteModel) -> str:
+    """Returns LiteRT's kernels that are the reference of a file."""
+    return BLOCK_KERNELS if any(has_read_blocks(model, o) for o in model.operators) else KERNELS[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +46,16 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
     UnsupportedError for one that gives nothing to compare."""
     engine, inputs = LiteRtEngine(model.file), _random_values(model)
     computed = [i for i in model.made_by if model.tensors[i].dtype in COMPARED]  # LiteRT crashes on others
-    notes, kernels = list[str](), KERNELS[0]
-    for kernels in KERNELS:
+    in_blocks = kernels_of(model) == BLOCK_KERNELS
+    notes, tried = [BLOCKS] if in_blocks else list[str](), (BLOCK_KERNELS, *KERNELS) if in_blocks else KERNELS
+    for kernels in tried:
         try:
             first, second = (engine.describe(data, model.file, inputs, computed, kernels) for _ in range(2))
             break
         except RefusedFileError as error:
             if kernels == KERNELS[-1]:
                 raise
-            notes.append(DEFAULT_KERNELS.format(error))
+            notes = [DEFAULT_KERNELS.format(error)] if kernels == KERNELS[0] else []
         except EngineEnded as error:
             raise BadFileError(f"{model.file}: LiteRT cannot run it: {error}") from error
     opened = operator_graph(model, {i: (dtype, shape) for i, (dtype, shape, _) in first.items()})

@@ -13,7 +13,7 @@ from qverify.tflite_model.activation_types import check_activation
 from qverify.tflite_model.checks import activation_of, ends_of, integers, require
 from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
 from qverify.tflite_model.options import INT32
-from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
@@ -66,7 +66,7 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
     if is_dynamic(writer, operator):
-        symmetric = not operator.options["AsymmetricQuantizeInputs"]
+        symmetric = not (operator.options["AsymmetricQuantizeInputs"] or writer.tensor(operator.inputs[1]).block)
         product = DynamicProduct(writer, operator, source, (1,), symmetric)
         product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
     else:
@@ -117,7 +117,8 @@ class DynamicProduct:
         whole, scale = self._quantized(writer, self._source, name, self._axes)
         stored = writer.constant(f"{writer.name(tensor.index)}@whole{operator.position}", weights.astype(np.float32))
         sums = writer.node(kind, [whole, stored], f"{name}@sums", **how)
-        steps = tensor.scale.reshape(channels) if tensor.scale.size > 1 else tensor.scale.reshape(())
+        scales_of_weights = np.ones(1, np.float32) if tensor.block else tensor.scale  # weights of blocks are real values
+        steps = scales_of_weights.reshape(channels if scales_of_weights.size > 1 else ())
         stated = writer.constant(f"{name}@steps", steps)
         if operator.kind == "CONV_2D" and tensor.scale.size > 1:  # LiteRT's order of products
             sums, scales = writer.node("Mul", [sums, stated], f"{name}@stepped"), scale
@@ -225,6 +226,8 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     if tensor.dtype == "float32":
         require(writer.tensor(operator.inputs[0]).dtype == "float32", "weights of float32 beside integers")
         return tensor.data
+    if tensor.block:
+        return _weights_of_blocks(writer, operator, tensor)
     require(
         tensor.dtype in STORED_WEIGHTS and tensor.scale.size > 0 and not tensor.sparse,
         f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
@@ -238,6 +241,35 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
         require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
     return tensor.data
+
+
+def _weights_of_blocks(writer: Writer, operator: TfliteOperator, tensor: TfliteTensor) -> Array:
+    """Returns the real values of weights that have a scale for each block of a row. Raises NotOnHostError for those whose scales no
+    kernel of LiteRT reads."""
+    text = f"weights of {tensor.dtype} with a scale for each block of {tensor.block}"
+    if not has_read_blocks(writer.model, operator):
+        raise NotOnHostError(f"{text}, which no kernel of LiteRT on this host reads: what it computes means nothing")
+    assert tensor.data is not None
+    rows, length = tensor.data.shape
+    scales = writer.tensor(tensor.block_scales).data
+    fits = scales is not None and length % tensor.block == 0 and scales.size == rows * length // tensor.block
+    require(fits and tensor.block_zeros < 0, f"{text}, with other scales or with zero points")
+    assert scales is not None
+    blocks = tensor.data.reshape(rows, -1, tensor.block).astype(np.float32)
+    return (blocks * scales.astype(np.float32).reshape(rows, -1, 1)).reshape(rows, length)
+
+
+def has_read_blocks(model: TfliteModel, operator: TfliteOperator) -> bool:
+    """Returns whether an operator has weights with scales of blocks that XNNPACK, alone of LiteRT's kernels, reads: of 4 or 8 bits,
+    in a network of floats: elsewhere
+    XNNPACK would round integers in its own way."""
+    if operator.kind != "FULLY_CONNECTED" or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
+        return False
+    x, w = (model.tensors[i] for i in operator.inputs[:2])
+    scales = model.tensors[w.block_scales] if 0 <= w.block_scales < len(model.tensors) else None
+    of_floats = x.dtype == "float32" and scales is not None and scales.dtype in ("float16", "float32")
+    of_floats &= all(model.tensors[i].dtype not in ("int8", "uint8", "int16") for i in (*model.inputs, *model.made_by))
+    return w.block > 0 and of_floats and w.dtype in ("int4", "int8") and w.data is not None and w.data.ndim == 2
 
 
 def _stored_bias(writer: Writer, operator: TfliteOperator) -> Array:

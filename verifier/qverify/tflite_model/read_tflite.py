@@ -57,6 +57,8 @@ class TfliteTensor:
             each; a sparse constant, and one of a type that numpy does not have, is given as its bytes.
         variable: whether it keeps its value from one run to the next.
         sparse: whether the constant is stored sparsely.
+        block: number of elements of its last axis that have one scale, 0 for a tensor without scales of blocks.
+        block_scales: index of the tensor with these scales. block_zeros: of that with their zero points, -1 for none.
     """
 
     index: int
@@ -69,6 +71,9 @@ class TfliteTensor:
     data: Array | None
     variable: bool = False
     sparse: bool = False
+    block: int = 0
+    block_scales: int = -1
+    block_zeros: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,19 @@ class _Reader:
         name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
         constant = self._constant(table, "" if sparse else dtype, shape)
         about = self._quantization(table, index)
-        return TfliteTensor(index, name, dtype, shape, *about, constant, bool(table.IsVariable()), sparse)
+        return TfliteTensor(
+            index, name, dtype, shape, *about, constant, bool(table.IsVariable()), sparse, *self._blocks(table)
+        )
+
+    def _blocks(self, table: Any) -> tuple[int, int, int]:
+        """Returns the size of the blocks of a tensor that has a scale for each, and the indices of their scales and zero points."""
+        about, schema = table.Quantization(), self._schema
+        kind = 0 if about is None else about.DetailsType()
+        if kind != schema.QuantizationDetails.BlockwiseQuantization or about.Details() is None:
+            return 0, -1, -1
+        blocks = schema.BlockwiseQuantization()
+        blocks.Init(about.Details().Bytes, about.Details().Pos)
+        return int(blocks.BlockSize()), int(blocks.Scales()), int(blocks.ZeroPoints())
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
         """Returns the scales, zero points and axis of a tensor; empty arrays if it is not quantized."""

@@ -20,6 +20,7 @@ from qverify.tflite_model.movements import MOVEMENTS
 from qverify.tflite_model.operators_with_weights import batch_matmul, convolution, fully_connected, transpose_conv
 from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import DAMAGE_ERRORS, NPU_OPERATORS, TfliteModel, TfliteOperator
+from qverify.tflite_model.recurrent import RECURRENT
 from qverify.tflite_model.reductions import REDUCTIONS
 from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import Writer
@@ -32,6 +33,7 @@ CONVERTERS = {
     "TRANSPOSE_CONV": transpose_conv,
     **ELEMENTWISE,
     **MOVEMENTS,
+    **RECURRENT,
     **REDUCTIONS,
     **TABLES,
     **WITHOUT_WEIGHTS,
@@ -46,11 +48,12 @@ DESCRIBED = (
     "int64",
     "bool",
 )  # types of the ONNX's inputs and outputs
-WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
+WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", *RECURRENT)
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
     *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
     *ELEMENTWISE,
     *MOVEMENTS,
+    *RECURRENT,
     *TABLES,
 }
 
@@ -208,5 +211,5 @@ def _check_dense(writer: Writer, operator: TfliteOperator) -> None:
     for tensor in (writer.tensor(i) for i in (*operator.inputs, *operator.outputs) if i >= 0):
         if 0 in tensor.shape:
             raise UnsupportedError(f"tensor {tensor.index} has the dims {list(tensor.shape)}")
-        if tensor.variable or tensor.sparse:
+        if (tensor.variable and operator.kind not in RECURRENT) or tensor.sparse:
             raise UnsupportedError(f"tensor {tensor.index} is {'a variable' if tensor.variable else 'sparse'}")

@@ -117,7 +117,9 @@ class DynamicProduct:
         whole, scale = self._quantized(writer, self._source, name, self._axes)
         stored = writer.constant(f"{writer.name(tensor.index)}@whole{operator.position}", weights.astype(np.float32))
         sums = writer.node(kind, [whole, stored], f"{name}@sums", **how)
-        scales_of_weights = np.ones(1, np.float32) if tensor.block else tensor.scale  # weights of blocks are real values
+        scales_of_weights = (
+            np.ones(1, np.float32) if tensor.block else tensor.scale
+        )  # weights of blocks are real values
         steps = scales_of_weights.reshape(channels if scales_of_weights.size > 1 else ())
         stated = writer.constant(f"{name}@steps", steps)
         if operator.kind == "CONV_2D" and tensor.scale.size > 1:  # LiteRT's order of products

@@ -50,6 +50,8 @@ OPTIONS: dict[
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
     ),
+    "SVDF": ("SVDFOptions", ("Rank", ACTIVATION)),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": ("UnidirectionalSequenceLSTMOptions", (ACTIVATION, "CellClip", "TimeMajor")),
     "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
 }

@@ -85,6 +85,7 @@ class TfliteOperator:
         kind: the schema's name, such as CONV_2D.
         inputs, outputs: tensor indices; -1 for an omitted input.
         options: its options, by the schema's names.
+        intermediates: tensors that state the quantization of its inner results; -1 for an omitted one.
     """
 
     position: int
@@ -92,6 +93,7 @@ class TfliteOperator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
+    intermediates: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"operator {self.position} ({self.kind})"
@@ -276,7 +278,8 @@ class _Reader:
             kind = f"CUSTOM {_clean((code.CustomCode() or b'').decode('utf-8', 'replace'))}".strip()
         inputs = self._indices(table.InputsLength(), table.InputsAsNumpy, count, -1)
         outputs = self._indices(table.OutputsLength(), table.OutputsAsNumpy, count, 0)
-        return TfliteOperator(position, kind, inputs, outputs, options_of(self._schema, kind, table))
+        inner = self._indices(table.IntermediatesLength(), table.IntermediatesAsNumpy, count, -1)
+        return TfliteOperator(position, kind, inputs, outputs, options_of(self._schema, kind, table), inner)
 
 
 def _made_by(

@@ -361,3 +361,17 @@ def test_default_kernels_are_the_reference_where_the_others_lack_an_operator(
         "the reference is LiteRT's default kernels, since its reference kernels refuse the file"
         in capsys.readouterr().out
     )
+
+
+def test_a_network_of_more_inputs_than_a_small_store_keeps(tmp_path, capsys):
+    """A store in memory kept 64 contents, and the model was gone before its 100 inputs had come."""
+    f = File()
+    inputs = [f.tensor(f"x{k}", [1, 4], "int8", 0.05, 0) for k in range(100)]
+    halves = [f.tensor(f"half{k}", [1, 200], "int8", 0.05, 0) for k in range(2)]
+    for k, half in enumerate(halves):
+        f.operator("CONCATENATION", inputs[50 * k : 50 * k + 50], [half], "ConcatenationOptions", axis=1)
+    y = f.tensor("y", [1, 400], "int8", 0.05, 0)
+    f.operator("CONCATENATION", halves, [y], "ConcatenationOptions", axis=1)
+    f.inputs, f.outputs = inputs, [y]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-b", "local", "-r", "True"]) == 0, capsys.readouterr()

@@ -19,6 +19,7 @@ from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
+from qverify.sides.litert_engine import DEFAULT_KERNELS
 from qverify.sides.litert_islands import LiteRtIslands
 from qverify.sides.litert_operators import (
     BLOCK_KERNELS,
@@ -40,7 +41,6 @@ from qverify.tflite_model.signatures import describe_others, select_signature
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
-OTHER_SUMS = "LiteRT's default kernels sum integers in another way than its reference kernels"
 MEASURED = ("conv_transpose", "matmul")  # further ops that round so (NUMERICS.md section 1, tables of LiteRT)
 
 
@@ -124,10 +124,12 @@ def convert_tflite(
     host what cannot be converted or compiled. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be
     converted or whose kernel is not computed."""
     try:
-        converted, kernels = convert(prepared.model), kernels_of(prepared.model)
+        kernels, why = kernels_of(prepared.model), ""
+        if _has_sums(prepared.model) and (why := why_not_reference(prepared.model, prepared.data)):
+            kernels, why = "optimized", DEFAULT_KERNELS.format(why)
+        converted = convert(prepared.model, kernels)
         compiled = _compile(converted, arithmetic)
-        if host and _sums(prepared.model) and (why := why_not_reference(prepared.model, prepared.data)):
-            raise UnsupportedError(f"{why}; {OTHER_SUMS}")
+        compiled.notes += [why] if why else []
     except UnsupportedError as error:
         if not host:
             raise
@@ -146,10 +148,10 @@ def _convert_in_parts(
         found = open_operators(model, prepared.data)
     except (BadFileError, UnsupportedError) as error:
         raise _without_host(refusal, error) from error
-    host = dict.fromkeys(_sums(model) if found.kernels != "reference" else (), OTHER_SUMS)
+    host = dict[int, str]()
     while True:
         try:
-            converted = convert_in_parts(model, host, found.undescribed)
+            converted = convert_in_parts(model, host, found.undescribed, found.kernels)
             host = dict(converted.host)
             compiled = _compile(converted, arithmetic)
             break
@@ -160,6 +162,7 @@ def _convert_in_parts(
             host |= refused
     if why := _find_untrue_island(prepared.data, converted, compiled.graph, found):
         raise _without_host(refusal, UnsupportedError(f"{model.file}: {why}"))
+    compiled.notes += found.notes[:1] if found.kernels == "optimized" else []
     return converted, compiled, found.kernels
 
 
@@ -172,9 +175,9 @@ def _find_untrue_island(data: bytes, converted: ConvertedModel, graph: Graph, fo
     return recording.why if recording.state != "complete" else ""
 
 
-def _sums(model: TfliteModel) -> list[int]:
-    """Returns the positions of the operators that sum integers, in which LiteRT's kernels differ."""
-    return [o.position for o in model.operators if o.kind == "SUM" and model.tensors[o.inputs[0]].dtype != "float32"]
+def _has_sums(model: TfliteModel) -> bool:
+    """Returns whether an operator sums integers, in which LiteRT's kernels differ."""
+    return any(o.kind == "SUM" and model.tensors[o.inputs[0]].dtype != "float32" for o in model.operators)
 
 
 def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> CompiledModel:

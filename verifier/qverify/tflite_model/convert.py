@@ -82,11 +82,11 @@ class ConvertedModel:
     names: Mapping[int, str] = field(default_factory=dict)
 
 
-def convert(model: TfliteModel) -> ConvertedModel:
-    """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
+def convert(model: TfliteModel, kernels: str = "reference") -> ConvertedModel:
+    """Returns the converted model. kernels: as of Writer. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
     converted."""
     folded, operators = _prepare(model)
-    writer, refused, made_from = _write(operators, {})
+    writer, refused, made_from = _write(operators, {}, kernels)
     if refused:
         lines = Counter(f"{o.kind}: {refused[o.position]}" for o in operators.operators if o.position in refused)
         shown = [f"{line} ({count(n, 'operator')})" for line, n in lines.most_common()]
@@ -95,15 +95,17 @@ def convert(model: TfliteModel) -> ConvertedModel:
     return _converted(folded, operators, writer, {}, made_from)
 
 
-def convert_in_parts(model: TfliteModel, host: Mapping[int, str], undescribed: Mapping[int, str]) -> ConvertedModel:
+def convert_in_parts(
+    model: TfliteModel, host: Mapping[int, str], undescribed: Mapping[int, str], kernels: str = "reference"
+) -> ConvertedModel:
     """Returns the converted model, with the operators that cannot be converted left to the host. host: why operators are left to it
-    in any case, by position. undescribed: tensors that the ONNX cannot state, by index, with the reason. Raises UnsupportedError
+    in any case, by position. undescribed: tensors that the ONNX cannot state, by index, with the reason. kernels: as of Writer. Raises UnsupportedError
     for a file that cannot be cut so."""
     folded, operators = _prepare(model)
     host = dict(host)
     while True:
         host |= _readers_of_undescribed(operators, host, undescribed)
-        writer, refused, made_from = _write(operators, host)
+        writer, refused, made_from = _write(operators, host, kernels)
         if not refused:
             return _converted(folded, operators, writer, host, made_from)
         for error in refused.values():
@@ -122,10 +124,12 @@ def _prepare(model: TfliteModel) -> tuple[TfliteModel, TfliteModel]:
     return model, with_float_constants(model)
 
 
-def _write(model: TfliteModel, host: Mapping[int, str]) -> tuple[Writer, dict[int, UnsupportedError], dict[str, int]]:
+def _write(
+    model: TfliteModel, host: Mapping[int, str], kernels: str
+) -> tuple[Writer, dict[int, UnsupportedError], dict[str, int]]:
     """Returns a writer with the nodes of all operators that are not the host's, why those that cannot be converted cannot,
     and the operator of each node, by position."""
-    writer, refused, made_from = Writer(model), dict[int, UnsupportedError](), dict[str, int]()
+    writer, refused, made_from = Writer(model, kernels), dict[int, UnsupportedError](), dict[str, int]()
     for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
     for operator in model.operators:

@@ -38,9 +38,11 @@ class Writer:
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
             "axes" their order in the ONNX, "dims" the dims in the ONNX, "dtypes" the types in the file and in the ONNX
             if they differ.
+        kernels: LiteRT's kernels whose arithmetic is written: reference, optimized (which sum integers in another way) or xnnpack.
     """
 
     model: TfliteModel
+    kernels: str = "reference"
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -196,6 +196,12 @@ def int16_cases() -> dict[str, Case]:
     cases["RESHAPE to an image"] = partial(
         plain, kind="RESHAPE", shape=(1, 192), to=(1, 4, 6, 8), constant=[1, 4, 6, 8]
     )
+    for size in ((12, 12), (5, 9), (13, 4)):
+        for how in ({}, {"alignCorners": True}, {"halfPixelCenters": True}):
+            cases[f"RESIZE_BILINEAR to {size[0]}x{size[1]} {next(iter(how), '')}"] = partial(
+                plain, kind="RESIZE_BILINEAR", shape=(1, 6, 6, 8), to=(1, *size, 8), table="ResizeBilinearOptions",
+                constant=list(size), **how,
+            )  # fmt: skip
     for kind in ("REDUCE_MAX", "REDUCE_MIN"):
         cases[kind] = partial(
             plain, kind=kind, shape=(1, 12, 20), to=(1, 20), table="ReducerOptions", constant=[1], keepDims=False

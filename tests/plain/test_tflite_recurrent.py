@@ -12,7 +12,9 @@ import pytest
 from qverify.arithmetic import fixed_point
 from qverify.cli.main import main
 from qverify.errors import UnsupportedError
+from qverify.model_bin import units as model_units
 from qverify.session.tflite_alone import open_tflite
+from qverify.tflite_model import integer_parts
 
 from tests.plain.test_tflite_alone import compared, opened
 from tests.tflite_files import File, schema
@@ -138,3 +140,7 @@ def test_the_functions_are_near_the_real_ones():
         assert np.abs(fixed_point.tanh(codes, bits) - real).max() < 13, bits
     with pytest.raises(ValueError, match="5 integer bits"):
         fixed_point.tanh(codes, 5)
+
+
+def test_inner_steps_are_named_as_the_compiler_knows_them():
+    assert integer_parts.INNER == model_units.INNER

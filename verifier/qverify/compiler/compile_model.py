@@ -41,7 +41,7 @@ from qverify.errors import BadFileError, RefusedModelError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.islands import sort_nodes
-from qverify.model_bin.units import PARTS, is_part
+from qverify.model_bin.units import INNER, PARTS, is_part
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.engine import describe_refusal
 from qverify.onnx_model.graph_view import GraphView
@@ -413,18 +413,14 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
 
 
 def find_parts(view: GraphView, stated: Stated) -> set[str]:
-    """Returns the tensors NAME@PART of floats, or of integers without a scale, that only nodes of NAME, or of other parts of it,
-    read. stated: tensors with a scale."""
+    """Returns the tensors NAME@PART that only nodes of NAME, or of other parts of it, read: floats, and integers without a scale
+    whose PART begins with INNER. stated: tensors with a scale."""
     found = set[str]()
     for node in view.nodes:
         for name in node.output:
-            made = [o for user in view.consumers[name] for o in user.output]
-            if (
-                name not in stated
-                and view.dtype(name) in ("float32", *PARTS)
-                and made
-                and all(is_part(name, o) for o in made)
-            ):
+            made, dtype = [o for user in view.consumers[name] for o in user.output], view.dtype(name)
+            inner = name.rpartition("@")[2].startswith(INNER) and dtype in PARTS and name not in stated
+            if (dtype == "float32" or inner) and made and all(is_part(name, o) for o in made):
                 found.add(name)
     return found - set(view.outputs)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
+INNER = "part"  # how the names of inner integer steps begin: NAME@partN
 PARTS = ("int8", "int16", "int32", "int64")
 MOST_NAMED = 8  # nodes of a unit of which each is named; of more, each op once
 

@@ -11,6 +11,7 @@ from qverify.tflite_model.writer import INT8, INT64, Array, Writer
 
 HALF, WHOLE = 1 << 30, 1 << 31
 PLACES = 1 << 16
+INNER = "part"  # as of model_bin.units
 
 
 class IntegerParts:
@@ -22,7 +23,7 @@ class IntegerParts:
     def node(self, kind: str, *inputs: str, **attributes: object) -> str:
         """Adds a node and returns the name of its output."""
         self._count += 1
-        return self._writer.node(kind, inputs, f"{self._name}@part{self._count}", **attributes)
+        return self._writer.node(kind, inputs, f"{self._name}@{INNER}{self._count}", **attributes)
 
     def numbers(self, value: ArrayLike, dtype: str = "int64") -> str:
         """Returns the name of a constant."""

@@ -19,7 +19,7 @@ NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
-UINT8, INT8, INT32, INT64 = 2, 3, 6, 7  # ONNX's numbers of types
+UINT8, INT8, INT16, INT32, INT64 = 2, 3, 5, 6, 7  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 

@@ -178,6 +178,10 @@ def int16_cases() -> dict[str, Case]:
             )
         for kind in ("LOGISTIC", "TANH"):
             cases[f"{kind}{at}"] = partial(one, kind=kind, shape=(1, 20000), to=(1, 20000), scale=STEP)
+        for kind, how in (("EXP", {}), ("GELU", {"approximate": False}), ("GELU", {"approximate": True})):
+            cases[f"{kind}{' by tanh' * bool(sum(how.values()))}{at}"] = partial(
+                one, kind=kind, shape=(1, 20000), to=(1, 20000), table="GeluOptions" if how else "", **how
+            )
         cases[f"LEAKY_RELU{at}"] = partial(
             one, kind="LEAKY_RELU", shape=(1, 20000), to=(1, 20000), table="LeakyReluOptions", alpha=0.2
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,10 +147,25 @@ def test_regions_do_not_depend_on_themselves_through_the_board():
     assert regions_of(steps) == [["h1"], ["h3", "h4"]]
 
 
+def merged(f: File, inner: File) -> Any:
+    """Returns a file, as objects, with the graph of another as its second subgraph."""
+    from qverify.tflite_model.interpreter import open_object
+
+    whole, body = (open_object(schema(), each.written()) for each in (f, inner))
+    for tensor in body.subgraphs[0].tensors:
+        tensor.buffer = tensor.buffer and tensor.buffer + len(whole.buffers) - 1
+    for operator in body.subgraphs[0].operators:
+        operator.opcodeIndex += len(whole.operatorCodes)
+    whole.buffers += body.buffers[1:]
+    whole.operatorCodes += body.operatorCodes
+    whole.subgraphs += body.subgraphs
+    return whole
+
+
 def with_composite(body_scale: float = 0.06) -> bytes:
     """Returns a file whose composite's subgraph is a FULLY_CONNECTED."""
     from flatbuffers import flexbuffers
-    from qverify.tflite_model.interpreter import open_object, pack_object
+    from qverify.tflite_model.interpreter import pack_object
 
     s, f, inner = schema(), File(), File()
     x, y = f.tensor("x", [1, 8], "int8", 0.04, 1), f.tensor("y", [1, 8], "int8", 0.06, 3)
@@ -159,7 +175,7 @@ def with_composite(body_scale: float = 0.06) -> bytes:
     b = dense(inner, a, "b")
     inner.tensors[b].quantization.scale = np.array([body_scale], np.float32)
     inner.inputs, inner.outputs = [a], [b]
-    whole, body = (open_object(s, each.written()) for each in (f, inner))
+    whole = merged(f, inner)
     options = s.StableHLOCompositeOptionsT()
     options.name, options.decompositionSubgraphIndex = b"test.dense", 1
     attributes = flexbuffers.Builder()
@@ -168,13 +184,6 @@ def with_composite(body_scale: float = 0.06) -> bytes:
     options.compositeAttributes = np.frombuffer(bytes(attributes.Finish()), np.uint8)
     whole.subgraphs[0].operators[0].builtinOptions2Type = s.BuiltinOptions2.StableHLOCompositeOptions
     whole.subgraphs[0].operators[0].builtinOptions2 = options
-    for tensor in body.subgraphs[0].tensors:
-        tensor.buffer = tensor.buffer and tensor.buffer + len(whole.buffers) - 1
-    for operator in body.subgraphs[0].operators:
-        operator.opcodeIndex += len(whole.operatorCodes)
-    whole.buffers += body.buffers[1:]
-    whole.operatorCodes += body.operatorCodes
-    whole.subgraphs += body.subgraphs
     return bytes(pack_object(whole))
 
 
@@ -192,23 +201,52 @@ def test_a_composite_whose_result_has_another_scale_stays_one():
 
 
 def stateful() -> bytes:
-    """Returns a file with a variable that is read, joined with the input, and set: a stream."""
-    f = File()
+    """Returns a file with a variable that is read, joined with the input, and set: a stream. A subgraph gives its first value."""
+    from qverify.tflite_model.interpreter import pack_object
+
+    f, inner = File(), File()
     x = f.tensor("x", [1, 4], "int8", 0.05, 0)
-    handle = f.tensor("handle", [], "int32", None)
-    f.tensors[handle].type = schema().TensorType.RESOURCE
     past, both = f.tensor("past", [1, 4], "int8", 0.05, 0), f.tensor("both", [1, 8], "int8", 0.05, 0)
-    f.operator("VAR_HANDLE", [], [handle], "VarHandleOptions", sharedName=b"ring", container=b"")
+    f.operator("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=1)
+    handle = variable(f)
     f.operator("READ_VARIABLE", [handle], [past], "ReadVariableOptions")
     f.operator("CONCATENATION", [past, x], [both], "ConcatenationOptions", axis=1)
-    f.operator("ASSIGN_VARIABLE", [handle, x], [], "AssignVariableOptions")
+    now = dense(f, both, "now", 4)
+    f.operator("ASSIGN_VARIABLE", [handle, now], [], "AssignVariableOptions")
     f.inputs, f.outputs = [x], [dense(f, both, "y", 3)]
-    return f.written()
+    first = inner.tensor("first", [1, 4], "int8", 0.05, 0, np.array([[5, -7, 100, -128]]))
+    inner.operator("ASSIGN_VARIABLE", [variable(inner), first], [], "AssignVariableOptions")
+    return bytes(pack_object(merged(f, inner)))
+
+
+def variable(f: File) -> int:
+    """Adds the handle of the variable."""
+    handle = f.tensor("handle", [], "int32", None)
+    f.tensors[handle].type = schema().TensorType.RESOURCE
+    f.operator("VAR_HANDLE", [], [handle], "VarHandleOptions", sharedName=b"ring", container=b"")
+    return handle
+
+
+def test_a_stream_begins_with_its_state_and_what_it_keeps_is_compared(tmp_path: Path):
+    path, report = tmp_path / "m.tflite", tmp_path / "r.json"
+    path.write_bytes(stateful())
+    assert main(["-m", str(path), "-b", "local", "-r", "True", "--json", str(report)]) == 0
+    said = json.loads(report.read_text())
+    assert [n["why"] for n in said["on_host"]] == [
+        "past (READ_VARIABLE): it gives the state with which every run begins"
+    ]
+    assert all({t["name"] for t in p["tensors"]} == {"both", "now", "y"} for p in said["pairs"])
+    models = open_models([str(path)])
+    recordings = HostSides(models).run(random_inputs(models.graph), True).recordings
+    for side in ("reference", "simulator"):
+        assert recordings[side].tensors["both"][0, :4].tolist() == [5, -7, 100, -128]
 
 
 def test_the_state_of_a_file_is_listed():
-    (state,) = state_tensors(read_tflite(stateful(), "m.tflite"))
-    assert (state.name, state.read, state.written, state.in_place) == ("handle", (2,), 0, False)
+    model = read_tflite(stateful(), "m.tflite")
+    (state,) = state_tensors(model)
+    assert (state.name, state.read, state.in_place) == ("handle", (1,), False)
+    assert model.tensors[state.written].name == "now"
 
 
 def test_a_movement_that_states_another_scale_keeps_the_numbers(tmp_path: Path):

@@ -22,6 +22,7 @@ from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
 from qverify.tflite_model.read_tflite import DAMAGE_ERRORS, NPU_OPERATORS, TfliteModel, TfliteOperator
 from qverify.tflite_model.recurrent import RECURRENT
 from qverify.tflite_model.reductions import REDUCTIONS
+from qverify.tflite_model.state import STATE_KINDS
 from qverify.tflite_model.tables import TABLES
 from qverify.tflite_model.writer import Writer
 
@@ -48,6 +49,10 @@ DESCRIBED = (
     "int64",
     "bool",
 )  # types of the ONNX's inputs and outputs
+OF_STATE = {
+    "READ_VARIABLE": "it gives the state with which every run begins",
+    **dict.fromkeys(STATE_KINDS, "it keeps the state of the file"),
+}
 WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", *RECURRENT)
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
     *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
@@ -102,7 +107,7 @@ def convert_in_parts(
     in any case, by position. undescribed: tensors that the ONNX cannot state, by index, with the reason. kernels: as of Writer. Raises UnsupportedError
     for a file that cannot be cut so."""
     folded, operators = _prepare(model)
-    host = dict(host)
+    host = {**{o.position: OF_STATE[o.kind] for o in operators.operators if o.kind in OF_STATE}, **host}
     while True:
         host |= _readers_of_undescribed(operators, host, undescribed)
         writer, refused, made_from = _write(operators, host, kernels)

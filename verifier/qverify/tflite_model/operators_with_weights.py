@@ -258,7 +258,13 @@ def _weights_of_blocks(writer: Writer, operator: TfliteOperator, tensor: TfliteT
     require(fits and tensor.block_zeros < 0, f"{text}, with other scales or with zero points")
     assert scales is not None
     blocks = tensor.data.reshape(rows, -1, tensor.block).astype(np.float32)
-    return (blocks * scales.astype(np.float32).reshape(rows, -1, 1)).reshape(rows, length)
+    return (blocks * _as_bfloat16(scales.astype(np.float32)).reshape(rows, -1, 1)).reshape(rows, length)
+
+
+def _as_bfloat16(values: Array) -> Array:
+    """Returns float32 rounded to the nearest bfloat16, halves to even, as XNNPACK holds such scales."""
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
 def has_read_blocks(model: TfliteModel, operator: TfliteOperator) -> bool:

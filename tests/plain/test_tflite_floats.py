@@ -277,8 +277,13 @@ def test_weights_in_blocks_have_the_kernels_that_read_them_as_reference(tmp_path
     assert "on the host" not in out
 
 
-def test_weights_in_blocks_that_no_kernel_reads_are_refused(tmp_path, capsys):
+@pytest.mark.parametrize(("dtype", "block"), [("int2", 32), ("int8", 32), ("int4", 16)])
+def test_weights_in_blocks_that_the_reference_does_not_read_are_refused(dtype, block, tmp_path, capsys):
     path = tmp_path / "m.tflite"
-    path.write_bytes(in_blocks("int2"))
+    path.write_bytes(in_blocks(dtype, block))
     assert main(["-m", str(path), "-b", "local", "-r", "True"]) == 2
-    assert "weights of int2 with a scale for each block of 32, which no kernel of LiteRT" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        f"weights of {dtype} with a scale for each block of {block}, which LiteRT's reference kernels do not read"
+        in said
+    )

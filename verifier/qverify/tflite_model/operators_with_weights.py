@@ -22,6 +22,7 @@ PACKED_WITHOUT_KERNEL = {  # types of weights, operators and inputs whose weight
     *(("int2", kind, dtype) for kind in CONVOLUTIONS for dtype in ("float32", "int8", "int16")),
     *(("int4", "DEPTHWISE_CONV_2D", dtype) for dtype in ("float32", "int16")),
 }
+BLOCK = 32  # of which the size of a block of weights is a multiple for XNNPACK
 STORED_WEIGHTS = (*EIGHT_BITS, "int4", "int2")
 
 
@@ -246,11 +247,11 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
 
 
 def _weights_of_blocks(writer: Writer, operator: TfliteOperator, tensor: TfliteTensor) -> Array:
-    """Returns the real values of weights that have a scale for each block of a row. Raises NotOnHostError for those whose scales no
-    kernel of LiteRT reads."""
+    """Returns the real values of weights that have a scale for each block of a row. Raises NotOnHostError for those whose scales the
+    reference does not read."""
     text = f"weights of {tensor.dtype} with a scale for each block of {tensor.block}"
     if not has_read_blocks(writer.model, operator):
-        raise NotOnHostError(f"{text}, which no kernel of LiteRT on this host reads: what it computes means nothing")
+        raise NotOnHostError(f"{text}, which LiteRT's reference kernels do not read and XNNPACK does not take here")
     assert tensor.data is not None
     rows, length = tensor.data.shape
     scales = writer.tensor(tensor.block_scales).data
@@ -268,7 +269,7 @@ def _as_bfloat16(values: Array) -> Array:
 
 
 def has_read_blocks(model: TfliteModel, operator: TfliteOperator) -> bool:
-    """Returns whether an operator has weights with scales of blocks that XNNPACK, alone of LiteRT's kernels, reads: of 4 or 8 bits,
+    """Returns whether an operator has weights with scales of blocks that XNNPACK, alone of LiteRT's kernels, reads: of 4 bits,
     in a network of floats: elsewhere
     XNNPACK would round integers in its own way."""
     if operator.kind != "FULLY_CONNECTED" or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
@@ -277,7 +278,14 @@ def has_read_blocks(model: TfliteModel, operator: TfliteOperator) -> bool:
     scales = model.tensors[w.block_scales] if 0 <= w.block_scales < len(model.tensors) else None
     of_floats = x.dtype == "float32" and scales is not None and scales.dtype in ("float16", "float32")
     of_floats &= all(model.tensors[i].dtype not in ("int8", "uint8", "int16") for i in (*model.inputs, *model.made_by))
-    return w.block > 0 and of_floats and w.dtype in ("int4", "int8") and w.data is not None and w.data.ndim == 2
+    return (
+        w.block > 0
+        and of_floats
+        and w.block % BLOCK == 0
+        and w.dtype == "int4"
+        and w.data is not None
+        and w.data.ndim == 2
+    )
 
 
 def _stored_bias(writer: Writer, operator: TfliteOperator) -> Array:

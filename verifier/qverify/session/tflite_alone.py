@@ -14,7 +14,7 @@ from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compi
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
-from qverify.errors import BadFileError, BlockedError, QVerifyError, UnsupportedError
+from qverify.errors import BadFileError, BlockedError, NotOnHostError, QVerifyError, UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
@@ -204,6 +204,8 @@ def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> Compil
 
 def _without_host(refusal: UnsupportedError, error: QVerifyError) -> UnsupportedError:
     """Returns the refusal of a file of which a part cannot be verified, either. error: why it cannot."""
+    if isinstance(error, NotOnHostError):  # which the refusal says
+        return refusal
     if isinstance(refusal, BlockedError):
         return BlockedError(refusal.header, [*refusal.lines, f"in parts: {error}"])
     return UnsupportedError(f"{refusal}; in parts: {error}")

@@ -79,12 +79,12 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
         axes_of_copy, dims = (NCHW, writer.onnx_shape(x.index)) if direct else (range(len(x.shape)), x.shape)
         copy = writer.entry(f"{source}@uint8", x.index, axes_of_copy, dims, "uint8")
         source = writer.node("Cast", [source], copy, to=UINT8)
-    wide = writer.node("Cast", [source], f"{name}@wide", to=INT32)
+    wide = writer.node("Cast", [source], f"{name}@partwide", to=INT32)
     of = writer.constant(f"{name}@axes", np.array(reduced, np.int64))
-    added = writer.node("ReduceSum", [wide, of], f"{name}@sum", keepdims=int(keeps))
+    added = writer.node("ReduceSum", [wide, of], f"{name}@partsum", keepdims=int(keeps))
     if x.dtype == "int8" and not as_bytes:
         added = writer.node(
-            "Add", [added, writer.constant(f"{name}@lowest", np.array(128 * count, np.int32))], f"{name}@place"
+            "Add", [added, writer.constant(f"{name}@lowest", np.array(128 * count, np.int32))], f"{name}@partplace"
         )
     compute = summed if writer.kernels == "reference" else summed_in_float32
     writer.table(y.index, added, compute(codes_of(x), codes_of(y), count))

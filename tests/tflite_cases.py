@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tflite_files import File
+from tests.tflite_files import File, schema
 
 Case = Callable[[int], bytes]  # a seed to a file
 STEP = 2.0**-15  # of outputs between -1 and 1
@@ -20,8 +20,8 @@ def _scales(rng: np.random.Generator, ties: bool, count: int = 1, low: float = 0
     return (2.0 ** np.rint(np.log2(drawn)) if ties else drawn).astype(np.float32)
 
 
-def product(seed: int, kind: str, ties: bool, per_channel: bool, activation: int = 0, bias: bool = True) -> bytes:
-    """Returns a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED of int16 with weights of int8 and a bias of int64."""
+def product(seed: int, kind: str, ties: bool, per_channel: bool, activation: int = 0, bias: str = "int64") -> bytes:
+    """Returns a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED of int16 with weights of int8. bias: its type, "" for none."""
     rng, f, dense = np.random.default_rng(seed), File(), kind == "FULLY_CONNECTED"
     channels, outputs = (64, 32) if dense else (4, 8)
     x_scale = _scales(rng, ties, low=0.0005, high=0.002)[0]
@@ -32,9 +32,7 @@ def product(seed: int, kind: str, ties: bool, per_channel: bool, activation: int
     x = f.tensor("x", [250, channels] if dense else [1, 30, 30, channels], "int16", x_scale, 0)
     weights = rng.integers(-127, 128, dims)
     w = f.tensor("w", dims, "int8", steps, 0, weights, axis=3 if kind == "DEPTHWISE_CONV_2D" else 0)
-    more = (
-        [f.tensor("b", [outputs], "int64", x_scale * steps, 0, rng.integers(-(10**6), 10**6, outputs))] if bias else []
-    )
+    more = [f.tensor("b", [outputs], bias, x_scale * steps, 0, rng.integers(-(10**6), 10**6, outputs))] if bias else []
     to = float(_scales(rng, ties, low=0.004, high=0.02)[0])
     y = f.tensor("y", [250, outputs] if dense else [1, 30, 30, outputs], "int16", to, 0)
     how: dict[str, Any] = {"fusedActivationFunction": activation}
@@ -45,6 +43,8 @@ def product(seed: int, kind: str, ties: bool, per_channel: bool, activation: int
     table = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}.get(
         kind, "FullyConnectedOptions"
     )
+    if bias == "int32":
+        how["quantizedBiasType"] = schema().TensorType.INT32
     f.operator(kind, [x, w, *more], [y], table, **how)
     f.inputs, f.outputs = [x], [y]
     return f.written()
@@ -155,8 +155,12 @@ def int16_cases() -> dict[str, Case]:
                 product, kind=kind, ties=ties, per_channel=True, activation=1
             )
         cases[f"FULLY_CONNECTED without a bias{at}"] = partial(
-            product, kind="FULLY_CONNECTED", ties=ties, per_channel=True, bias=False
+            product, kind="FULLY_CONNECTED", ties=ties, per_channel=True, bias=""
         )
+        for kind in ("CONV_2D", "FULLY_CONNECTED"):
+            cases[f"{kind} with a bias of 32 bits{at}"] = partial(
+                product, kind=kind, ties=ties, per_channel=True, bias="int32"
+            )
         for second in ("int16", "int8"):
             cases[f"BATCH_MATMUL by {second}{at}"] = partial(matrices, ties=ties, second=second)
         cases[f"BATCH_MATMUL adjoint{at}"] = partial(matrices, ties=ties, adjoint=True)
@@ -174,6 +178,10 @@ def int16_cases() -> dict[str, Case]:
             )
         for kind in ("LOGISTIC", "TANH"):
             cases[f"{kind}{at}"] = partial(one, kind=kind, shape=(1, 20000), to=(1, 20000), scale=STEP)
+        for kind, how in (("EXP", {}), ("GELU", {"approximate": False}), ("GELU", {"approximate": True})):
+            cases[f"{kind}{' by tanh' * bool(sum(how.values()))}{at}"] = partial(
+                one, kind=kind, shape=(1, 20000), to=(1, 20000), table="GeluOptions" if how else "", **how
+            )
         cases[f"LEAKY_RELU{at}"] = partial(
             one, kind="LEAKY_RELU", shape=(1, 20000), to=(1, 20000), table="LeakyReluOptions", alpha=0.2
         )
@@ -192,6 +200,12 @@ def int16_cases() -> dict[str, Case]:
     cases["RESHAPE to an image"] = partial(
         plain, kind="RESHAPE", shape=(1, 192), to=(1, 4, 6, 8), constant=[1, 4, 6, 8]
     )
+    for size in ((12, 12), (5, 9), (13, 4)):
+        for how in ({}, {"alignCorners": True}, {"halfPixelCenters": True}):
+            cases[f"RESIZE_BILINEAR to {size[0]}x{size[1]} {next(iter(how), '')}"] = partial(
+                plain, kind="RESIZE_BILINEAR", shape=(1, 6, 6, 8), to=(1, *size, 8), table="ResizeBilinearOptions",
+                constant=list(size), **how,
+            )  # fmt: skip
     for kind in ("REDUCE_MAX", "REDUCE_MIN"):
         cases[kind] = partial(
             plain, kind=kind, shape=(1, 12, 20), to=(1, 20), table="ReducerOptions", constant=[1], keepDims=False

@@ -16,7 +16,7 @@ static qv_status check_flags(qv_model *m) {
   return QV_OK;
 }
 
-enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_OTHERWISE = 8 };
+enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_BY_ITS_PART = 8, READ_OTHERWISE = 16 };
 
 /* Returns whether n is a lookup whose output is called NAME and is not interior, where `before` is called
    NAME/preactivation. */
@@ -27,16 +27,25 @@ static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *b
          strcmp(before->name + length, "/preactivation") == 0;
 }
 
-/* Returns whether `before` is called NAME@PART, and every output of n NAME or NAME@ with another part. */
+/* Returns whether `before` is called NAME@PART, where PART is no number, and every output of n NAME or NAME@ with another part. */
 static int makes_its_tensor(const qv_model *m, const qv_node *n, const qv_tensor *before) {
   const char *at = strrchr(before->name, '@');
-  if (!at) return 0;
+  if (!at || (at[1] && strspn(at + 1, "0123456789") == strlen(at + 1))) return 0;
   size_t length = (size_t)(at - before->name);
   for (int i = 0; i < n->n_outputs; i++) {
     const char *name = m->tensors[n->outputs[i]].name;
     if (strncmp(name, before->name, length) != 0 || (name[length] && name[length] != '@')) return 0;
   }
   return 1;
+}
+
+/* Returns whether an interior tensor lies inside a unit. t->last_use: the marks of its maker and its readers. */
+static int is_inside_unit(const qv_tensor *t) {
+  if (t->dtype == QV_F32)
+    return t->last_use & MADE_BY_DEQUANTIZE || (t->last_use && !(t->last_use & ~(READ_BY_QUANTIZE | READ_BY_ITS_PART)));
+  int plain = t->n_scales == 0 && (t->dtype == QV_S8 || t->dtype == QV_S16 || t->dtype == QV_I32 || t->dtype == QV_I64);
+  if (plain && t->last_use == READ_BY_ITS_PART) return 1;
+  return t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
 }
 
 /* Checks that a tensor is interior only if the next tensor that is not interior shows its value (FORMAT.md). last_use
@@ -50,7 +59,7 @@ static qv_status check_interior(qv_model *m) {
       qv_tensor *t = &m->tensors[n->inputs[i]];
       int32_t mark = READ_BY_ITS_LOOKUP;
       if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t))
-        mark = strcmp(n->op_name, "quantize") == 0 || makes_its_tensor(m, n, t) ? READ_BY_QUANTIZE : READ_OTHERWISE;
+        mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : makes_its_tensor(m, n, t) ? READ_BY_ITS_PART : READ_OTHERWISE;
       t->last_use |= mark;
     }
     if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;
@@ -58,9 +67,7 @@ static qv_status check_interior(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) {
     const qv_tensor *t = &m->tensors[i];
     if (!(t->flags & QV_INTERIOR)) continue;
-    int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
-                                    : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
-    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT))
+    if (!is_inside_unit(t) || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT))
       return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit: flags %u", t->name, (unsigned)t->flags);
   }
   return QV_OK;

@@ -361,3 +361,35 @@ def test_default_kernels_are_the_reference_where_the_others_lack_an_operator(
         "the reference is LiteRT's default kernels, since its reference kernels refuse the file"
         in capsys.readouterr().out
     )
+
+
+def test_a_network_of_more_inputs_than_a_small_store_keeps(tmp_path, capsys):
+    """A store in memory kept 64 contents, and the model was gone before its 100 inputs had come."""
+    f = File()
+    inputs = [f.tensor(f"x{k}", [1, 4], "int8", 0.05, 0) for k in range(100)]
+    halves = [f.tensor(f"half{k}", [1, 200], "int8", 0.05, 0) for k in range(2)]
+    for k, half in enumerate(halves):
+        f.operator("CONCATENATION", inputs[50 * k : 50 * k + 50], [half], "ConcatenationOptions", axis=1)
+    y = f.tensor("y", [1, 400], "int8", 0.05, 0)
+    f.operator("CONCATENATION", halves, [y], "ConcatenationOptions", axis=1)
+    f.inputs, f.outputs = inputs, [y]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-b", "local", "-r", "True"]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_are_those_of_the_default_kernels_where_these_are_the_reference(dtype, seed, tmp_path):
+    """LiteRT's reference kernels have no ELU, and its default kernels sum integers in another way."""
+    rng, f = np.random.default_rng(seed), File()
+    ties, middle = seed % 2, 128 if dtype == "uint8" else 0
+    steps = (2.0**-5, 2.0**-3) if ties else (rng.uniform(0.01, 0.1), rng.uniform(0.05, 0.6))
+    x = f.tensor("x", [1, 6, 5, 64], dtype, steps[0], middle + int(rng.integers(-20, 20)))
+    axes = f.tensor("axes", [2], "int32", None, value=np.array([1, 2]))
+    y = f.tensor("y", [1, 64], dtype, steps[1], middle + int(rng.integers(-20, 20)))
+    real, z = f.tensor("real", [1, 6, 5, 64], "float32", None), f.tensor("z", [1, 6, 5, 64], "float32", None)
+    f.operator("SUM", [x, axes], [y], "ReducerOptions", keepDims=False)
+    f.operator("DEQUANTIZE", [x], [real])
+    f.operator("ELU", [real], [z])
+    f.inputs, f.outputs = [x], [y, z]
+    assert compared(opened(f.written(), tmp_path), seed)["y"] == 0

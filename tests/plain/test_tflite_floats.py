@@ -24,7 +24,7 @@ from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.read_tflite import read_tflite
 
 from tests.plain.test_tflite_alone import compared, opened
-from tests.tflite_files import File
+from tests.tflite_files import File, schema
 
 pytestmark = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 ULPS = 2.0**-20  # of the largest value: sums of float32 in several orders
@@ -244,4 +244,46 @@ def test_a_resize_of_floats_is_judged_by_the_bound_of_its_elements(tmp_path: Pat
     found = explain(unit, "y", models.graph, given, made, wrong, "litert-reference", "")
     assert (
         found.evaluated and found.unexplained == 1 and found.positions is not None and found.positions.tolist() == [7]
+    )
+
+
+def in_blocks(dtype: str, block: int = 32) -> bytes:
+    """Returns a FULLY_CONNECTED of floats whose weights have a scale for each block of a row."""
+    rng, f, outputs, length = np.random.default_rng(0), File(), 24, 128
+    levels = {"int8": 127, "int4": 7, "int2": 1}[dtype]
+    x, y = f.tensor("x", [3, length], "float32", None), f.tensor("y", [3, outputs], "float32", None)
+    steps = rng.uniform(0.01, 0.1, (outputs, length // block)).astype(np.float16)
+    scales = f.tensor("scales", [*steps.shape], "float16", None, value=steps)
+    w = f.tensor("w", [outputs, length], dtype, None, value=rng.integers(-levels, levels + 1, (outputs, length)))
+    b = f.tensor("b", [outputs], "float32", None, value=rng.normal(size=outputs).astype(np.float32))
+    s = schema()
+    blocks = s.BlockwiseQuantizationT()
+    blocks.scales, blocks.zeroPoints, blocks.blockSize = scales, -1, block
+    f.tensors[w].quantization = s.QuantizationParametersT()
+    f.tensors[w].quantization.detailsType = s.QuantizationDetails.BlockwiseQuantization
+    f.tensors[w].quantization.details = blocks
+    f.operator("FULLY_CONNECTED", [x, w, b], [y], "FullyConnectedOptions")
+    f.inputs, f.outputs = [x], [y]
+    return f.written()
+
+
+def test_weights_in_blocks_have_the_kernels_that_read_them_as_reference(tmp_path, capsys):
+    """LiteRT's reference kernels take every scale as 0."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(in_blocks("int4"))
+    assert main(["-m", str(path), "-b", "local", "-r", "True"]) == 0
+    out = capsys.readouterr().out
+    assert "the reference is XNNPACK: LiteRT's reference kernels do not read the scales of blocks" in out
+    assert "on the host" not in out
+
+
+@pytest.mark.parametrize(("dtype", "block"), [("int2", 32), ("int8", 32), ("int4", 16)])
+def test_weights_in_blocks_that_the_reference_does_not_read_are_refused(dtype, block, tmp_path, capsys):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(in_blocks(dtype, block))
+    assert main(["-m", str(path), "-b", "local", "-r", "True"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"weights of {dtype} with a scale for each block of {block}, which LiteRT's reference kernels do not read"
+        in said
     )

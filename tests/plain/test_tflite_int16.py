@@ -114,9 +114,9 @@ def test_sums_that_litert_lets_wrap_are_refused() -> None:
 
 def test_operators_without_int16_say_so() -> None:
     f = File()
-    x, y = (f.tensor(n, [1, 6, 6, 4], "int16", 0.01, 0) for n in "xy")
-    dims = f.tensor("dims", [2], "int32", None, value=np.array([6, 6]))
-    f.operator("RESIZE_BILINEAR", [x, dims], [y], "ResizeBilinearOptions")
+    x, y = f.tensor("x", [1, 6, 6, 4], "int16", 0.01, 0), f.tensor("y", [1, 4], "int16", 0.01, 0)
+    axes = f.tensor("axes", [2], "int32", None, value=np.array([1, 2]))
+    f.operator("SUM", [x, axes], [y], "ReducerOptions", keepDims=False)
     f.inputs, f.outputs = [x], [y]
     with pytest.raises(UnsupportedError, match="a tensor of int16; wanted int8 or uint8, or float32"):
         open_tflite("m.tflite", f.written())

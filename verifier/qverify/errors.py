@@ -19,6 +19,8 @@ QVerifyError                 its text is one line for the user: what, where, got
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class QVerifyError(Exception):
     exit_status = 2
@@ -59,7 +61,11 @@ class OwnInputsError(BadFileError):
 
 
 class UnsupportedError(QVerifyError):
-    pass
+    """nodes: the nodes or operators that are refused, by name, each with the reason; {} if they are not known."""
+
+    def __init__(self, text: str = "", nodes: Mapping[str, str] | None = None):
+        super().__init__(text)
+        self.nodes = dict(nodes or {})
 
 
 class BlockedError(UnsupportedError):
@@ -67,8 +73,8 @@ class BlockedError(UnsupportedError):
 
     lines: one for each pair of operator and reason, the most frequent first."""
 
-    def __init__(self, header: str, lines: list[str]):
-        super().__init__(f"{header}: {'; '.join(lines)}")
+    def __init__(self, header: str, lines: list[str], nodes: Mapping[str, str] | None = None):
+        super().__init__(f"{header}: {'; '.join(lines)}", nodes)
         self.header, self.lines = header, tuple(lines)
 
 

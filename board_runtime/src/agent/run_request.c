@@ -35,12 +35,20 @@ void qv_agent_forget(qv_agent *a) {
   a->loaded_any = 0;
 }
 
+#define QV_TEXT_OF(value) #value
+#define QV_TEXT(value) QV_TEXT_OF(value)
+
 static qv_status failed(qv_agent *a, qv_status status, const char *format, ...) {
   va_list words;
   va_start(words, format);
   vsnprintf(a->run_error, sizeof a->run_error, format, words);
   va_end(words);
   return status;
+}
+
+/* Returns a text on which contents a store in memory keeps, "" for a store in a folder. */
+static const char *of_the_last(const qv_agent *a) {
+  return a->store.folder ? "" : ", which keeps the last " QV_TEXT(QV_STORE_LIMIT) " contents";
 }
 
 /* Loads the model with this hash, which is kept until another one is requested. */
@@ -55,8 +63,8 @@ static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
     return failed(a, status, "not enough memory on the board to hold the model, %llu bytes",
                   (unsigned long long)qv_store_held(&a->store, hash, &whole));
   if (status != QV_OK)
-    return failed(a, status, "the model (%02x%02x%02x%02x...) is not in the board's store, or is damaged there", hash[0], hash[1], hash[2],
-                  hash[3]);
+    return failed(a, status, "the model (%02x%02x%02x%02x...) is not in the board's store%s, or is damaged there", hash[0], hash[1],
+                  hash[2], hash[3], of_the_last(a));
   status = qv_load_bytes(&a->loaded, data, bytes, mapped, a->memory_limit);
   if (status != QV_OK) {
     failed(a, status, "%s", a->loaded.model.error);
@@ -79,6 +87,8 @@ static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
     qv_status status = hash ? qv_store_load(&a->store, hash, &data, &bytes) : QV_E_PROTOCOL;
     if (status == QV_OK) status = qv_set_input(&a->loaded.session, m->inputs[i], data, (int64_t)bytes);
     free(data);
+    if (status == QV_E_NOT_FOUND)
+      return failed(a, status, "input %.80s is not in the board's store%s", m->tensors[m->inputs[i]].name, of_the_last(a));
     if (status != QV_OK)
       return failed(a, status, "input %.80s: %lu bytes from the store, wanted %ld", m->tensors[m->inputs[i]].name, (unsigned long)bytes,
                     (long)m->tensors[m->inputs[i]].aligned_bytes);

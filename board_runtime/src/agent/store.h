@@ -4,7 +4,7 @@
 #include "qvrt.h"
 
 #ifndef QV_STORE_LIMIT
-#define QV_STORE_LIMIT 64
+#define QV_STORE_LIMIT 2048 /* contents in memory: a model and its inputs must fit */
 #define QV_USES_LIMIT 8192
 #endif
 enum { QV_STORE_ENTRIES = QV_STORE_LIMIT, QV_USES = QV_USES_LIMIT };

@@ -290,6 +290,17 @@ def negated(x: Codes) -> Array:
     return (-np.arange(limits.min, int(limits.max) + 1, dtype=np.int64)).astype(np.int8).astype(x.dtype)
 
 
+def summed_in_float32(x: Codes, y: Codes, count: int) -> Array:
+    """Returns the table of SUM as LiteRT's default kernels compute it, [65536], for every sum of `count` stored values counted from
+    the lowest code."""
+    limits = np.iinfo(x.dtype), np.iinfo(y.dtype)
+    sums = (np.arange(65536, dtype=np.int64) + count * limits[0].min).astype(Single)
+    ratio = Single(Single(x.scale) / Single(y.scale))
+    real = sums * ratio + Single(Single(Single(-x.zero) * ratio) * Single(count))
+    rounded = np.sign(real) * np.floor(np.abs(real) + Single(0.5))
+    return np.clip(rounded.astype(np.int64) + y.zero, limits[1].min, limits[1].max).astype(y.dtype)
+
+
 def summed(x: Codes, y: Codes, count: int) -> Array:
     """Returns the table of SUM, [65536], for every sum of `count` stored bytes, which LiteRT reads as uint8 also if they
     are int8, and writes so."""

@@ -73,10 +73,11 @@ class Blockers:
         """Raises one UnsupportedError for all refusals, if there are any."""
         lines = [_line(kind, texts) for (kind, _), texts in self._by_size()]
         if len(lines) == 1:
-            raise UnsupportedError(lines[0])
+            raise UnsupportedError(lines[0], self.why)
         if lines:
             nodes = count(len(self.why), "node")
-            raise BlockedError(f"{self._view.file}: {len(lines)} things keep {nodes} from being compiled", lines)
+            header = f"{self._view.file}: {len(lines)} things keep {nodes} from being compiled"
+            raise BlockedError(header, lines, self.why)
 
     def _by_size(self) -> list[tuple[tuple[str, str], list[str]]]:
         return sorted(self._groups.items(), key=lambda group: -len(group[1]))

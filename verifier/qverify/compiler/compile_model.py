@@ -42,7 +42,7 @@ from qverify.errors import BadFileError, RefusedModelError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.islands import sort_nodes
-from qverify.model_bin.units import is_part
+from qverify.model_bin.units import INNER, PARTS, is_part
 from qverify.onnx_model.decompose import DecomposedModel, check_same_values, decompose
 from qverify.onnx_model.engine import describe_refusal
 from qverify.onnx_model.graph_view import GraphView
@@ -222,7 +222,7 @@ def _compile(
     model = loaded if options.floats else step_over_movements(loaded)  # a .tflite moves what it stores
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
-    model, stated = reinterpret(model)
+    model, stated = reinterpret(model, options.quantization)
     stated = {**options.quantization, **stated}
     model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, stated, watch)
@@ -389,7 +389,7 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
 def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers, stated: Stated) -> Graph:
     """Writes the matched model as a graph. Raises UnsupportedError for the nodes that are refused."""
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors, stated)
-    hidden = _interior(matched) | (find_parts(view) if options.floats else set())
+    hidden = _interior(matched) | (find_parts(view, stated) if options.floats else set())
     floats = FloatStream(builder, view, hidden)
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
@@ -425,13 +425,15 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
 
 
-def find_parts(view: GraphView) -> set[str]:
-    """Returns the float tensors NAME@PART that only nodes of NAME, or of other parts of it, read."""
+def find_parts(view: GraphView, stated: Stated) -> set[str]:
+    """Returns the tensors NAME@PART that only nodes of NAME, or of other parts of it, read: floats, and integers without a scale
+    whose PART begins with INNER. stated: tensors with a scale."""
     found = set[str]()
     for node in view.nodes:
         for name in node.output:
-            made = [o for user in view.consumers[name] for o in user.output]
-            if view.dtype(name) == "float32" and made and all(is_part(name, o) for o in made):
+            made, dtype = [o for user in view.consumers[name] for o in user.output], view.dtype(name)
+            inner = name.rpartition("@")[2].startswith(INNER) and dtype in PARTS and name not in stated
+            if (dtype == "float32" or inner) and made and all(is_part(name, o) for o in made):
                 found.add(name)
     return found - set(view.outputs)
 

@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from qverify.compiler.lowerings import lowerings
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.island_regions import Step, regions_of
 from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
@@ -120,24 +121,13 @@ class HostNodes:
         return tuple(islands)
 
     def _regions(self) -> list[list[onnx.NodeProto]]:
-        """Returns the nodes of each island, in running order.
-
-        The round of a node is the number of times that the host must have taken over from the board before it can be
-        computed. Connected nodes of the same round form one island."""
-        rounds, label = dict[str, int](), dict[str, str]()
-        regions: dict[str, list[onnx.NodeProto]] = {}
-        for node in self._view.nodes:
-            by_host = node.name in self.why
-            read = [n for n in self._reads[node.name] if n in rounds]
-            here = max([int(by_host), *(rounds[n] + (by_host and not self._by_host(n)) for n in read)])
-            rounds |= {o: here for o in node.output if o not in self._fixed}
-            if by_host:
-                neighbours = {
-                    label[self._view.producer[n].name] for n in read if self._by_host(n) and rounds[n] == here
-                }
-                regions[node.name] = [n for neighbour in sorted(neighbours) for n in regions.pop(neighbour)] + [node]
-                label |= {n.name: node.name for n in regions[node.name]}
-        return [sorted(region, key=lambda n: self._view.order[n.name]) for region in regions.values()]
+        """Returns the nodes of each island, in running order."""
+        steps = [
+            Step(n.name, self._reads[n.name], [o for o in n.output if o not in self._fixed], n.name in self.why)
+            for n in self._view.nodes
+        ]
+        nodes = {node.name: node for node in self._view.nodes}
+        return [[nodes[name] for name in names] for names in regions_of(steps)]
 
     def board_part(self) -> onnx.ModelProto:
         """Returns the model without the host's nodes. The islands' results that it reads are additional inputs, and the

@@ -237,6 +237,6 @@ _COMPUTED: Mapping[tuple[str, str], Callable[[_Place], Changes]] = {
     ("softmax", forms.EXPONENTIAL_TABLE): _table_softmax,
     ("lookup", forms.FLOAT_FUNCTION): _logistic,
     ("lookup", forms.SEGMENTS): _in_segments,
-    ("mul", forms.SUMS_32): _narrow_sums,
+    **{(op, forms.SUMS_32): _narrow_sums for op in ("mul", "conv")},
     **{("resize_linear", method): _resize for method in RESIZES},
 }

@@ -56,13 +56,14 @@ RESULTS: dict[str, tuple[int, int]] = {  # inputs that are scale and zero point 
 COPIED = {"Clip": (0,), "ScatterElements": (0, 2), "ScatterND": (0, 2), "TopK": (0,), "Where": (1, 2)}
 
 
-def reinterpret(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Stated]:
+def reinterpret(model: onnx.ModelProto, known: Stated | None = None) -> tuple[onnx.ModelProto, Stated]:
     """Returns the model with a copy of each integer tensor that is read with another scale or zero point than it has,
     and the quantization of every computed integer tensor; the model itself and an empty dict if there is no such
     tensor.
 
-    model: its nodes are in running order and its value_info is complete."""
-    graph = _Graph(model)
+    model: its nodes are in running order and its value_info is complete. known: the quantization of tensors that another file
+    states."""
+    graph = _Graph(model, known or {})
     nodes = graph.with_copies()
     if not graph.declarations and not graph.constants:
         return model, {}
@@ -84,8 +85,8 @@ class _Graph:
         constants: the copies of constants.
     """
 
-    def __init__(self, model: onnx.ModelProto):
-        graph = model.graph
+    def __init__(self, model: onnx.ModelProto, known: Stated):
+        graph, self._known = model.graph, known
         self._nodes = list(graph.node)
         self._constants = {i.name: i for i in graph.initializer}
         self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
@@ -99,6 +100,7 @@ class _Graph:
         """Fills in the quantization of every tensor: what its node states; for a copy of integers that of its source;
         else what its first reader states, also behind copies."""
         found, read = self.quantizations, Stated()
+        found |= {name: stated for name, stated in self._known.items() if self._kind(name) in QUANTIZED_TYPES}
         for node in self._nodes:
             if (result := self._of_result(node)) is not None:
                 found[node.output[0]] = result
@@ -112,6 +114,8 @@ class _Graph:
             if name not in copies:
                 found.setdefault(name, stated)
         for output, node in copies.items():
+            if output in self._known:
+                continue
             sources = [found[n] for n in self._copied(node) if n in found and _is_single(found[n])]
             if sources or output in read:
                 found[output] = sources[0] if sources else read[output]

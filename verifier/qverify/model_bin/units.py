@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
 
+INNER = "part"  # how the names of inner integer steps begin: NAME@partN
+PARTS = ("int8", "int16", "int32", "int64")
 MOST_NAMED = 8  # nodes of a unit of which each is named; of more, each op once
 
 
@@ -35,7 +38,7 @@ def may_be_interior(graph: Graph) -> set[str]:
     that contains them is compared.
 
     These are float tensors that `dequantize` computes, or that only `quantize` or nodes that make NAME or another NAME@PART read
-    if they are called NAME@PART, and the tensors
+    if they are called NAME@PART, integers without a scale that only such nodes read, and the tensors
     NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
     graph are never interior."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()
@@ -50,17 +53,24 @@ def may_be_interior(graph: Graph) -> set[str]:
     }
 
 
+def may_be_part(spec: TensorSpec) -> bool:
+    """Returns whether a tensor may be part of the computation of another: float32, or integers without a scale."""
+    return spec.dtype == "float32" or (spec.dtype in PARTS and not spec.quantized)
+
+
 def is_part(name: str, of: str) -> bool:
-    """Returns whether a tensor is called NAME@PART, and `of` NAME or NAME@ with another part."""
-    base, at, _ = name.rpartition("@")
-    return bool(at) and (of == base or of.startswith(f"{base}@"))
+    """Returns whether a tensor is called NAME@PART, and `of` NAME or NAME@ with another part. A number is no PART: it tells
+    tensors of one name apart."""
+    base, at, part = name.rpartition("@")
+    return bool(at) and not (part.isascii() and part.isdigit()) and (of == base or of.startswith(f"{base}@"))
 
 
 def _is_inside_unit(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
     spec = graph.spec(name)
-    if spec.dtype == "float32":
-        shown = [n.op == "quantize" or all(is_part(name, o) for o in n.outputs) for n in readers]
-        return maker.op == "dequantize" or (bool(shown) and all(shown))
+    if may_be_part(spec):
+        of_floats = spec.dtype == "float32"
+        shown = [(of_floats and n.op == "quantize") or all(is_part(name, o) for o in n.outputs) for n in readers]
+        return (of_floats and maker.op == "dequantize") or (bool(shown) and all(shown))
     lookups = [n.name for n in readers if n.op == "lookup" and not graph.spec(n.name).interior]
     return not spec.integer_reference and len(readers) == 1 and name in [f"{n}/preactivation" for n in lookups]
 

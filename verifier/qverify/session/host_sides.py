@@ -133,7 +133,8 @@ class HostSides:
 
             alone = self._models.alone
             self._reference = LiteRtReference(
-                alone.data, alone.converted, self._models.graph, alone.kernels, alone.shared, alone.unstable
+                *(alone.data, alone.converted, self._models.graph, alone.kernels, alone.shared, alone.unstable),
+                self._models.islands,
             )
         if self._reference is not None:
             return self._reference

@@ -125,7 +125,13 @@ class Models:
     @cached_property
     def islands(self) -> HostIslands | None:
         """The object that computes the graph's host islands; None if the graph has none."""
-        return HostIslands(self.compiled.integer_onnx, self.graph) if self.graph.islands and self.compiled else None
+        if not self.graph.islands or self.compiled is None:
+            return None
+        if self.alone is None:
+            return HostIslands(self.compiled.integer_onnx, self.graph)
+        from qverify.sides.litert_islands import LiteRtIslands
+
+        return LiteRtIslands(self.alone.data, self.alone.converted, self.graph, self.alone.kernels)
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -193,7 +199,8 @@ def open_models(
     if signature and (tflite is None or quantized is not None):
         raise UsageError(f"--signature {signature}: a .tflite alone has signatures; -m {','.join(paths)}")
     if tflite is not None and quantized is None:
-        return _state(_open_alone(tflite, binary, files, shapes, arithmetic, operators, signature, steps), arithmetic)
+        how = operators, signature, steps, host
+        return _state(_open_alone(tflite, binary, files, shapes, arithmetic, how), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, read_tensor_map(tflite.path, quantized.path)
@@ -268,20 +275,21 @@ def _open_alone(
     files: list[_File],
     shapes: dict[str, tuple[int, ...]] | None,
     arithmetic: Arithmetic | None,
-    operators: bool,
-    signature: str,
-    steps: bool,
+    how: tuple[bool, str, bool, bool],
 ) -> Models:
-    """Returns the models of a .tflite without an ONNX. operators, signature, steps: as for open_models(). Raises BadFileError for a model.bin
+    """Returns the models of a .tflite without an ONNX. how: operators, signature, steps and host as for open_models(). Raises BadFileError for a model.bin
     that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    from qverify.session.tflite_alone import convert_tflite, prepare_tflite
+    from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_composites_inlined
 
     forms = None if arithmetic is None else _forms_of(arithmetic)
+    operators, signature, steps, host = how
     prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
+    if not operators:
+        prepared = with_composites_inlined(prepared)
     try:
-        compiled, alone = convert_tflite(prepared, forms)
+        compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
     except UnsupportedError as error:
         if not operators or binary is not None:
             raise _with_next_step(error, tflite.path) from error
@@ -300,7 +308,8 @@ def _open_alone(
             )
         compiled.graph = given_graph
     tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
-    caveats = [*prepared.caveats]
+    islands = [describe_islands(compiled.graph.islands)] if compiled.graph.islands else []
+    caveats = [*islands, *prepared.caveats]
     states = _variables(prepared, compiled.graph) if prepared.variables else ()
     models = Models(compiled.graph, data, compiled, None, rows, notes, caveats, tflite=tflite_and_map, alone=alone)
     models.variables = states

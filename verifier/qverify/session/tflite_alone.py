@@ -8,17 +8,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qverify.arithmetic.forms import NAMES, FormsOfOps
+from qverify.arithmetic.forms import NAMES, SUMS_32, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
+from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
-from qverify.errors import BadFileError, BlockedError, UnsupportedError
+from qverify.errors import BadFileError, BlockedError, NotOnHostError, QVerifyError, UnsupportedError
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.sides.litert_operators import open_operators
-from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
+from qverify.sides.litert_engine import DEFAULT_KERNELS
+from qverify.sides.litert_islands import LiteRtIslands
+from qverify.sides.litert_operators import (
+    BLOCK_KERNELS,
+    BLOCKS,
+    LiteRtOperators,
+    kernels_of,
+    open_operators,
+    same_outputs,
+    why_not_reference,
+)
+from qverify.sides.litert_reference import LiteRtReference
+from qverify.sides.operator_graph import shape_inputs
+from qverify.tflite_model.composites import inline_composites
+from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
+from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
@@ -89,31 +105,121 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
     return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))
 
 
-def open_tflite(path: str, data: bytes, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
-    """Returns convert_tflite() of the file's first subgraph, with the same errors."""
-    return convert_tflite(prepare_tflite(path, data), arithmetic)
+def open_tflite(
+    path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
+) -> tuple[CompiledModel, TfliteAlone]:
+    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites are written as operators."""
+    return convert_tflite(with_composites_inlined(prepare_tflite(path, data)), arithmetic, host)
 
 
-def convert_tflite(prepared: PreparedTflite, arithmetic: FormsOfOps | None = None) -> tuple[CompiledModel, TfliteAlone]:
+def with_composites_inlined(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file with the operators of composites in their places, if its outputs are the same then on random inputs."""
+    model = prepared.model
+    data, notes = inline_composites(prepared.data, model)
+    if not notes:
+        return prepared
+    try:
+        inlined = read_tflite(data, model.file)
+        if not same_outputs(model, prepared.data, inlined, data):
+            return prepared
+    except (BadFileError, UnsupportedError):
+        return prepared
+    return replace(prepared, model=inlined, data=data, notes=(*prepared.notes, *notes))
+
+
+def convert_tflite(
+    prepared: PreparedTflite, arithmetic: FormsOfOps | None = None, host: bool = False
+) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
-    reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. Raises BadFileError for a
-    damaged file, UnsupportedError for operators that cannot be converted or whose kernel is not computed."""
-    name = prepared.model.file
-    converted = convert(prepared.model)
-    stated = arithmetic or _reference_forms()
+    reference needs. arithmetic: that of a board; None for that of LiteRT's reference kernels. host: whether LiteRT may compute on the
+    host what cannot be converted or compiled. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be
+    converted or whose kernel is not computed."""
+    try:
+        kernels, why = kernels_of(prepared.model), ""
+        if _has_sums(prepared.model) and (why := why_not_reference(prepared.model, prepared.data)):
+            kernels, why = "optimized", DEFAULT_KERNELS.format(why)
+        converted = convert(prepared.model, kernels)
+        compiled = _compile(converted, arithmetic)
+        compiled.notes += [why] if why else []
+    except UnsupportedError as error:
+        if not host:
+            raise
+        converted, compiled, kernels = _convert_in_parts(prepared, arithmetic, error)
+    compiled.notes += [*prepared.notes, *([BLOCKS] if kernels == BLOCK_KERNELS else [])]
+    return compiled, TfliteAlone(prepared.data, converted, prepared.given, kernels)
+
+
+def _convert_in_parts(
+    prepared: PreparedTflite, arithmetic: FormsOfOps | None, refusal: UnsupportedError
+) -> tuple[ConvertedModel, CompiledModel, str]:
+    """Returns the converted and the compiled part of a file, with the rest as host islands, and LiteRT's kernels that compute both
+    them and the reference. refusal: why the whole file is not converted."""
+    model = prepared.model
+    try:
+        found = open_operators(model, prepared.data)
+    except (BadFileError, UnsupportedError) as error:
+        raise _without_host(refusal, error) from error
+    host = dict[int, str]()
+    while True:
+        try:
+            converted = convert_in_parts(model, host, found.undescribed, found.kernels)
+            host = dict(converted.host)
+            compiled = _compile(converted, arithmetic)
+            break
+        except UnsupportedError as error:
+            refused = {converted.made_from[n]: why for n, why in error.nodes.items() if n in converted.made_from}
+            if refused.keys() <= host.keys():
+                raise _without_host(refusal, error) from error
+            host |= refused
+    if why := _find_untrue_island(prepared.data, converted, compiled.graph, found):
+        raise _without_host(refusal, UnsupportedError(f"{model.file}: {why}"))
+    compiled.notes += found.notes[:1] if found.kernels == "optimized" else []
+    return converted, compiled, found.kernels
+
+
+def _find_untrue_island(data: bytes, converted: ConvertedModel, graph: Graph, found: LiteRtOperators) -> str:
+    """Returns why the host's operators cannot be run by themselves, "" if they can: random numbers, a state that others change."""
+    if found.unstable:
+        return f"{min(found.unstable)}: LiteRT gives other bytes of it in each run"
+    islands = LiteRtIslands(data, converted, graph, found.kernels)
+    recording = LiteRtReference(data, converted, graph, found.kernels, islands=islands).run(random_inputs(graph))
+    return recording.why if recording.state != "complete" else ""
+
+
+def _has_sums(model: TfliteModel) -> bool:
+    """Returns whether an operator sums integers, in which LiteRT's kernels differ."""
+    return any(o.kind == "SUM" and model.tensors[o.inputs[0]].dtype != "float32" for o in model.operators)
+
+
+def _compile(converted: ConvertedModel, arithmetic: FormsOfOps | None) -> CompiledModel:
+    """Returns the compiled model of what was converted, with the rest of the file as host islands."""
+    name = converted.model.file
+    stated = arithmetic or _reference_forms(converted)
     options = CompilerOptions(arithmetic=stated, quantization=_quantization(converted), floats=True)
     try:
         compiled = compile_model(converted.onnx, name, options)
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise
-        kind = BadFileError if isinstance(error, BadFileError) else UnsupportedError
-        raise kind(f"{name}: {error}") from error
+        if isinstance(error, BadFileError):
+            raise BadFileError(f"{name}: {error}") from error
+        raise UnsupportedError(f"{name}: {error}", error.nodes) from error
     _check_shapes(converted, compiled.graph)
     if arithmetic is None:
         compiled.graph = _as_reference(compiled.graph, name)
-    compiled.notes += prepared.notes
-    return compiled, TfliteAlone(prepared.data, converted, prepared.given)
+    compiled.graph = with_litert_islands(compiled.graph, converted)
+    if shapes := {converted.names[i]: shape for i, shape in shape_inputs(converted.model)}:
+        compiled.graph.meta["shape_inputs"] = shapes
+    return compiled
+
+
+def _without_host(refusal: UnsupportedError, error: QVerifyError) -> UnsupportedError:
+    """Returns the refusal of a file of which a part cannot be verified, either. error: why it cannot."""
+    if isinstance(error, NotOnHostError):  # which the refusal says
+        return refusal
+    if isinstance(refusal, BlockedError):
+        return BlockedError(refusal.header, [*refusal.lines, f"in parts: {error}"])
+    return UnsupportedError(f"{refusal}; in parts: {error}")
 
 
 def open_operators_alone(
@@ -142,9 +248,8 @@ def _as_reference(graph: Graph, file: str) -> Graph:
     for node in graph.nodes:
         why = find_without_form(graph).get(node.name)
         if why is not None and node.op in (*REQUANTIZED, "resize_linear"):
-            raise UnsupportedError(
-                f"{file}: {node.name} ({node.op}): {why}. Change the operator (a resize: to another size, in two steps, or with align_corners)"
-            )
+            text = f"{file}: {node.name} ({node.op}): {why}. Change the operator (a resize: to another size, in two steps, or with align_corners)"
+            raise UnsupportedError(text, {n: why for n in node.covers})
     options = {k: v for k, v in graph.meta["options"].items() if k != "arithmetic"}
     meta = {k: v for k, v in graph.meta.items() if k != "without_form"} | {"options": {**options, "rounding": ROUNDING}}
     return replace(graph, rounding=ROUNDING, meta=meta)
@@ -154,13 +259,29 @@ def compile_plainly(alone: TfliteAlone) -> Graph:
     """Returns the graph of a converted file whose nodes all compute as ref-exact does, so that this form means the same
     for every model."""
     options = CompilerOptions(check=False, quantization=_quantization(alone.converted), floats=True)
-    return compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+    graph = compile_model(alone.converted.onnx, alone.converted.model.file, options).graph
+    return with_litert_islands(graph, alone.converted)
 
 
-def _reference_forms() -> FormsOfOps:
-    """Returns the forms of LiteRT's reference kernels: the shipped ones, and those of ops that are not learned there."""
+def _reference_forms(converted: ConvertedModel) -> FormsOfOps:
+    """Returns the forms of LiteRT's reference kernels: the shipped ones, those of ops that are not learned there, and those of a
+    file whose convolutions of int16 sum in 32 bits. Raises UnsupportedError that names these if others sum in 64 bits."""
     shipped = forms_of_ops(open_arithmetic(REFERENCE_KERNELS))
-    return replace(shipped, forms={**shipped.forms, **dict.fromkeys(MEASURED, NAMES[ROUNDING])})
+    forms = {**shipped.forms, **dict.fromkeys(MEASURED, NAMES[ROUNDING])}
+    tensors = converted.model.tensors
+    wide = [
+        o
+        for o in converted.operators
+        if o.kind in CONVOLUTIONS and tensors[o.inputs[0]].dtype == "int16" and o.position not in converted.host
+    ]
+    short = [o for o in wide if sums_in_32_bits(o)]
+    if short and len(short) < len(wide):
+        why = "sums of 32 bits beside convolutions that sum in 64 bits"
+        names = {name: why for o in short for name, at in converted.made_from.items() if at == o.position}
+        raise UnsupportedError(f"{converted.model.file}: {short[0]}: {why}", names)
+    if short:
+        forms["conv, of int16"] = replace(NAMES[ROUNDING], method=SUMS_32)
+    return replace(shipped, forms=forms)
 
 
 def _quantization(converted: ConvertedModel) -> Stated:
@@ -176,10 +297,17 @@ def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
     """Raises BadFileError if the file states other dims for a tensor than its operators compute, UnsupportedError for a
     tensor of the graph that the file does not have."""
     file = converted.model.file
+    for node in graph.nodes:  # a copy of a tensor's numbers that another scale is stated for
+        name, source = node.outputs[0], node.inputs[0] or ""
+        if node.op == "cast" and name not in converted.tensors and source in converted.tensors:
+            if graph.spec(name).dtype == graph.spec(source).dtype:
+                converted.tensors[name] = converted.tensors[source]
     for name in (*graph.inputs, *graph.observable()):
         entry: dict[str, Any] | None = converted.tensors.get(name)
         if entry is None:
-            raise UnsupportedError(f"{file}: {name} is no tensor of the file")
+            raise UnsupportedError(
+                f"{file}: {name} is no tensor of the file", {name: "it makes a tensor that the file does not have"}
+            )
         if tuple(entry["dims"]) != graph.spec(name).shape:
             operator = converted.model.made_by.get(entry["tfl"])
             raise BadFileError(

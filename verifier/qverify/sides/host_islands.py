@@ -11,6 +11,7 @@ from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import parse
 from qverify.onnx_model.open_exposed import open_exposed
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 
 MAX_SESSIONS = 64
@@ -24,18 +25,38 @@ class HostIslands:
         self._engines: dict[tuple[object, ...], Engine] = {}
 
     def run(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if onnxruntime
+        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if the engine
         fails, or computes another shape or type than model.bin states."""
-        inputs = {n: values[n] for n in island.inputs}
+        outputs = self._compute(island, {n: values[n] for n in island.inputs})
+        if why := find_misfit(self._graph, island, outputs):
+            raise BadFileError(why)
+        return outputs
+
+    def find_untrue(self, values: Mapping[str, Array]) -> dict[str, str]:
+        """Returns the tensors of islands that a run of the whole network gives other bytes of than the island alone, as it may
+        where an operator keeps a state or draws numbers, each with the reason. values: all tensors of that run."""
+        found = dict[str, str]()
+        for island in self._graph.islands:
+            try:
+                alone = self.run(island, values)
+            except BadFileError as error:
+                found |= dict.fromkeys(island.made, str(error))
+                continue
+            for name in island.made:
+                if tensor_digest(alone[name]) != tensor_digest(values[name]):
+                    why = (
+                        f"{name}: a run of the whole file gives other bytes of it than its operators alone, on the host"
+                    )
+                    found |= dict.fromkeys(island.made, why)
+        return found
+
+    def _compute(self, island: HostIsland, inputs: dict[str, Array]) -> dict[str, Array]:
         key = (island.made, *((n, v.shape, v.dtype.str) for n, v in inputs.items()))
         if key not in self._engines:
             if len(self._engines) >= MAX_SESSIONS:  # the shapes of inputs may depend on values
                 self._engines.clear()
             self._engines[key] = open_exposed(cut_nodes(self._model, inputs, island.made), [])
-        outputs = self._engines[key].run(inputs, island.made)
-        if why := find_misfit(self._graph, island, outputs):
-            raise BadFileError(why)
-        return outputs
+        return self._engines[key].run(inputs, island.made)
 
 
 def find_misfit(graph: Graph, island: HostIsland, tensors: Mapping[str, Array]) -> str:

@@ -3,6 +3,7 @@ tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qverify.errors import BadFileError, UnsupportedError
@@ -11,39 +12,50 @@ from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.litert_engine import DEFAULT_KERNELS, LiteRtEngine, RefusedFileError
 from qverify.sides.operator_graph import COMPARED, OperatorGraph, operator_graph
+from qverify.tensors.recording import Array
 from qverify.tflite_model.interpreter import CALLING
-from qverify.tflite_model.read_tflite import TfliteModel
+from qverify.tflite_model.operators_with_weights import has_read_blocks
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
+
+BLOCK_KERNELS = "xnnpack"  # of a file with weights that have a scale for each block
+BLOCKS = "the reference is XNNPACK: LiteRT's reference kernels do not read the scales of blocks of weights"
+
+
+def kernels_of(model: TfliteModel) -> str:
+    """Returns LiteRT's kernels that are the reference of a file."""
+    return BLOCK_KERNELS if any(has_read_blocks(model, o) for o in model.operators) else KERNELS[0]
 
 
 @dataclass(frozen=True, slots=True)
 class LiteRtOperators:
     """An opened file. opened: its graph. kernels: those of the reference, of KERNELS. unstable: tensors that two runs on the same
-    inputs gave other bytes of. notes: lines on what is the reference, and on what is not compared."""
+    inputs gave other bytes of. notes: lines on what is the reference, and on what is not compared. undescribed: why tensors are not as the file
+    states them, by index."""
 
     opened: OperatorGraph
     kernels: str
     unstable: frozenset[str]
     notes: tuple[str, ...]
+    undescribed: Mapping[int, str]
 
 
 def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
     """Returns the opened file. data: its bytes. Raises BadFileError for a file that LiteRT refuses, or on which it fails,
     UnsupportedError for one that gives nothing to compare."""
-    engine = LiteRtEngine(model.file)
-    ends = operator_graph(model, {}).graph
-    inputs = dict(zip(model.inputs, random_inputs(ends).arrays().values(), strict=True))
+    engine, inputs = LiteRtEngine(model.file), _random_values(model)
     computed = [i for i in model.made_by if model.tensors[i].dtype in COMPARED]  # LiteRT crashes on others
-    notes, kernels = list[str](), KERNELS[0]
-    for kernels in KERNELS:
+    in_blocks = kernels_of(model) == BLOCK_KERNELS
+    notes, tried = [BLOCKS] if in_blocks else list[str](), (BLOCK_KERNELS, *KERNELS) if in_blocks else KERNELS
+    for kernels in tried:
         try:
             first, second = (engine.describe(data, model.file, inputs, computed, kernels) for _ in range(2))
             break
         except RefusedFileError as error:
             if kernels == KERNELS[-1]:
                 raise
-            notes.append(DEFAULT_KERNELS.format(error))
+            notes = [DEFAULT_KERNELS.format(error)] if kernels == KERNELS[0] else []
         except EngineEnded as error:
             raise BadFileError(f"{model.file}: LiteRT cannot run it: {error}") from error
     opened = operator_graph(model, {i: (dtype, shape) for i, (dtype, shape, _) in first.items()})
@@ -55,4 +67,51 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
         notes.append(f"{count(len(opened.left_out), 'operator')} without a tensor to compare: {kinds}")
     if model.subgraphs > 1 and (calling := [str(o) for o in model.operators if o.kind in CALLING]):
         notes.append(f"tensors inside {', '.join(calling[:3])} are not compared: each is one node")
-    return LiteRtOperators(opened, kernels, unstable, tuple(notes))
+    undescribed = {i: why for i in computed if (why := _describe_misfit(model.tensors[i], first.get(i)))}
+    return LiteRtOperators(opened, kernels, unstable, tuple(notes), undescribed)
+
+
+def _random_values(model: TfliteModel) -> dict[int, Array]:
+    """Returns random inputs by index."""
+    ends = operator_graph(model, {}).graph
+    return dict(zip(model.inputs, random_inputs(ends).arrays().values(), strict=True))
+
+
+def same_outputs(model: TfliteModel, data: bytes, other: TfliteModel, other_data: bytes) -> bool:
+    """Returns whether LiteRT gives the same bytes of all outputs of two files with the same inputs, on random ones. Raises
+    BadFileError if it fails on one."""
+    engine, inputs = LiteRtEngine(model.file), _random_values(model)
+    found = []
+    for one, its_data in ((model, data), (other, other_data)):
+        feed = dict(zip(one.inputs, inputs.values(), strict=True))
+        try:
+            described = engine.describe(its_data, one.file, feed, [*one.outputs], KERNELS[0])
+        except EngineEnded as error:
+            raise BadFileError(f"{one.file}: LiteRT cannot run it: {error}") from error
+        found.append([described.get(i) for i in one.outputs])
+    return found[0] == found[1] and None not in found[0]
+
+
+def why_not_reference(model: TfliteModel, data: bytes) -> str:
+    """Returns why LiteRT's reference kernels refuse the file, "" if they do not."""
+    try:
+        LiteRtEngine(model.file).describe(data, model.file, _random_values(model), [], KERNELS[0])
+    except RefusedFileError as error:
+        return str(error)
+    except (BadFileError, EngineEnded):
+        return ""  # the run will say it
+    return ""
+
+
+def _describe_misfit(tensor: TfliteTensor, found: tuple[str, tuple[int, ...], str] | None) -> str:
+    """Returns why a tensor is not what the file states in a run, "" if it is. found: its type, shape and digest there."""
+    if found is None:
+        return f"tensor {tensor.index} has no values after a run"
+    dtype, shape, _ = found
+    if shape != tensor.shape:
+        return f"tensor {tensor.index} is {list(shape)} in a run, and the file states {list(tensor.shape)}"
+    return (
+        ""
+        if dtype == tensor.dtype
+        else f"tensor {tensor.index} is {dtype} in a run, and the file states {tensor.dtype}"
+    )

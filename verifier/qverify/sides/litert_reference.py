@@ -13,6 +13,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
 from qverify.sides.engine_child import EngineEnded
+from qverify.sides.host_islands import HostIslands, dependents_of
 from qverify.sides.litert_engine import DEFAULT_KERNELS, NO_KERNEL, LiteRtEngine, RefusedFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -32,7 +33,8 @@ KERNEL_SETS = {
 class LiteRtReference:
     """Runs the reference, in a child process. data: the .tflite. converted: its conversion to ONNX. graph: compiled from
     that conversion. kernels: LiteRT's kernels that are the reference, "reference" or "optimized". shared: why nodes cannot be
-    recomputed alone, by name. unstable: tensors of which LiteRT gives other bytes in each run, which are missing."""
+    recomputed alone, by name. unstable: tensors of which LiteRT gives other bytes in each run, which are missing. islands: computes the
+    graph's host islands; None if it has none."""
 
     def __init__(
         self,
@@ -42,13 +44,16 @@ class LiteRtReference:
         kernels: str = "reference",
         shared: Mapping[str, str] | None = None,
         unstable: frozenset[str] = frozenset(),
+        islands: HostIslands | None = None,
     ):
+        self._islands = islands
+        self._host_tensors = list(dict.fromkeys(n for island in graph.islands for n in island.made))
         self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
         self._why_default = ""  # why the default kernels took the reference kernels' place
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()
-        if unmapped := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
+        if unmapped := [n for n in (*graph.inputs, *self.names, *self._host_tensors) if n not in self._tensors]:
             raise InternalError(f"{unmapped[0]}: no tensor of {self._model.file} is mapped to it")
         self._engine = LiteRtEngine(self._model.file)
 
@@ -86,21 +91,40 @@ class LiteRtReference:
             kernels=f"litert-{self._kernels}",
         )
         try:
-            indices = [self._index(n) for n in self.names]
+            names = [*self.names, *self._host_tensors]
+            indices = [*dict.fromkeys(self._index(n) for n in names)]
             outputs = self._engine.run(self._data, self._model.file, inputs, indices, True, self._kernels)
         except EngineEnded as error:
             recording.state, recording.why = "did not run", f"LiteRT cannot run {self._model.file}: {error}"
             recording.missing = dict.fromkeys(recording.specs, recording.why)
             return recording
-        misfits = {n: why for n in self.names if (why := self._misfit(n, outputs[self._index(n)]))}
+        misfits = {n: why for n in names if (why := self._misfit(n, outputs[self._index(n)]))}
+        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in names if n not in misfits}
+        misfits |= self._find_untrue_islands(values, arrays, misfits)
+        values = {n: v for n, v in values.items() if n not in misfits}
         if misfits:
-            recording.missing, recording.state = misfits, "partial"
+            recording.missing, recording.state = (
+                {n: why for n, why in misfits.items() if n in recording.specs},
+                "partial",
+            )
             recording.why = next(iter(misfits.values()))
-        values = {n: self._as_in_onnx(n, outputs[self._index(n)]) for n in self.names if n not in misfits}
         recording.tensors = {**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}}
-        recording.digests = {n: tensor_digest(v) for n, v in values.items()}
+        recording.digests = {n: tensor_digest(v) for n, v in values.items() if n in recording.specs}
         recording.duration_s = time.perf_counter() - start
         return recording
+
+    def _find_untrue_islands(
+        self, values: Mapping[str, Array], inputs: Mapping[str, Array], misfits: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Returns why tensors mean nothing to the other sides, by name: those of an island that does not compute alone what it
+        computes in the file, and what depends on them or on tensors without values."""
+        if self._islands is None:
+            return {}
+        untrue = dict(misfits)
+        if not untrue:
+            untrue = self._islands.find_untrue({**inputs, **values})
+        why = next(iter(untrue.values()), "")
+        return {**dict.fromkeys(sorted(dependents_of(self.graph, untrue)), why), **untrue}
 
     @property
     def kernel_sets(self) -> dict[str, RunUnit]:
@@ -140,8 +164,11 @@ class LiteRtReference:
         """Returns why the value is not of the graph's shape, which it has where LiteRT knows it only when it runs."""
         if name in self._unstable:
             return "LiteRT gives other bytes of it in each run on the same inputs"
-        shape = tuple(self._tensors[name]["shape"])
-        if value.shape == shape or not self.graph.is_of_operators:
+        shape, of_host = tuple(self._tensors[name]["shape"]), name in self._host_tensors
+        fits = (
+            value.shape == shape if self.graph.is_of_operators or self.graph.islands else value.size == math.prod(shape)
+        )
+        if fits or (of_host and self._tensors[name].get("dynamic")):
             return ""
         return f"{name} is {list(value.shape)} on these inputs, and was {list(shape)} on random ones"
 
@@ -168,6 +195,8 @@ class LiteRtReference:
 
     def _as_in_onnx(self, name: str, value: Array) -> Array:
         entry = self._tensors[name]
+        if self.graph.islands and entry.get("dynamic"):
+            return value
         if value.size != math.prod(entry["dims"]):
             raise InternalError(f"{name}: LiteRT made {list(value.shape)}, wanted {entry['dims']}")
         return as_in_onnx(entry, value)

@@ -69,12 +69,12 @@ def operator_graph(model: TfliteModel, found: Found) -> OperatorGraph:
         if why:
             shared[outputs[0]] = why
     outputs = tuple(dict.fromkeys(names[i] for i in model.outputs if i in model.made_by and i in shown))
-    meta = {"operators": "LiteRT", "shape_inputs": {names[i]: shape for i, shape in _shape_inputs(model)}}
+    meta = {"operators": "LiteRT", "shape_inputs": {names[i]: shape for i, shape in shape_inputs(model)}}
     graph = Graph(nodes, specs, {}, tuple(names[i] for i in model.inputs), outputs, meta=meta)
     return OperatorGraph(graph, tensors, shared, tuple(left_out))
 
 
-def _shape_inputs(model: TfliteModel) -> Iterator[tuple[int, tuple[int, ...]]]:
+def shape_inputs(model: TfliteModel) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yields the inputs that state the shape of an operator's output, each with the shape that the file says."""
     for operator in model.operators:
         at = SHAPE_OPERANDS.get(operator.kind, len(operator.inputs))

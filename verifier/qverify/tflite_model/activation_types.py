@@ -10,7 +10,7 @@ from qverify.tflite_model.writer import EIGHT_BITS, Writer
 ALSO_16_BITS = {  # operators whose activations may be int16 with one scale and the zero point 0
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "BATCH_MATMUL"),
     *("ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D", "MEAN"),
-    *("SOFTMAX", "LOGISTIC", "TANH", "LEAKY_RELU", "CONCATENATION"),
+    *("SOFTMAX", "LOGISTIC", "TANH", "LEAKY_RELU", "CONCATENATION", "RESIZE_BILINEAR", "EXP", "GELU"),
 }
 ALSO_FLOATS = {  # operators that are computed in float32 if their input and output are
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "AVERAGE_POOL_2D", "MAX_POOL_2D"),

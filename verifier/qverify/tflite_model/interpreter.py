@@ -13,6 +13,9 @@ from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
 CALLING = ("IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "STABLEHLO_CASE", "STABLEHLO_REDUCE",
            "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_SORT", "STABLEHLO_SCATTER")  # operators that run other subgraphs  # fmt: skip
 
+WITH_RESOURCES = ("VAR_HANDLE", "READ_VARIABLE", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_SIZE")
+PREPARING = ("CALL_ONCE", "HASHTABLE_IMPORT")  # operators that give resources their first values
+
 
 def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:
     """Returns the operators that compute the wanted tensors from the given ones, in running order."""
@@ -23,6 +26,17 @@ def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequen
         if operator is not None and operator.position not in by_position:
             by_position[operator.position] = operator
             todo += [i for i in operator.inputs if i >= 0 and i not in given]
+    return [by_position[p] for p in sorted(by_position)]
+
+
+def operators_alone(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:
+    """Returns operators_between(), and those that prepare the variables and tables which these read: they make no tensor."""
+    found = operators_between(model, given, wanted)
+    if not any(o.kind in WITH_RESOURCES for o in found):
+        return found
+    preparing = [o for o in model.operators if o.kind in PREPARING]
+    read = [i for o in preparing for i in o.inputs if i >= 0]
+    by_position = {o.position: o for o in (*found, *preparing, *operators_between(model, given, read))}
     return [by_position[p] for p in sorted(by_position)]
 
 

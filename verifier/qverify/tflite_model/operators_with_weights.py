@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.tflite_model.activation_types import check_activation
 from qverify.tflite_model.checks import activation_of, ends_of, integers, require
 from qverify.tflite_model.dynamic_range import quantized_asymmetric, quantized_symmetric
-from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
+from qverify.tflite_model.options import INT32
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
@@ -21,6 +22,7 @@ PACKED_WITHOUT_KERNEL = {  # types of weights, operators and inputs whose weight
     *(("int2", kind, dtype) for kind in CONVOLUTIONS for dtype in ("float32", "int8", "int16")),
     *(("int4", "DEPTHWISE_CONV_2D", dtype) for dtype in ("float32", "int16")),
 }
+BLOCK = 32  # of which the size of a block of weights is a multiple for XNNPACK
 STORED_WEIGHTS = (*EIGHT_BITS, "int4", "int2")
 
 
@@ -45,6 +47,7 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
         product = DynamicProduct(writer, operator, writer.real(x.index), (1, 2, 3), symmetric)
         product.write("Conv", turned, (1, turned.shape[0], 1, 1), group=group, **how)
     else:
+        _check_sums(operator, x, turned, _stored_bias(writer, operator))
         inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator, x, 2)]
         writer.node("Conv", inputs, writer.unquantized(y.index), group=group, **how)
     writer.finish(operator, activation_of(operator))
@@ -64,10 +67,11 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows)
     if is_dynamic(writer, operator):
-        symmetric = not operator.options["AsymmetricQuantizeInputs"]
+        symmetric = not (operator.options["AsymmetricQuantizeInputs"] or writer.tensor(operator.inputs[1]).block)
         product = DynamicProduct(writer, operator, source, (1,), symmetric)
         product.write("Gemm", weights, (1, weights.shape[0]), transB=1)
     else:
+        _check_sums(operator, x, weights, _stored_bias(writer, operator))
         inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator, x, 2)]
         writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     if y.shape == made:
@@ -76,6 +80,19 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     copy = writer.entry(f"{writer.name(y.index)}@rows", y.index, range(len(y.shape)), made)
     writer.finish(operator, activation_of(operator), copy)
     writer.reshape_to(y.index, copy)
+
+
+def sums_in_32_bits(operator: TfliteOperator) -> bool:
+    """Returns whether LiteRT sums products with int16 in 32 bits, to a bias of int32."""
+    return bool(operator.options.get("QuantizedBiasType", 0) == INT32)
+
+
+def _check_sums(operator: TfliteOperator, x: TfliteTensor, weights: Array, bias: Array) -> None:
+    """Raises UnsupportedError if sums of products with int16 may exceed the 32 bits in which LiteRT has them. weights: the
+    outputs on the first axis."""
+    if x.dtype == "int16" and sums_in_32_bits(operator):
+        most = np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64)).sum(1) * 2**15 + np.abs(bias)
+        require(bool((most < 2**31).all()), "sums that may exceed 32 bits, where LiteRT's wrap")
 
 
 def is_dynamic(writer: Writer, operator: TfliteOperator) -> bool:
@@ -101,7 +118,10 @@ class DynamicProduct:
         whole, scale = self._quantized(writer, self._source, name, self._axes)
         stored = writer.constant(f"{writer.name(tensor.index)}@whole{operator.position}", weights.astype(np.float32))
         sums = writer.node(kind, [whole, stored], f"{name}@sums", **how)
-        steps = tensor.scale.reshape(channels) if tensor.scale.size > 1 else tensor.scale.reshape(())
+        scales_of_weights = (
+            np.ones(1, np.float32) if tensor.block else tensor.scale
+        )  # weights of blocks are real values
+        steps = scales_of_weights.reshape(channels if scales_of_weights.size > 1 else ())
         stated = writer.constant(f"{name}@steps", steps)
         if operator.kind == "CONV_2D" and tensor.scale.size > 1:  # LiteRT's order of products
             sums, scales = writer.node("Mul", [sums, stated], f"{name}@stepped"), scale
@@ -135,7 +155,8 @@ def transpose_conv(writer: Writer, operator: TfliteOperator) -> None:
     check_activation(writer, operator, y.index)
     weights = _weights(writer, operator, 0)
     require(len(x.shape) == len(y.shape) == weights.ndim == 4, "tensors that do not have four axes")
-    require(tuple(integers(writer, operator.inputs[0])) == y.shape, f"an output that is not {list(y.shape)}")
+    if operator.inputs[0] not in writer.model.inputs:  # then it states the shape when the network runs
+        require(tuple(integers(writer, operator.inputs[0])) == y.shape, f"an output that is not {list(y.shape)}")
     require(weights.shape[3] == x.shape[3] and weights.shape[0] == y.shape[3], f"weights of {list(weights.shape)}")
     strides, kernel = strides_of(operator), weights.shape[1:3]
     begins, ends, more = [], [], []
@@ -160,6 +181,10 @@ def batch_matmul(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a BATCH_MATMUL as MatMul. Either operand may be transposed."""
     a, y = ends_of(writer, operator, 2)
     b = writer.tensor(operator.inputs[1])
+    if a.dtype != "float32" and b.scale.size > 1:
+        raise NotOnHostError(
+            f"an operand with {b.scale.size} scales, which LiteRT's kernels do not read: they compute zeros. Quantize it with one scale"
+        )
     for tensor in (a, b, y):
         check_activation(writer, operator, tensor.index)
         alike = tensor.dtype == y.dtype or (tensor is b and (tensor.dtype, y.dtype) == ("int8", "int16"))
@@ -204,19 +229,69 @@ def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     if tensor.dtype == "float32":
         require(writer.tensor(operator.inputs[0]).dtype == "float32", "weights of float32 beside integers")
         return tensor.data
+    if tensor.block:
+        return _weights_of_blocks(writer, operator, tensor)
     require(
         tensor.dtype in STORED_WEIGHTS and tensor.scale.size > 0 and not tensor.sparse,
         f"weights of {tensor.dtype}, wanted float32 or quantized of 2, 4 or 8 bits",
     )
     x = writer.tensor(operator.inputs[0])
-    require(
-        (tensor.dtype, operator.kind, x.dtype) not in PACKED_WITHOUT_KERNEL,
-        f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack",
-    )
+    if (tensor.dtype, operator.kind, x.dtype) in PACKED_WITHOUT_KERNEL:
+        raise NotOnHostError(
+            f"weights of {tensor.dtype} beside an input of {x.dtype}, which LiteRT's kernels do not unpack"
+        )
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
         require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
     return tensor.data
+
+
+def _weights_of_blocks(writer: Writer, operator: TfliteOperator, tensor: TfliteTensor) -> Array:
+    """Returns the real values of weights that have a scale for each block of a row. Raises NotOnHostError for those whose scales the
+    reference does not read."""
+    text = f"weights of {tensor.dtype} with a scale for each block of {tensor.block}"
+    if not has_read_blocks(writer.model, operator):
+        raise NotOnHostError(f"{text}, which LiteRT's reference kernels do not read and XNNPACK does not take here")
+    assert tensor.data is not None
+    rows, length = tensor.data.shape
+    scales = writer.tensor(tensor.block_scales).data
+    fits = scales is not None and length % tensor.block == 0 and scales.size == rows * length // tensor.block
+    require(fits and tensor.block_zeros < 0, f"{text}, with other scales or with zero points")
+    assert scales is not None
+    blocks = tensor.data.reshape(rows, -1, tensor.block).astype(np.float32)
+    return (blocks * _as_bfloat16(scales.astype(np.float32)).reshape(rows, -1, 1)).reshape(rows, length)
+
+
+def _as_bfloat16(values: Array) -> Array:
+    """Returns float32 rounded to the nearest bfloat16, halves to even, as XNNPACK holds such scales."""
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def has_read_blocks(model: TfliteModel, operator: TfliteOperator) -> bool:
+    """Returns whether an operator has weights with scales of blocks that XNNPACK, alone of LiteRT's kernels, reads: of 4 bits,
+    in a network of floats: elsewhere
+    XNNPACK would round integers in its own way."""
+    if operator.kind != "FULLY_CONNECTED" or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
+        return False
+    x, w = (model.tensors[i] for i in operator.inputs[:2])
+    scales = model.tensors[w.block_scales] if 0 <= w.block_scales < len(model.tensors) else None
+    of_floats = x.dtype == "float32" and scales is not None and scales.dtype in ("float16", "float32")
+    of_floats &= all(model.tensors[i].dtype not in ("int8", "uint8", "int16") for i in (*model.inputs, *model.made_by))
+    return (
+        w.block > 0
+        and of_floats
+        and w.block % BLOCK == 0
+        and w.dtype == "int4"
+        and w.data is not None
+        and w.data.ndim == 2
+    )
+
+
+def _stored_bias(writer: Writer, operator: TfliteOperator) -> Array:
+    """Returns the stored numbers of a bias, 0 without a constant one."""
+    data = writer.tensor(operator.inputs[2]).data if len(operator.inputs) > 2 and operator.inputs[2] >= 0 else None
+    return np.zeros(1, np.int64) if data is None or data.dtype.kind == "f" else data.astype(np.int64)
 
 
 def _real_weights(writer: Writer, operator: TfliteOperator, values: Array, axis_of_scales: int = 0) -> str:
@@ -244,7 +319,7 @@ def _bias(writer: Writer, operator: TfliteOperator, x: TfliteTensor, at: int) ->
     y = writer.tensor(operator.outputs[0])
     require(tensor.data is not None, "a bias that is no constant")
     assert tensor.data is not None
-    wanted = "int64" if x.dtype == "int16" else "int32"
+    wanted = "int64" if x.dtype == "int16" and not sums_in_32_bits(operator) else "int32"
     require(tensor.dtype == wanted, f"a bias of {tensor.dtype}, wanted {wanted}")
     values = tensor.data.astype(np.int32)
     require(bool((values == tensor.data).all()), "a bias beyond 32 bits")

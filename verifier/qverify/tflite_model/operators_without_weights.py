@@ -16,6 +16,7 @@ from qverify.tflite_model.checks import (
     same_quantization,
 )
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
+from qverify.tflite_model.resize_int16 import resize_int16
 from qverify.tflite_model.windows import pads_of, strides_of
 from qverify.tflite_model.writer import Writer
 
@@ -87,6 +88,9 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
     require(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
     require(not (align and half), "both align_corners and half_pixel_centers")
+    if x.dtype == "int16":
+        resize_int16(writer, x, y, align, half)
+        return
     mode = "align_corners" if align else "half_pixel" if half else "asymmetric"
     sizes = writer.constant(f"{writer.name(y.index)}@sizes", np.array(writer.onnx_shape(y.index), np.int64))
     inputs = [writer.real(x.index), "", "", sizes]

@@ -9,12 +9,17 @@ WINDOW = ("Padding", "StrideH", "StrideW", ACTIVATION)
 DILATED = (*WINDOW, "DilationHFactor", "DilationWFactor")
 POOL = ("Pool2DOptions", (*WINDOW, "FilterHeight", "FilterWidth"))
 
+INT32 = 2  # the schema's number of the type, of QuantizedBiasType
+
 OPTIONS: dict[
     str, tuple[str, tuple[str, ...]]
 ] = {  # operator to the name of its options table in the schema, and the fields read
-    "CONV_2D": ("Conv2DOptions", DILATED),
+    "CONV_2D": ("Conv2DOptions", (*DILATED, "QuantizedBiasType")),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*DILATED, "DepthMultiplier")),
-    "FULLY_CONNECTED": ("FullyConnectedOptions", (ACTIVATION, "WeightsFormat", "AsymmetricQuantizeInputs")),
+    "FULLY_CONNECTED": (
+        "FullyConnectedOptions",
+        (ACTIVATION, "WeightsFormat", "AsymmetricQuantizeInputs", "QuantizedBiasType"),
+    ),
     "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
     "TRANSPOSE_CONV": ("TransposeConvOptions", WINDOW),
     "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", ("AlignCorners", "HalfPixelCenters")),
@@ -45,6 +50,9 @@ OPTIONS: dict[
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
     ),
+    "SVDF": ("SVDFOptions", ("Rank", ACTIVATION)),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": ("UnidirectionalSequenceLSTMOptions", (ACTIVATION, "CellClip", "TimeMajor")),
+    "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
 }
 

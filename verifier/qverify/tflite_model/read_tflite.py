@@ -39,6 +39,10 @@ class CutOffError(BadFileError):
     """Raised for a file whose end is missing."""
 
 
+class NoValuesError(Exception):
+    """Raised for an operator that reads a tensor without values."""
+
+
 @dataclass(frozen=True, slots=True)
 class TfliteTensor:
     """One tensor of the file.
@@ -53,6 +57,8 @@ class TfliteTensor:
             each; a sparse constant, and one of a type that numpy does not have, is given as its bytes.
         variable: whether it keeps its value from one run to the next.
         sparse: whether the constant is stored sparsely.
+        block: number of elements of its last axis that have one scale, 0 for a tensor without scales of blocks.
+        block_scales: index of the tensor with these scales. block_zeros: of that with their zero points, -1 for none.
     """
 
     index: int
@@ -65,6 +71,9 @@ class TfliteTensor:
     data: Array | None
     variable: bool = False
     sparse: bool = False
+    block: int = 0
+    block_scales: int = -1
+    block_zeros: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ class TfliteOperator:
         kind: the schema's name, such as CONV_2D.
         inputs, outputs: tensor indices; -1 for an omitted input.
         options: its options, by the schema's names.
+        intermediates: tensors that state the quantization of its inner results; -1 for an omitted one.
     """
 
     position: int
@@ -83,6 +93,7 @@ class TfliteOperator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
+    intermediates: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"operator {self.position} ({self.kind})"
@@ -129,6 +140,8 @@ def read_tflite(data: bytes, file: str) -> TfliteModel:
     module = schema()
     try:
         return _Reader(module, data, file).read()
+    except NoValuesError as error:
+        raise BadFileError(f"{file}: {error}; LiteRT ends its process on it. Next: convert it again") from error
     except DAMAGE_ERRORS as error:
         if match := CUT_OFF.search(str(error)):
             where = f", and something in it lies at byte {match[1]}" if match[1] else ""
@@ -206,7 +219,19 @@ class _Reader:
         name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
         constant = self._constant(table, "" if sparse else dtype, shape)
         about = self._quantization(table, index)
-        return TfliteTensor(index, name, dtype, shape, *about, constant, bool(table.IsVariable()), sparse)
+        return TfliteTensor(
+            index, name, dtype, shape, *about, constant, bool(table.IsVariable()), sparse, *self._blocks(table)
+        )
+
+    def _blocks(self, table: Any) -> tuple[int, int, int]:
+        """Returns the size of the blocks of a tensor that has a scale for each, and the indices of their scales and zero points."""
+        about, schema = table.Quantization(), self._schema
+        kind = 0 if about is None else about.DetailsType()
+        if kind != schema.QuantizationDetails.BlockwiseQuantization or about.Details() is None:
+            return 0, -1, -1
+        blocks = schema.BlockwiseQuantization()
+        blocks.Init(about.Details().Bytes, about.Details().Pos)
+        return int(blocks.BlockSize()), int(blocks.Scales()), int(blocks.ZeroPoints())
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
         """Returns the scales, zero points and axis of a tensor; empty arrays if it is not quantized."""
@@ -253,7 +278,8 @@ class _Reader:
             kind = f"CUSTOM {_clean((code.CustomCode() or b'').decode('utf-8', 'replace'))}".strip()
         inputs = self._indices(table.InputsLength(), table.InputsAsNumpy, count, -1)
         outputs = self._indices(table.OutputsLength(), table.OutputsAsNumpy, count, 0)
-        return TfliteOperator(position, kind, inputs, outputs, options_of(self._schema, kind, table))
+        inner = self._indices(table.IntermediatesLength(), table.IntermediatesAsNumpy, count, -1)
+        return TfliteOperator(position, kind, inputs, outputs, options_of(self._schema, kind, table), inner)
 
 
 def _made_by(
@@ -272,6 +298,10 @@ def _made_by(
     for operator in operators:
         for i in operator.inputs:
             if i >= 0 and i not in there and i not in made_by and not operator.runs_on_npu:
+                if all(i not in o.outputs for o in operators):
+                    raise NoValuesError(
+                        f"{operator} reads tensor {i}, which has no values: it is no input and no constant, and no operator makes it"
+                    )
                 raise ValueError(f"{operator} reads tensor {i}, which nothing before it makes")
         for i in operator.outputs:
             if i in made_by or i in constants or i in inputs:

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from qverify.arithmetic.litert_functions import summed
+from qverify.arithmetic.litert_functions import summed, summed_in_float32
 from qverify.tflite_model.activation_types import is_quantized
 from qverify.tflite_model.checks import axis_in_onnx, ends_of, integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
@@ -73,15 +73,21 @@ def total(writer: Writer, operator: TfliteOperator) -> None:
         return
     require(x.dtype in EIGHT_BITS, f"a tensor of {x.dtype}")
     require(count <= MOST_SUMMED, f"a sum of {count} elements; wanted at most {MOST_SUMMED}")
-    if x.dtype == "int8":  # LiteRT's kernel reads the bytes as uint8
+    as_bytes = x.dtype == "int8" and writer.kernels == "reference"
+    if as_bytes:  # LiteRT's kernel reads the bytes as uint8
         direct = len(x.shape) == 4 and source == writer.name(x.index)
         axes_of_copy, dims = (NCHW, writer.onnx_shape(x.index)) if direct else (range(len(x.shape)), x.shape)
         copy = writer.entry(f"{source}@uint8", x.index, axes_of_copy, dims, "uint8")
         source = writer.node("Cast", [source], copy, to=UINT8)
-    wide = writer.node("Cast", [source], f"{name}@int32", to=INT32)
+    wide = writer.node("Cast", [source], f"{name}@partwide", to=INT32)
     of = writer.constant(f"{name}@axes", np.array(reduced, np.int64))
-    added = writer.node("ReduceSum", [wide, of], f"{name}@sum", keepdims=int(keeps))
-    writer.table(y.index, added, summed(codes_of(x), codes_of(y), count))
+    added = writer.node("ReduceSum", [wide, of], f"{name}@partsum", keepdims=int(keeps))
+    if x.dtype == "int8" and not as_bytes:
+        added = writer.node(
+            "Add", [added, writer.constant(f"{name}@lowest", np.array(128 * count, np.int32))], f"{name}@partplace"
+        )
+    compute = summed if writer.kernels == "reference" else summed_in_float32
+    writer.table(y.index, added, compute(codes_of(x), codes_of(y), count))
 
 
 def extremum(writer: Writer, operator: TfliteOperator) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.arithmetic import functions64
 from qverify.arithmetic import litert_functions as functions
+from qverify.arithmetic.function_in_segments import of_every_code
 from qverify.arithmetic.litert_functions import Codes
 from qverify.arithmetic.rounding_rules import Array
 from qverify.errors import UnsupportedError
@@ -85,8 +86,16 @@ def unary(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def _of_int16(writer: Writer, operator: TfliteOperator, x: TfliteTensor, y: TfliteTensor) -> None:
-    """Writes a TANH or LEAKY_RELU of int16."""
+    """Writes a function of int16."""
     check_types(writer, operator)
+    if operator.kind in ("EXP", "GELU"):
+        approximate = operator.kind == "GELU" and operator.options["Approximate"]
+        function = (
+            functions64.exp if operator.kind == "EXP" else functions.gelu_of_tanh if approximate else functions.gelu
+        )
+        table = of_every_code(function, float(x.scale[0]), float(y.scale[0]))
+        writer.table(y.index, writer.place(x.index), table)
+        return
     if operator.kind == "TANH":
         writer.node("Tanh", [writer.real(x.index)], writer.unquantized(y.index))
         writer.finish(operator)

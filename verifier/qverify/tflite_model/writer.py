@@ -19,7 +19,7 @@ NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
 SIXTEEN_BITS = "com.microsoft"  # the domain whose quantizers take int16 in every opset
 CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
-UINT8, INT32 = 2, 6  # ONNX's numbers of types
+UINT8, INT8, INT16, INT32, INT64 = 2, 3, 5, 6, 7  # ONNX's numbers of types
 MAX_BYTES = 2**31 - 1  # of all constants together
 
 
@@ -38,9 +38,11 @@ class Writer:
         tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
             "axes" their order in the ONNX, "dims" the dims in the ONNX, "dtypes" the types in the file and in the ONNX
             if they differ.
+        kernels: LiteRT's kernels whose arithmetic is written: reference, optimized (which sum integers in another way) or xnnpack.
     """
 
     model: TfliteModel
+    kernels: str = "reference"
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -299,13 +301,13 @@ class Writer:
         """Returns the name of a tensor's real values in the file's order in memory, with these dims."""
         return self.real(index, self.reshaped(index, dims))
 
-    def file(self) -> bytes:
-        """Returns the serialized ONNX. Raises BadFileError if it cannot be serialized."""
-        inputs = [self._end(i) for i in self.model.inputs]
-        outputs = [self._end(i) for i in self.model.outputs]
+    def file(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """Returns the serialized ONNX with these tensors of the file as inputs and outputs. Raises BadFileError if it cannot be
+        serialized."""
         used = {n for node in self.nodes for n in node.input}
         kept = [c for n, c in self.constants.items() if n in used]
-        graph = helper.make_graph(self.nodes, "tflite", inputs, outputs, kept)
+        first, last = ([self._end(i) for i in indices] for indices in (inputs, outputs))
+        graph = helper.make_graph(self.nodes, "tflite", first, last, kept)
         domains = [("", 17), *([(SIXTEEN_BITS, 1)] if any(n.domain == SIXTEEN_BITS for n in self.nodes) else [])]
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid(*d) for d in domains], producer_name="qverify"

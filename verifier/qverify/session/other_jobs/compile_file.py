@@ -108,7 +108,7 @@ def compile_tflite(name: str, data: bytes, options: CompilerOptions) -> Compiled
     if refused := [f.name for f in fields(options) if getattr(options, f.name) != getattr(allowed, f.name)]:
         flag = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(refused[0], refused[0].replace("_", "-"))
         raise UsageError(f"--{flag}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
-    return open_tflite(name, data, options.arithmetic)[0]
+    return open_tflite(name, data, options.arithmetic, options.host)[0]
 
 
 def _describe_failure(graph: Graph) -> str:

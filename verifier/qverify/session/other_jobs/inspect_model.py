@@ -33,7 +33,7 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
     if kind == "tflite":
         if shapes:
             raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {path} are fixed")
-        graph = open_tflite(path, data)[0].graph
+        graph = open_tflite(path, data, host=True)[0].graph
         return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
     if kind == "espdl":
         if shapes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,6 +24,12 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+@cache
+def _given(kind: type) -> tuple[str, ...]:
+    """Returns the names of the fields that the constructor of a dataclass takes."""
+    return tuple(f.name for f in fields(kind) if f.init)
+
+
 def visible(value: T) -> T:
     """Returns a copy in which printable() was applied to every string, at any depth of dataclasses, dicts, lists and
     tuples. Renderers of lines read such copies, so that no name can add a line to their output."""
@@ -31,7 +38,7 @@ def visible(value: T) -> T:
     if value is None or isinstance(value, (int, float)):  # the most frequent case
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: visible(getattr(value, f.name)) for f in fields(value) if f.init})
+        return type(value)(**{name: visible(getattr(value, name)) for name in _given(type(value))})
     if isinstance(value, dict):
         return {visible(k): visible(v) for k, v in value.items()}  # type: ignore[return-value]
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -62,8 +62,9 @@ class MappedFile:
 
 
 def _release(mapped: mmap.mmap) -> None:
-    if hasattr(mapped, "madvise"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    advice = getattr(mmap, "MADV_DONTNEED", None)  # not on Windows
+    if advice is not None:
+        getattr(mapped, "madvise")(advice)  # noqa: B009 - the name does not exist there
 
 
 def _watch() -> None:

@@ -150,7 +150,7 @@ static int has_instruction(void) {
   return known == 2;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t add_eights(uint32_t crc, const uint8_t *p, size_t eights) {
+__attribute__((target("sse4.2,crc32"))) static uint32_t add_eights(uint32_t crc, const uint8_t *p, size_t eights) {
   uint64_t all = crc, eight;
   for (; eights; eights--, p += 8) {
     memcpy(&eight, p, 8);

@@ -343,3 +343,34 @@ def test_every_frame_starts_from_the_state_of_the_file(tmp_path, capsys):
         np.save(tmp_path / f"frames/{k}.npy", np.random.default_rng(k).integers(-128, 128, (1, 3, 40)).astype(np.int8))
     assert main(["-m", str(path), "-b", "local?runtime=litert", "-r", "True", "-i", str(tmp_path / "frames")]) == 0
     assert "PASSED (2 frames; " in capsys.readouterr().out
+
+
+def layer_of_blocks(activation: int = 1) -> bytes:
+    """Returns a FULLY_CONNECTED of floats with a fused RELU whose int4 weights have a scale for each 32 inputs."""
+    rng, f = np.random.default_rng(4), File()
+    x = f.tensor("x", [1, 64], "float32", None)
+    scales = f.tensor(
+        "scales", [16, 2], "float16", None, 0, (rng.integers(16, 128, (16, 2)) / 1024).astype(np.float16)
+    )  # bfloat16, too: XNNPACK rounds to it
+    w = f.tensor("w", [16, 64], "int4", None, 0, rng.integers(-7, 8, (16, 64)))
+    module = schema()
+    about, blocks = module.QuantizationParametersT(), module.BlockwiseQuantizationT()
+    blocks.scales, blocks.zeroPoints, blocks.blockSize = scales, -1, 32
+    about.detailsType, about.details = module.QuantizationDetails.BlockwiseQuantization, blocks
+    f.tensors[w].quantization = about
+    b = f.tensor("b", [16], "float32", None, 0, rng.normal(0, 1, 16).astype(np.float32))
+    y = f.tensor("y", [1, 16], "float32", None)
+    f.operator("FULLY_CONNECTED", [x, w, b], [y], "FullyConnectedOptions", fusedActivationFunction=activation)
+    f.inputs, f.outputs = [x], [y]
+    return f.written()
+
+
+@pytest.mark.parametrize(("kernels", "status"), [("reference", 1), ("optimized", 1), ("xnnpack", 0)])
+def test_only_kernels_that_compute_weights_in_blocks_pass(kernels, status, tmp_path, no_converters):
+    """LiteRT's reference kernels ignore the scales, its default ones the activation: neither acquits the other."""
+    path = written(tmp_path, layer_of_blocks())
+    found, report = verify(path, tmp_path, f"local?runtime=litert&kernels={kernels}")
+    assert found == status
+    (row,) = report["pairs"][0]["tensors"]
+    assert row["forced"]["verdict"] == ("FAILED" if status else "PASSED")
+    assert status or "255 steps" in row["forced"]["limit"]

@@ -15,11 +15,18 @@ from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
-from qverify.compare.kernel_sets import KernelSets, RunUnit, judge_by_kernels
+from qverify.compare.kernel_sets import (
+    KernelSets,
+    RunUnit,
+    differ_wholly,
+    judge_by_kernels,
+    leave_wholly_different_open,
+)
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
 from qverify.compare.regions import Region
+from qverify.compare.rounded_inputs import is_of_blocks, judge_layer_of_blocks
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
@@ -271,7 +278,14 @@ class Forcing:
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
+        if is_of_blocks(unit, self.graph):
+            if self.run_unit is None:
+                return self._make_inconclusive(unit, name, f"{named(self.judged.pair.a)} cannot run a node alone")
+            return judge_layer_of_blocks(measured, unit, name, given, recorded, self.run_unit)
         names = self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
+        if names and differ_wholly(made, recorded):
+            self.giving[name] = []
+            return leave_wholly_different_open(measured, names)
         if not names and (why := self._find_hidden_state(unit, name, given, made)):
             return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
         here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"

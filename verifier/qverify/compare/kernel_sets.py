@@ -23,6 +23,9 @@ MANY_STEPS = (
     "BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "IF", "WHILE", "STABLEHLO_COMPOSITE",
 )  # operators that round many values one after another, so that other kernels may end several LSB apart  # fmt: skip
 ELSEWHERE_LSB = 1, 8  # of integers likewise: of an operator that rounds once, and of one of MANY_STEPS
+WHOLLY = 0.25  # of the variance: two kernels of one operator whose outputs are farther apart compute different things
+MIN_ELEMENTS = 8  # of outputs of which that can be said
+ACCEPTED = "every byte is that of {}"
 ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
 
 
@@ -76,6 +79,26 @@ def judge_by_kernels(
     return replace(measured, verdict=verdict, why=why, unexplained=wrong, at_fault=at_fault)
 
 
+def differ_wholly(made: Array, recorded: Array) -> bool:
+    """Returns whether two arrays are so far apart that no rounding is why: in the sum of squares by more than a quarter of what
+    the more varied one varies, and somewhere by more than 8 LSB of integers, 2^-6 of the largest float."""
+    if made.shape != recorded.shape or made.size < MIN_ELEMENTS or made.dtype.kind not in "iuf":
+        return False
+    a, b = made.astype(np.float64), recorded.astype(np.float64)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    allowed = ELSEWHERE_SHARE * float(np.abs(a).max()) if made.dtype.kind == "f" else float(ELSEWHERE_LSB[1])
+    varied = max(float(np.sum((x - np.mean(x)) ** 2)) for x in (a, b))
+    return bool(float(np.abs(a - b).max()) > allowed and float(np.sum((a - b) ** 2)) > WHOLLY * varied)
+
+
+def leave_wholly_different_open(measured: Forced, names: list[str]) -> Forced:
+    """Returns the verdict on an output that kernels of LiteRT give and that is wholly different from what the reference's give:
+    one of them does not compute the operator, and which one is not known."""
+    why = f"{' and '.join(names)} give every byte, and the reference's kernels something wholly different: one of them does not compute the operator"
+    return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
+
+
 def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
     """Returns whether the elements differ by so little that other kernels of the same engine may be why."""
     if made.dtype.kind != "f":
@@ -112,7 +135,7 @@ def accept_kernel_sets(
             fits = all(name in giving.get(o, ()) for u in explained for o in open_ones[u.name])
             if fits and all(gives_all(unit, name) is not False for unit in passed):
                 for output in (o for u in explained for o in open_ones[u.name]):
-                    limit, found = f"every byte is that of {name}", forced[output]
+                    limit, found = ACCEPTED.format(name), forced[output]
                     forced[output] = replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
                 break
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from qverify.arithmetic.forms import NAMES, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
+from qverify.compare.rounded_inputs import LAYERS
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.stated_quantization import Quantization, Stated
@@ -18,6 +19,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.litert_operators import open_operators
+from qverify.tflite_model.blocks import operators_of_blocks
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
@@ -115,7 +117,10 @@ def open_operators_alone(
     if isinstance(no_converter, BlockedError):
         reasons = [*no_converter.lines]
     found = open_operators(model, prepared.data)
-    graph = replace(found.opened.graph, meta={**found.opened.graph.meta, "source_name": model.file})
+    graph = found.opened.graph
+    names = {entry["tfl"]: name for name, entry in found.opened.tensors.items()}
+    layers = [names[o.outputs[0]] for o in operators_of_blocks(prepared.data, model) if o.outputs[0] in names]
+    graph = replace(graph, meta={**graph.meta, "source_name": model.file, LAYERS: layers})
     converted = ConvertedModel(model, b"", found.opened.tensors)
     more = f", and {count(len(reasons) - 1, 'more kind')} of operators" if len(reasons) > 1 else ""
     why = f"no side here, the file does not convert: {reasons[0]}{more}"

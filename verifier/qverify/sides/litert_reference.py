@@ -12,15 +12,18 @@ from qverify.errors import BadFileError, InternalError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
+from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.litert_engine import DEFAULT_KERNELS, NO_KERNEL, LiteRtEngine, RefusedFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+from qverify.tflite_model.blocks import operators_of_blocks, with_weights_as_floats
 from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
+AS_FLOATS = "the reference multiplies {1} with weights in blocks (first {0}) by these as floats: LiteRT's reference kernels ignore their scales"
 RunUnit = Callable[[Unit, Mapping[str, Array]], dict[str, Array]]
 KERNEL_SETS = {
     "reference": "LiteRT's reference kernels",
@@ -45,8 +48,10 @@ class LiteRtReference:
     ):
         self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
         self._why_default = ""  # why the default kernels took the reference kernels' place
-        self.graph, self._converted, self._data = graph, converted, data
+        self.graph, self._converted = graph, converted
         self._tensors, self._model = converted.tensors, converted.model
+        self._blocks = operators_of_blocks(data, self._model)
+        self._data = with_weights_as_floats(data, self._model)
         self.names = graph.observable()
         if unmapped := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
             raise InternalError(f"{unmapped[0]}: no tensor of {self._model.file} is mapped to it")
@@ -67,6 +72,8 @@ class LiteRtReference:
             self._kernels, self._why_default = "optimized", DEFAULT_KERNELS.format(error)
             recording = self._run_all(prepared)
         recording.notes += [self._why_default] if self._why_default else []
+        if self._blocks:
+            recording.notes.append(AS_FLOATS.format(self._blocks[0], count(len(self._blocks), "operator")))
         return recording
 
     def _run_all(self, prepared: PreparedInputs) -> Recording:

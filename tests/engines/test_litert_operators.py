@@ -374,3 +374,24 @@ def test_only_kernels_that_compute_weights_in_blocks_pass(kernels, status, tmp_p
     (row,) = report["pairs"][0]["tensors"]
     assert row["forced"]["verdict"] == ("FAILED" if status else "PASSED")
     assert status or "255 steps" in row["forced"]["limit"]
+
+
+LAID_OUT = RUNNER.replace("np.save(f", "value = np.moveaxis(value, -1, 1)\n        np.save(f").replace(
+    "np.load(path)", "np.moveaxis(np.load(path), 1, -1)"
+)  # of a file that converts
+
+
+@pytest.mark.parametrize(("changed", "status"), [(0, 0), (1, 1)])
+def test_a_runner_with_the_bytes_of_one_set_of_kernels_is_judged_node_by_node(changed, status, tmp_path):
+    """The default kernels round otherwise than the reference, and after three layers by more than a tie."""
+    path = written(tmp_path, three_convolutions())
+    text = LAID_OUT.replace("CHANGED", str(changed)).replace("BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    assert "DEFAULT_DELEGATES" in text
+    (tmp_path / "run.py").write_text(text)
+    runner = f"{sys.executable} {tmp_path / 'run.py'} {{model}} {{out}} {{npys}}"
+    found, report = verify(path, tmp_path, "local", "--runner", runner)
+    pairs = [p for p in report["pairs"] if p["b"] == "board"]
+    assert len(pairs) == 2
+    assert found == status
+    assert all((p["node_by_node"] or {}).get("tensors", 0) > 0 for p in pairs) or changed
+    assert not any(p["bit_equal"] for p in pairs)

@@ -16,6 +16,7 @@ from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
 from qverify.compare.kernel_sets import (
+    KEYS,
     KernelSets,
     RunUnit,
     differ_wholly,
@@ -343,6 +344,14 @@ class Forcing:
         if recorded is None or len(given) < len(unit.inputs):
             return None
         return kernels in self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
+
+    def find_kernels(self, units: list[Unit]) -> str:
+        """Returns the documented kernels whose bytes b gave at every node, from the inputs that b recorded: of LiteRT, one set on
+        this host. "" if no set does, or b did not give a tensor. units: all of the graph, or regions in their place."""
+        name = self._kernel_sets.find_common(
+            units, self.read_recorded, lambda unit: [o for o in unit.outputs if not self.graph.spec(o).interior]
+        )
+        return KEYS.get(name, "")
 
     def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}

@@ -23,6 +23,11 @@ MANY_STEPS = (
     "BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "IF", "WHILE", "STABLEHLO_COMPOSITE",
 )  # operators that round many values one after another, so that other kernels may end several LSB apart  # fmt: skip
 ELSEWHERE_LSB = 1, 8  # of integers likewise: of an operator that rounds once, and of one of MANY_STEPS
+KEYS = {
+    "LiteRT's reference kernels": "litert-reference",
+    "LiteRT's default kernels": "litert-optimized",
+    "XNNPACK": "litert-xnnpack",
+}  # of documented_rounding.NAMES, by the name of a set
 WHOLLY = 0.25  # of the variance: two kernels of one operator whose outputs are farther apart compute different things
 MIN_ELEMENTS = 8  # of outputs of which that can be said
 ACCEPTED = "every byte is that of {}"
@@ -44,6 +49,24 @@ class KernelSets:
             if made is not None and (made.shape, made.dtype) == (recorded.shape, recorded.dtype):
                 found += [name] if bits_equal(made, recorded) else []
         return found
+
+    def find_common(
+        self, units: list[Unit], read: Callable[[str], Array | None], judged: Callable[[Unit], list[str]]
+    ) -> str:
+        """Returns the set that gives every byte of every unit from the recorded inputs, "" if none does or a tensor is missing.
+        read: returns a recorded tensor. judged: the outputs of a unit that a side gives."""
+        return next((name for name in self._run if all(self._gives(name, u, read, judged(u)) for u in units)), "")
+
+    def _gives(self, name: str, unit: Unit, read: Callable[[str], Array | None], outputs: list[str]) -> bool:
+        given = {source: value for source in unit.inputs if (value := read(source)) is not None}
+        if len(given) < len(unit.inputs):
+            return False
+        made = self._compute(name, unit, given)
+        pairs = [(made.get(o), read(o)) for o in outputs]
+        return all(
+            a is not None and b is not None and (a.shape, a.dtype) == (b.shape, b.dtype) and bits_equal(a, b)
+            for a, b in pairs
+        )
 
     def _compute(self, name: str, unit: Unit, given: Mapping[str, Array]) -> Mapping[str, Array]:
         key = name, unit.name

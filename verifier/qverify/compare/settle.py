@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from qverify.compare.documented_rounding import FIXED_POINT
+from qverify.compare.documented_rounding import NAMES as DOCUMENTED
 from qverify.compare.error_bounds.functions import PERIODIC
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged
@@ -34,7 +35,8 @@ def settle_pair(
     blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
     if (judged.pair.a == "reference" or force.is_foreign) and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels, force.stated)
+        kernels = force.kernels or _find_kernels(force, units, forced)
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, kernels, force.stated)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:
@@ -47,6 +49,20 @@ def settle_pair(
     judged.pair.others = find_other_differences(
         judged, find_agreeing(force.graph, units, forced, map_known_equality(judged))
     )
+
+
+def _find_kernels(force: Forcing, units: list[Unit], forced: Mapping[str, Forced]) -> str:
+    """Returns the documented kernels that gave every byte of a pair that FAILED although each of its nodes is right: a runner
+    does not say what it runs."""
+    pair, graph = force.judged.pair, force.graph
+    if pair.verdict != "FAILED" or force.stated is not None or not force.is_foreign or graph.is_of_operators:
+        return ""
+    outputs = [o for u in units for o in u.outputs if not graph.spec(o).interior]
+    if any(o not in forced or forced[o].verdict != "PASSED" for o in outputs):
+        return ""
+    if kernels := force.find_kernels(units):
+        pair.notes.append(f"{DOCUMENTED[kernels]} on this host give every byte of every node from its recorded inputs")
+    return kernels
 
 
 def map_known_equality(judged: Judged) -> dict[str, bool]:

@@ -395,3 +395,24 @@ def test_a_runner_with_the_bytes_of_one_set_of_kernels_is_judged_node_by_node(ch
     assert found == status
     assert all((p["node_by_node"] or {}).get("tensors", 0) > 0 for p in pairs) or changed
     assert not any(p["bit_equal"] for p in pairs)
+
+
+@pytest.mark.parametrize(
+    ("op", "share", "both", "verdict"),
+    [
+        ("MUL", 1.0, False, "FAILED"),  # a wrong zero point
+        ("MEAN", 0.5, False, "FAILED"),  # of 8 elements, rounded down
+        ("MUL", 0.5, False, "INCONCLUSIVE"),  # may all be ties
+        ("MUL", 1.0, True, "INCONCLUSIVE"),
+        ("STABLEHLO_COMPOSITE", 1.0, False, "INCONCLUSIVE"),  # rounds many times
+    ],
+)
+def test_differences_in_one_direction_are_no_rounding(op, share, both, verdict):
+    rng = np.random.default_rng(5)
+    made = rng.integers(-100, 100, 256).astype(np.int8)
+    step = (np.arange(256) < 256 * share).astype(np.int8)
+    recorded = made - step * (np.where(np.arange(256) % 2, 1, -1).astype(np.int8) if both else np.int8(1))
+    measured = _judged([], 1, here=False)
+    found = judge_by_kernels(measured, op, made, recorded, [], False, True, 256 * 8)
+    assert found.verdict == verdict
+    assert ("one direction" in found.why) == (verdict == "FAILED")

@@ -291,7 +291,8 @@ class Forcing:
             return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
         here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"
         same = all(self.same(n) for n in unit.inputs)
-        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same)
+        read = given[unit.inputs[0]].size if unit.inputs else 0
+        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same, read)
 
     def _find_hidden_state(self, unit: Unit, name: str, given: Mapping[str, Array], made: Array) -> str:
         """Returns why `made` shows nothing, if the reference does not give it again from these inputs; else ""."""

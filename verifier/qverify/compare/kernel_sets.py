@@ -28,6 +28,7 @@ KEYS = {
     "LiteRT's default kernels": "litert-optimized",
     "XNNPACK": "litert-xnnpack",
 }  # of documented_rounding.NAMES, by the name of a set
+ONE_SIDED = 16  # elements at least that differ in one direction, for it to be a finding
 WHOLLY = 0.25  # of the variance: two kernels of one operator whose outputs are farther apart compute different things
 MIN_ELEMENTS = 8  # of outputs of which that can be said
 ACCEPTED = "every byte is that of {}"
@@ -82,12 +83,20 @@ class KernelSets:
 
 
 def judge_by_kernels(
-    measured: Forced, op: str, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
+    measured: Forced,
+    op: str,
+    made: Array,
+    recorded: Array,
+    names: list[str],
+    here: bool,
+    inputs_same: bool,
+    elements_read: int = 0,
 ) -> Forced:
     """Returns the verdict on an output that differs from what the reference's kernels make. measured: how far. names: the
     sets that give every byte; accept_kernel_sets() makes of it what all operators of the kind allow. here: whether the side
     ran on this host with kernels that are known. What no set gives is a finding, but for a small difference of a side whose
-    kernels may round otherwise than those of this host: INCONCLUSIVE."""
+    kernels may round otherwise than those of this host: INCONCLUSIVE. One that has one direction at more elements than lie at ties is
+    a finding, too. elements_read: number of elements of the operator's first operand."""
     parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
     parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
     if names:
@@ -96,10 +105,28 @@ def judge_by_kernels(
         parts.append("no kernels of LiteRT on this host give every byte")
     why = "; ".join(part for part in parts if part)
     small = _is_small(measured, made, here, op)
+    if small and not names and op not in MANY_STEPS and exceeds_ties(op, made, recorded, elements_read):
+        parts.append("in one direction, at more elements than can lie at ties of a rounding")
+        why, small = "; ".join(part for part in parts if part), False
     verdict: Verdict = "INCONCLUSIVE" if small else "FAILED"
     wrong = measured.mismatched or 0
     at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
     return replace(measured, verdict=verdict, why=why, unexplained=wrong, at_fault=at_fault)
+
+
+def exceeds_ties(op: str, made: Array, recorded: Array, elements_read: int) -> bool:
+    """Returns whether integers differ in one direction only, and at more elements than another rule for ties explains: at most
+    one element in two lies at a tie (of a sum of two elements; of a mean of n, one in n), and chance adds 4 standard deviations."""
+    if made.dtype.kind not in "iu":
+        return False
+    apart = recorded.astype(np.int64) - made.astype(np.int64)
+    differing, limits = int(np.count_nonzero(apart)), np.iinfo(made.dtype)
+    if differing < ONE_SIDED or (apart.min() < 0 < apart.max()):
+        return False
+    free = int(np.count_nonzero((made != limits.min) & (made != limits.max)))
+    joined = max(elements_read // max(made.size, 1), 2) if op == "MEAN" else 2
+    share = 1 / joined
+    return differing > free * share + 4 * float(np.sqrt(free * share * (1 - share)))
 
 
 def differ_wholly(made: Array, recorded: Array) -> bool:

@@ -120,7 +120,7 @@ def exceeds_ties(op: str, made: Array, recorded: Array, elements_read: int) -> b
     if made.dtype.kind not in "iu":
         return False
     apart = recorded.astype(np.int64) - made.astype(np.int64)
-    differing, limits = int(np.count_nonzero(apart)), np.iinfo(made.dtype)
+    differing, limits = int(np.count_nonzero(apart)), np.iinfo(made.dtype.name)
     if differing < ONE_SIDED or (apart.min() < 0 < apart.max()):
         return False
     free = int(np.count_nonzero((made != limits.min) & (made != limits.max)))

@@ -376,20 +376,20 @@ def test_only_kernels_that_compute_weights_in_blocks_pass(kernels, status, tmp_p
     assert status or "255 steps" in row["forced"]["limit"]
 
 
-LAID_OUT = RUNNER.replace("np.save(f", "value = np.moveaxis(value, -1, 1)\n        np.save(f").replace(
-    "np.load(path)", "np.moveaxis(np.load(path), 1, -1)"
-)  # of a file that converts
+def run_by(text: str, path: Path, tmp_path: Path) -> tuple[int, dict]:
+    """Returns exit status and report of a runner of this text."""
+    (tmp_path / "run.py").write_text(text)
+    return verify(
+        path, tmp_path, "local", "--runner", f"{sys.executable} {tmp_path / 'run.py'} {{model}} {{out}} {{npys}}"
+    )
 
 
 @pytest.mark.parametrize(("changed", "status"), [(0, 0), (1, 1)])
 def test_a_runner_with_the_bytes_of_one_set_of_kernels_is_judged_node_by_node(changed, status, tmp_path):
     """The default kernels round otherwise than the reference, and after three layers by more than a tie."""
     path = written(tmp_path, three_convolutions())
-    text = LAID_OUT.replace("CHANGED", str(changed)).replace("BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
-    assert "DEFAULT_DELEGATES" in text
-    (tmp_path / "run.py").write_text(text)
-    runner = f"{sys.executable} {tmp_path / 'run.py'} {{model}} {{out}} {{npys}}"
-    found, report = verify(path, tmp_path, "local", "--runner", runner)
+    text = RUNNER.replace("CHANGED", str(changed)).replace("BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    found, report = run_by(text, path, tmp_path)
     pairs = [p for p in report["pairs"] if p["b"] == "board"]
     assert len(pairs) == 2
     assert found == status
@@ -416,3 +416,52 @@ def test_differences_in_one_direction_are_no_rounding(op, share, both, verdict):
     found = judge_by_kernels(measured, op, made, recorded, [], False, True, 256 * 8)
     assert found.verdict == verdict
     assert ("one direction" in found.why) == (verdict == "FAILED")
+
+
+def renamed(data: bytes, names: dict[str, str]) -> bytes:
+    """Returns the file with tensors called otherwise."""
+    for old, new in names.items():
+        assert len(old) == len(new) and data.count(old.encode()) == 1
+        data = data.replace(old.encode(), new.encode())
+    return data
+
+
+NAMES = {"net/conv0": "a;add;b/c", "net/conv1": "a;add;d/e"}  # of which the graph has the first part
+
+
+@pytest.mark.parametrize(("changed", "status"), [(0, 0), (5, 1)])
+def test_a_runner_writes_the_names_and_axes_of_the_file(changed, status, tmp_path):
+    path = written(tmp_path, renamed(three_convolutions(), NAMES))
+    text = RUNNER.replace("CHANGED", str(changed)).replace("net/conv1", "a;add;d/e")
+    found, report = run_by(text, path, tmp_path)
+    pair = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("reference", "board"))
+    assert (found, pair["coverage"]["compared"], pair["coverage"]["missing"]) == (status, 3, [])
+    assert [t["name"] for t in pair["tensors"]] == ["a", "a@6", "net/conv2"]
+    assert (report["blame"] or {}).get("node") == ("a@6" if changed else None)
+
+
+def test_a_name_of_two_tensors_is_said_and_a_number_settles_it(tmp_path):
+    path = written(tmp_path, renamed(three_convolutions(), NAMES))
+    text = RUNNER.replace("CHANGED", "0")
+    short = text.replace("details[index].replace(", "details[index].partition(';')[0].replace(")
+    numbered = short.replace("'_')}.npy", "'_')}@{index}.npy")
+    assert text != short != numbered
+    found, report = run_by(numbered, path, tmp_path)
+    pair = next(p for p in report["pairs"] if p["b"] == "board")
+    assert (found, pair["coverage"]["compared"]) == (0, 3)
+    found, report = run_by(short, path, tmp_path)
+    missing = str(next(p for p in report["pairs"] if p["b"] == "board")["coverage"]["missing"])
+    assert found == 3
+    assert "a: the name of tensors 3 (a;add;b/c) and 6 (a;add;d/e) of the file; wanted NAME@INDEX" in missing
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_runner_written_for_nchw_is_told_what_to_do(reads, tmp_path):
+    path = written(tmp_path, three_convolutions())
+    text = RUNNER.replace("CHANGED", "0")
+    moved = "np.moveaxis(np.load(path), 1, -1)"
+    text = text.replace("np.load(path)", moved) if reads else text.replace("np.save(f", "value = np.moveaxis(value, -1, 1)\n        np.save(f")  # fmt: skip
+    found, report = run_by(text, path, tmp_path)
+    assert found == 3
+    why = str(report["pairs"])
+    assert ("as the .tflite has them (NHWC): net/x [1, 17, 17, 4]" if reads else "writes its tensors, as the file has them (NHWC)") in why  # fmt: skip

@@ -343,3 +343,125 @@ def test_every_frame_starts_from_the_state_of_the_file(tmp_path, capsys):
         np.save(tmp_path / f"frames/{k}.npy", np.random.default_rng(k).integers(-128, 128, (1, 3, 40)).astype(np.int8))
     assert main(["-m", str(path), "-b", "local?runtime=litert", "-r", "True", "-i", str(tmp_path / "frames")]) == 0
     assert "PASSED (2 frames; " in capsys.readouterr().out
+
+
+def layer_of_blocks(activation: int = 1) -> bytes:
+    """Returns a FULLY_CONNECTED of floats with a fused RELU whose int4 weights have a scale for each 32 inputs."""
+    rng, f = np.random.default_rng(4), File()
+    x = f.tensor("x", [1, 64], "float32", None)
+    scales = f.tensor(
+        "scales", [16, 2], "float16", None, 0, (rng.integers(16, 128, (16, 2)) / 1024).astype(np.float16)
+    )  # bfloat16, too: XNNPACK rounds to it
+    w = f.tensor("w", [16, 64], "int4", None, 0, rng.integers(-7, 8, (16, 64)))
+    module = schema()
+    about, blocks = module.QuantizationParametersT(), module.BlockwiseQuantizationT()
+    blocks.scales, blocks.zeroPoints, blocks.blockSize = scales, -1, 32
+    about.detailsType, about.details = module.QuantizationDetails.BlockwiseQuantization, blocks
+    f.tensors[w].quantization = about
+    b = f.tensor("b", [16], "float32", None, 0, rng.normal(0, 1, 16).astype(np.float32))
+    y = f.tensor("y", [1, 16], "float32", None)
+    f.operator("FULLY_CONNECTED", [x, w, b], [y], "FullyConnectedOptions", fusedActivationFunction=activation)
+    f.inputs, f.outputs = [x], [y]
+    return f.written()
+
+
+@pytest.mark.parametrize(("kernels", "status"), [("reference", 1), ("optimized", 1), ("xnnpack", 0)])
+def test_only_kernels_that_compute_weights_in_blocks_pass(kernels, status, tmp_path, no_converters):
+    """LiteRT's reference kernels ignore the scales, its default ones the activation: neither acquits the other."""
+    path = written(tmp_path, layer_of_blocks())
+    found, report = verify(path, tmp_path, f"local?runtime=litert&kernels={kernels}")
+    assert found == status
+    (row,) = report["pairs"][0]["tensors"]
+    assert row["forced"]["verdict"] == ("FAILED" if status else "PASSED")
+    assert status or "255 steps" in row["forced"]["limit"]
+
+
+def run_by(text: str, path: Path, tmp_path: Path) -> tuple[int, dict]:
+    """Returns exit status and report of a runner of this text."""
+    (tmp_path / "run.py").write_text(text)
+    return verify(
+        path, tmp_path, "local", "--runner", f"{sys.executable} {tmp_path / 'run.py'} {{model}} {{out}} {{npys}}"
+    )
+
+
+@pytest.mark.parametrize(("changed", "status"), [(0, 0), (1, 1)])
+def test_a_runner_with_the_bytes_of_one_set_of_kernels_is_judged_node_by_node(changed, status, tmp_path):
+    """The default kernels round otherwise than the reference, and after three layers by more than a tie."""
+    path = written(tmp_path, three_convolutions())
+    text = RUNNER.replace("CHANGED", str(changed)).replace("BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    found, report = run_by(text, path, tmp_path)
+    pairs = [p for p in report["pairs"] if p["b"] == "board"]
+    assert len(pairs) == 2
+    assert found == status
+    assert all((p["node_by_node"] or {}).get("tensors", 0) > 0 for p in pairs) or changed
+    assert not any(p["bit_equal"] for p in pairs)
+
+
+@pytest.mark.parametrize(
+    ("op", "share", "both", "verdict"),
+    [
+        ("MUL", 1.0, False, "FAILED"),  # a wrong zero point
+        ("MEAN", 0.5, False, "FAILED"),  # of 8 elements, rounded down
+        ("MUL", 0.5, False, "INCONCLUSIVE"),  # may all be ties
+        ("MUL", 1.0, True, "INCONCLUSIVE"),
+        ("STABLEHLO_COMPOSITE", 1.0, False, "INCONCLUSIVE"),  # rounds many times
+    ],
+)
+def test_differences_in_one_direction_are_no_rounding(op, share, both, verdict):
+    rng = np.random.default_rng(5)
+    made = rng.integers(-100, 100, 256).astype(np.int8)
+    step = (np.arange(256) < 256 * share).astype(np.int8)
+    recorded = made - step * (np.where(np.arange(256) % 2, 1, -1).astype(np.int8) if both else np.int8(1))
+    measured = _judged([], 1, here=False)
+    found = judge_by_kernels(measured, op, made, recorded, [], False, True, 256 * 8)
+    assert found.verdict == verdict
+    assert ("one direction" in found.why) == (verdict == "FAILED")
+
+
+def renamed(data: bytes, names: dict[str, str]) -> bytes:
+    """Returns the file with tensors called otherwise."""
+    for old, new in names.items():
+        assert len(old) == len(new) and data.count(old.encode()) == 1
+        data = data.replace(old.encode(), new.encode())
+    return data
+
+
+NAMES = {"net/conv0": "a;add;b/c", "net/conv1": "a;add;d/e"}  # of which the graph has the first part
+
+
+@pytest.mark.parametrize(("changed", "status"), [(0, 0), (5, 1)])
+def test_a_runner_writes_the_names_and_axes_of_the_file(changed, status, tmp_path):
+    path = written(tmp_path, renamed(three_convolutions(), NAMES))
+    text = RUNNER.replace("CHANGED", str(changed)).replace("net/conv1", "a;add;d/e")
+    found, report = run_by(text, path, tmp_path)
+    pair = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("reference", "board"))
+    assert (found, pair["coverage"]["compared"], pair["coverage"]["missing"]) == (status, 3, [])
+    assert [t["name"] for t in pair["tensors"]] == ["a", "a@6", "net/conv2"]
+    assert (report["blame"] or {}).get("node") == ("a@6" if changed else None)
+
+
+def test_a_name_of_two_tensors_is_said_and_a_number_settles_it(tmp_path):
+    path = written(tmp_path, renamed(three_convolutions(), NAMES))
+    text = RUNNER.replace("CHANGED", "0")
+    short = text.replace("details[index].replace(", "details[index].partition(';')[0].replace(")
+    numbered = short.replace("'_')}.npy", "'_')}@{index}.npy")
+    assert text != short != numbered
+    found, report = run_by(numbered, path, tmp_path)
+    pair = next(p for p in report["pairs"] if p["b"] == "board")
+    assert (found, pair["coverage"]["compared"]) == (0, 3)
+    found, report = run_by(short, path, tmp_path)
+    missing = str(next(p for p in report["pairs"] if p["b"] == "board")["coverage"]["missing"])
+    assert found == 3
+    assert "a: the name of tensors 3 (a;add;b/c) and 6 (a;add;d/e) of the file; wanted NAME@INDEX" in missing
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_runner_written_for_nchw_is_told_what_to_do(reads, tmp_path):
+    path = written(tmp_path, three_convolutions())
+    text = RUNNER.replace("CHANGED", "0")
+    moved = "np.moveaxis(np.load(path), 1, -1)"
+    text = text.replace("np.load(path)", moved) if reads else text.replace("np.save(f", "value = np.moveaxis(value, -1, 1)\n        np.save(f")  # fmt: skip
+    found, report = run_by(text, path, tmp_path)
+    assert found == 3
+    why = str(report["pairs"])
+    assert ("as the .tflite has them (NHWC): net/x [1, 17, 17, 4]" if reads else "writes its tensors, as the file has them (NHWC)") in why  # fmt: skip

@@ -15,11 +15,19 @@ from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
 from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
-from qverify.compare.kernel_sets import KernelSets, RunUnit, judge_by_kernels
+from qverify.compare.kernel_sets import (
+    KEYS,
+    KernelSets,
+    RunUnit,
+    differ_wholly,
+    judge_by_kernels,
+    leave_wholly_different_open,
+)
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.region_verdict import RecomputedRegion, judge_region
 from qverify.compare.regions import Region
+from qverify.compare.rounded_inputs import is_of_blocks, judge_layer_of_blocks
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
@@ -271,12 +279,20 @@ class Forcing:
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
+        if is_of_blocks(unit, self.graph):
+            if self.run_unit is None:
+                return self._make_inconclusive(unit, name, f"{named(self.judged.pair.a)} cannot run a node alone")
+            return judge_layer_of_blocks(measured, unit, name, given, recorded, self.run_unit)
         names = self.giving[name] = self._kernel_sets.find(unit, name, given, recorded)
+        if names and differ_wholly(made, recorded):
+            self.giving[name] = []
+            return leave_wholly_different_open(measured, names)
         if not names and (why := self._find_hidden_state(unit, name, given, made)):
             return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
         here = bool(self.kernels) and re.split("[:?]", self.judged.b.recording.host)[0] == "local"
         same = all(self.same(n) for n in unit.inputs)
-        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same)
+        read = given[unit.inputs[0]].size if unit.inputs else 0
+        return judge_by_kernels(measured, unit.op, made, recorded, names, here, same, read)
 
     def _find_hidden_state(self, unit: Unit, name: str, given: Mapping[str, Array], made: Array) -> str:
         """Returns why `made` shows nothing, if the reference does not give it again from these inputs; else ""."""
@@ -329,6 +345,14 @@ class Forcing:
         if recorded is None or len(given) < len(unit.inputs):
             return None
         return kernels in self._kernel_sets.find(unit, unit.outputs[0], given, recorded)
+
+    def find_kernels(self, units: list[Unit]) -> str:
+        """Returns the documented kernels whose bytes b gave at every node, from the inputs that b recorded: of LiteRT, one set on
+        this host. "" if no set does, or b did not give a tensor. units: all of the graph, or regions in their place."""
+        name = self._kernel_sets.find_common(
+            units, self.read_recorded, lambda unit: [o for o in unit.outputs if not self.graph.spec(o).interior]
+        )
+        return KEYS.get(name, "")
 
     def _find_fitting(self, unit: Unit) -> list[str] | None:
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}

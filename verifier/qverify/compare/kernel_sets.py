@@ -23,6 +23,15 @@ MANY_STEPS = (
     "BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "IF", "WHILE", "STABLEHLO_COMPOSITE",
 )  # operators that round many values one after another, so that other kernels may end several LSB apart  # fmt: skip
 ELSEWHERE_LSB = 1, 8  # of integers likewise: of an operator that rounds once, and of one of MANY_STEPS
+KEYS = {
+    "LiteRT's reference kernels": "litert-reference",
+    "LiteRT's default kernels": "litert-optimized",
+    "XNNPACK": "litert-xnnpack",
+}  # of documented_rounding.NAMES, by the name of a set
+ONE_SIDED = 16  # elements at least that differ in one direction, for it to be a finding
+WHOLLY = 0.25  # of the variance: two kernels of one operator whose outputs are farther apart compute different things
+MIN_ELEMENTS = 8  # of outputs of which that can be said
+ACCEPTED = "every byte is that of {}"
 ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
 
 
@@ -42,6 +51,24 @@ class KernelSets:
                 found += [name] if bits_equal(made, recorded) else []
         return found
 
+    def find_common(
+        self, units: list[Unit], read: Callable[[str], Array | None], judged: Callable[[Unit], list[str]]
+    ) -> str:
+        """Returns the set that gives every byte of every unit from the recorded inputs, "" if none does or a tensor is missing.
+        read: returns a recorded tensor. judged: the outputs of a unit that a side gives."""
+        return next((name for name in self._run if all(self._gives(name, u, read, judged(u)) for u in units)), "")
+
+    def _gives(self, name: str, unit: Unit, read: Callable[[str], Array | None], outputs: list[str]) -> bool:
+        given = {source: value for source in unit.inputs if (value := read(source)) is not None}
+        if len(given) < len(unit.inputs):
+            return False
+        made = self._compute(name, unit, given)
+        pairs = [(made.get(o), read(o)) for o in outputs]
+        return all(
+            a is not None and b is not None and (a.shape, a.dtype) == (b.shape, b.dtype) and bits_equal(a, b)
+            for a, b in pairs
+        )
+
     def _compute(self, name: str, unit: Unit, given: Mapping[str, Array]) -> Mapping[str, Array]:
         key = name, unit.name
         known = self._made.get(key)
@@ -56,12 +83,20 @@ class KernelSets:
 
 
 def judge_by_kernels(
-    measured: Forced, op: str, made: Array, recorded: Array, names: list[str], here: bool, inputs_same: bool
+    measured: Forced,
+    op: str,
+    made: Array,
+    recorded: Array,
+    names: list[str],
+    here: bool,
+    inputs_same: bool,
+    elements_read: int = 0,
 ) -> Forced:
     """Returns the verdict on an output that differs from what the reference's kernels make. measured: how far. names: the
     sets that give every byte; accept_kernel_sets() makes of it what all operators of the kind allow. here: whether the side
     ran on this host with kernels that are known. What no set gives is a finding, but for a small difference of a side whose
-    kernels may round otherwise than those of this host: INCONCLUSIVE."""
+    kernels may round otherwise than those of this host: INCONCLUSIVE. One that has one direction at more elements than lie at ties is
+    a finding, too. elements_read: number of elements of the operator's first operand."""
     parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
     parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
     if names:
@@ -70,10 +105,48 @@ def judge_by_kernels(
         parts.append("no kernels of LiteRT on this host give every byte")
     why = "; ".join(part for part in parts if part)
     small = _is_small(measured, made, here, op)
+    if small and not names and op not in MANY_STEPS and exceeds_ties(op, made, recorded, elements_read):
+        parts.append("in one direction, at more elements than can lie at ties of a rounding")
+        why, small = "; ".join(part for part in parts if part), False
     verdict: Verdict = "INCONCLUSIVE" if small else "FAILED"
     wrong = measured.mismatched or 0
     at_fault = "" if verdict == "INCONCLUSIVE" else measured.on
     return replace(measured, verdict=verdict, why=why, unexplained=wrong, at_fault=at_fault)
+
+
+def exceeds_ties(op: str, made: Array, recorded: Array, elements_read: int) -> bool:
+    """Returns whether integers differ in one direction only, and at more elements than another rule for ties explains: at most
+    one element in two lies at a tie (of a sum of two elements; of a mean of n, one in n), and chance adds 4 standard deviations."""
+    if made.dtype.kind not in "iu":
+        return False
+    apart = recorded.astype(np.int64) - made.astype(np.int64)
+    differing, limits = int(np.count_nonzero(apart)), np.iinfo(made.dtype.name)
+    if differing < ONE_SIDED or (apart.min() < 0 < apart.max()):
+        return False
+    free = int(np.count_nonzero((made != limits.min) & (made != limits.max)))
+    joined = max(elements_read // max(made.size, 1), 2) if op == "MEAN" else 2
+    share = 1 / joined
+    return differing > free * share + 4 * float(np.sqrt(free * share * (1 - share)))
+
+
+def differ_wholly(made: Array, recorded: Array) -> bool:
+    """Returns whether two arrays are so far apart that no rounding is why: in the sum of squares by more than a quarter of what
+    the more varied one varies, and somewhere by more than 8 LSB of integers, 2^-6 of the largest float."""
+    if made.shape != recorded.shape or made.size < MIN_ELEMENTS or made.dtype.kind not in "iuf":
+        return False
+    a, b = made.astype(np.float64), recorded.astype(np.float64)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    allowed = ELSEWHERE_SHARE * float(np.abs(a).max()) if made.dtype.kind == "f" else float(ELSEWHERE_LSB[1])
+    varied = max(float(np.sum((x - np.mean(x)) ** 2)) for x in (a, b))
+    return bool(float(np.abs(a - b).max()) > allowed and float(np.sum((a - b) ** 2)) > WHOLLY * varied)
+
+
+def leave_wholly_different_open(measured: Forced, names: list[str]) -> Forced:
+    """Returns the verdict on an output that kernels of LiteRT give and that is wholly different from what the reference's give:
+    one of them does not compute the operator, and which one is not known."""
+    why = f"{' and '.join(names)} give every byte, and the reference's kernels something wholly different: one of them does not compute the operator"
+    return replace(measured, verdict="INCONCLUSIVE", why=why, unexplained=measured.mismatched or 0)
 
 
 def _is_small(measured: Forced, made: Array, here: bool, op: str) -> bool:
@@ -112,7 +185,7 @@ def accept_kernel_sets(
             fits = all(name in giving.get(o, ()) for u in explained for o in open_ones[u.name])
             if fits and all(gives_all(unit, name) is not False for unit in passed):
                 for output in (o for u in explained for o in open_ones[u.name]):
-                    limit, found = f"every byte is that of {name}", forced[output]
+                    limit, found = ACCEPTED.format(name), forced[output]
                     forced[output] = replace(found, verdict="PASSED", limit=limit, why="", unexplained=0, at_fault="")
                 break
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from qverify.compare.documented_rounding import FIXED_POINT
+from qverify.compare.documented_rounding import NAMES as DOCUMENTED
 from qverify.compare.error_bounds.functions import PERIODIC
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged
+from qverify.compare.kernel_sets import ACCEPTED, differ_wholly
 from qverify.compare.node_by_node import find_agreeing, judge_node_by_node
 from qverify.compare.options import Options
 from qverify.compare.regions import names_inside
@@ -33,17 +35,34 @@ def settle_pair(
     blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
     if (judged.pair.a == "reference" or force.is_foreign) and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, force.kernels, force.stated)
+        kernels = force.kernels or _find_kernels(force, units, forced)
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal, kernels, force.stated)
     ignored = set(distrusted) if judged.pair.a == "reference" else set()
     _fail_by_forced(judged, units, forced, ignored, options.relax_board)
     if force.is_foreign:
         _leave_unevaluated_open(judged, force.graph, units, forced, options.strict)
         _state_unreadable(judged, force.graph, force.unreadable)
+    if force.graph.is_of_operators:
+        _leave_other_outputs_open(judged, forced)
     _state_not_judged(judged, force.graph, units, forced)
     _state_fixed_point(judged, forced)
     judged.pair.others = find_other_differences(
         judged, find_agreeing(force.graph, units, forced, map_known_equality(judged))
     )
+
+
+def _find_kernels(force: Forcing, units: list[Unit], forced: Mapping[str, Forced]) -> str:
+    """Returns the documented kernels that gave every byte of a pair that FAILED although each of its nodes is right: a runner
+    does not say what it runs."""
+    pair, graph = force.judged.pair, force.graph
+    if pair.verdict != "FAILED" or force.stated is not None or not force.is_foreign or graph.is_of_operators:
+        return ""
+    outputs = [o for u in units for o in u.outputs if not graph.spec(o).interior]
+    if any(o not in forced or forced[o].verdict != "PASSED" for o in outputs):
+        return ""
+    if kernels := force.find_kernels(units):
+        pair.notes.append(f"{DOCUMENTED[kernels]} on this host give every byte of every node from its recorded inputs")
+    return kernels
 
 
 def map_known_equality(judged: Judged) -> dict[str, bool]:
@@ -107,6 +126,21 @@ def _leave_unevaluated_open(
     more = f" (and {count(len(open_units) - 1, 'more tensor')})" if len(open_units) > 1 else ""
     why = f"{open_units[0]} differs and cannot be judged when recomputed{more}: {forced[open_units[0]].why}"
     judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why
+
+
+def _leave_other_outputs_open(judged: Judged, forced: Mapping[str, Forced]) -> None:
+    """Makes a pair INCONCLUSIVE that would pass node by node because other kernels of the engine give the bytes of nodes, if a
+    final output of it is wholly different from the reference's: kernels that only round otherwise do not explain that."""
+    pair, prefix = judged.pair, ACCEPTED.format("")
+    if pair.verdict != "PASSED" or not any(f.limit.startswith(prefix) for f in forced.values()):
+        return
+    for row in (r for r in judged.rows.values() if r.final and r.node_by_node):
+        name_a, name_b = next(((p.a, p.b) for p in judged.declared if p.name == row.name), (row.name, row.name))
+        a, b = judged.a.get_local(name_a), judged.b.get_local(name_b)
+        if a is not None and b is not None and differ_wholly(a, b):
+            pair.verdict, pair.cause = "INCONCLUSIVE", "not_judged"
+            pair.why = f"{row.name} is wholly different from the reference's, though other kernels of the engine give each node: which ones are wrong is not known"
+            return
 
 
 def _state_unreadable(judged: Judged, graph: Graph, names: list[str]) -> None:

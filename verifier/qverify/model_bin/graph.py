@@ -13,6 +13,7 @@ from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.model_bin.islands import HostIsland, in_order
 from qverify.tensors.spec import TensorSpec
 
+LAYERS_OF_BLOCKS = "layers_of_blocks"  # in Graph.meta: nodes of a .tflite whose weights are floats in the reference
 ROUNDINGS = (
     "ref-exact",
     "tflite-single",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qverify.compare.options import Options
-from qverify.engines import ChosenSide, RunnerChoice, option
+from qverify.engines import COMMAND, ChosenSide, RunnerChoice, option
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
@@ -204,9 +204,13 @@ def describe_other_versions(built_for: Mapping[str, str], ledger: Mapping[str, s
 def runner_board(request: Request, side: ChosenSide, vendor: BoardModel, models: Models) -> RunnerBoard:
     """Connects a board that has a runner. Raises LinkError if it cannot be reached."""
     from qverify.sides.runner_board import RunnerBoard
+    from qverify.sides.tflite_files import files_of
 
     model, sha256 = (vendor.name, vendor.data), hashlib.sha256(models.binary).hexdigest()
-    return RunnerBoard(side, model, models.graph, request.deadline_s, sha256, models.onnx_names, vendor.tensors)
+    alone, files = models.alone, None
+    if alone is not None and side.engine == COMMAND:
+        files = files_of(alone.data, alone.converted.model, alone.converted.tensors)
+    return RunnerBoard(side, model, models.graph, request.deadline_s, sha256, models.onnx_names, vendor.tensors, files)
 
 
 def connect_board(request: Request, side: ChosenSide, vendor: BoardModel | None, models: Models) -> Board | RunnerBoard:

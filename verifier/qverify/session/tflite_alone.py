@@ -16,7 +16,7 @@ from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.errors import BadFileError, BlockedError, NotOnHostError, QVerifyError, UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
-from qverify.model_bin.graph import Graph
+from qverify.model_bin.graph import LAYERS_OF_BLOCKS, Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.litert_engine import DEFAULT_KERNELS
@@ -32,6 +32,7 @@ from qverify.sides.litert_operators import (
 )
 from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
+from qverify.tflite_model.blocks import operators_of_blocks
 from qverify.tflite_model.composites import inline_composites
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
@@ -232,7 +233,11 @@ def open_operators_alone(
     if isinstance(no_converter, BlockedError):
         reasons = [*no_converter.lines]
     found = open_operators(model, prepared.data)
-    graph = replace(found.opened.graph, meta={**found.opened.graph.meta, "source_name": model.file})
+    graph = found.opened.graph
+    names = {entry["tfl"]: name for name, entry in found.opened.tensors.items()}
+    blocks = [] if found.kernels == BLOCK_KERNELS else operators_of_blocks(prepared.data, model)
+    layers = [names[o.outputs[0]] for o in blocks if o.outputs[0] in names]
+    graph = replace(graph, meta={**graph.meta, "source_name": model.file, LAYERS_OF_BLOCKS: layers})
     converted = ConvertedModel(model, b"", found.opened.tensors)
     more = f", and {count(len(reasons) - 1, 'more kind')} of operators" if len(reasons) > 1 else ""
     why = f"no side here, the file does not convert: {reasons[0]}{more}"

@@ -9,19 +9,22 @@ from functools import partial
 from typing import Any
 
 from qverify.errors import BadFileError, InternalError
-from qverify.model_bin.graph import Graph
+from qverify.model_bin.graph import LAYERS_OF_BLOCKS, Graph
 from qverify.model_bin.units import Unit
 from qverify.ops import simulate_node
+from qverify.plural import count
 from qverify.sides.engine_child import EngineEnded
 from qverify.sides.host_islands import HostIslands, dependents_of
 from qverify.sides.litert_engine import DEFAULT_KERNELS, NO_KERNEL, LiteRtEngine, RefusedFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+from qverify.tflite_model.blocks import operators_of_blocks, with_weights_as_floats
 from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
+AS_FLOATS = "the reference multiplies {1} with weights in blocks (first {0}) by these as floats: LiteRT's reference kernels ignore their scales"
 RunUnit = Callable[[Unit, Mapping[str, Array]], dict[str, Array]]
 KERNEL_SETS = {
     "reference": "LiteRT's reference kernels",
@@ -50,8 +53,10 @@ class LiteRtReference:
         self._host_tensors = list(dict.fromkeys(n for island in graph.islands for n in island.made))
         self._kernels, self._shared, self._unstable = kernels, shared or {}, unstable
         self._why_default = ""  # why the default kernels took the reference kernels' place
-        self.graph, self._converted, self._data = graph, converted, data
+        self.graph, self._converted = graph, converted
         self._tensors, self._model = converted.tensors, converted.model
+        self._blocks = operators_of_blocks(data, self._model) if graph.meta.get(LAYERS_OF_BLOCKS) else []
+        self._data = with_weights_as_floats(data, self._model) if self._blocks else data
         self.names = graph.observable()
         if unmapped := [n for n in (*graph.inputs, *self.names, *self._host_tensors) if n not in self._tensors]:
             raise InternalError(f"{unmapped[0]}: no tensor of {self._model.file} is mapped to it")
@@ -72,6 +77,8 @@ class LiteRtReference:
             self._kernels, self._why_default = "optimized", DEFAULT_KERNELS.format(error)
             recording = self._run_all(prepared)
         recording.notes += [self._why_default] if self._why_default else []
+        if self._blocks:
+            recording.notes.append(AS_FLOATS.format(self._blocks[0], count(len(self._blocks), "operator")))
         return recording
 
     def _run_all(self, prepared: PreparedInputs) -> Recording:

@@ -41,6 +41,7 @@ from qverify.sides.engine_answer import take_answer
 from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import RunnerOutput, common_options, exit_failure, wants_finals_only
 from qverify.sides.runner_recording import read_folder
+from qverify.sides.tflite_files import TfliteFiles
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import ASKED, FINALS_ONLY, NO_VALUES, Array, Recording, Untapped
@@ -57,7 +58,8 @@ class RunnerBoard:
     """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
     Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
     of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
-    reached. side: what runs, which has a page. names: the ONNX's names of tensors that the graph does not have. tensors: for a .tflite, where the graph's tensors lie in it."""
+    reached. side: what runs, which has a page. names: the ONNX's names of tensors that the graph does not have. tensors: for a .tflite, where the graph's tensors lie in it. files: of a .tflite alone, whose runner takes and writes arrays as the file has
+    them; None for an engine with a driver, which moves their axes itself."""
 
     slow_link = False
     received_digests: Mapping[str, str] = {}  # always empty: a runner sends nothing before its end
@@ -71,11 +73,12 @@ class RunnerBoard:
         model_sha256: str = "",
         names: OnnxNames | None = None,
         tensors: Mapping[str, Mapping[str, Any]] | None = None,
+        files: TfliteFiles | None = None,
     ):
         assert side.page is not None
         _refuse_content(side.page, *model)
         self.uri, self.graph, self._choice, self._deadline_s = side.where, graph, side.page, deadline_s
-        self._side, self._tensors = side.side, tensors or {}
+        self._side, self._tensors, self._files = side.side, tensors or {}, files
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
         self._names = names or OnnxNames()
         self._replies: dict[str, CommandReply] = {}
@@ -136,7 +139,7 @@ class RunnerBoard:
         with tempfile.TemporaryDirectory(prefix="qverify-runner-") as folder:
             self.last = result = self._execute(plan, placed, run, folder)
             if result.why:
-                raise BoardError(result.why)
+                raise BoardError(f"{result.why}{self._files.hint(prepared) if self._files is not None else ''}")
             recording = self._read(plan, folder, result)
         if not plan.answer:
             recording.engine, recording.version = plan.engine or self._choice.name, plan.version
@@ -193,6 +196,7 @@ class RunnerBoard:
                 self._spool,
                 plan.per_node,
                 self._names,
+                self._files,
             )
         except (BadFileError, UsageError) as error:
             text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")
@@ -219,9 +223,12 @@ class RunnerBoard:
 
         inputs = []
         for prepared_input in _in_order_of_file(self.graph, prepared):
-            npy = io.BytesIO()
-            np.save(npy, np.ascontiguousarray(prepared_input.array()))
-            path = place(f"{prepared_input.spec.name}.bin", prepared_input.data)
+            npy, data, value = io.BytesIO(), prepared_input.data, prepared_input.array()
+            if self._files is not None:
+                value = self._files.as_in_file(prepared_input.spec.name, value)
+                data = value.tobytes()
+            np.save(npy, np.ascontiguousarray(value))
+            path = place(f"{prepared_input.spec.name}.bin", data)
             inputs.append(
                 RunnerInput(prepared_input.spec, path, place(f"{prepared_input.spec.name}.npy", npy.getvalue()))
             )

@@ -18,6 +18,7 @@ from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.twin_files import TEXTS, find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
+from qverify.sides.tflite_files import TfliteFiles
 from qverify.tensors.codes import restore_codes
 from qverify.tensors.recording import NO_FILE, NO_VALUES, Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
@@ -38,10 +39,12 @@ def read_folder(
     spool: Spool,
     per_node: bool,
     names: OnnxNames | None = None,
+    in_file: TfliteFiles | None = None,
 ) -> Recording:
     """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name
     in the graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs
-    only. names: the ONNX's other names; real values of a quantized tensor count as its own. Raises BadFileError or
+    only. names: the ONNX's other names; real values of a quantized tensor count as its own.
+    in_file: how a .tflite alone has the tensors; arrays without a profile are named and laid out so. Raises BadFileError or
     UsageError for files that no reader accepts."""
     names = names or OnnxNames()
     files = os.listdir(folder)
@@ -51,6 +54,8 @@ def read_folder(
         recording = dump
         if not profile and is_undescribed(folder):
             _refuse_texts(recording, folder, ".npy")
+        if in_file is not None and not profile:
+            in_file.rename(recording, graph)
         rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}

@@ -103,5 +103,7 @@ def test_a_section_whose_padding_is_missing() -> None:
 def test_a_file_beyond_a_tebibyte_is_never_made() -> None:
     """Nothing of it is touched: the same bytes, many times."""
     part = memoryview(bytes(2**20))
-    with pytest.raises(BadFileError, match=r"model\.bin would be 1099511628497 bytes; it may have at most 1099511627776"):
+    with pytest.raises(
+        BadFileError, match=r"model\.bin would be 1099511628497 bytes; it may have at most 1099511627776"
+    ):
         pack_pieces({**{kind: [data] for kind, data in SECTIONS.items()}, b"DATA": [part] * 2**20})

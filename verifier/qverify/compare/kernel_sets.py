@@ -41,6 +41,11 @@ class KernelSets:
     def __init__(self, run: Mapping[str, RunUnit]):
         self._run, self._made = run, dict[tuple[str, str], tuple[Mapping[str, Array], Mapping[str, Array]]]()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any set."""
+        return bool(self._run)
+
     def find(self, unit: Unit, output: str, given: Mapping[str, Array], recorded: Array) -> list[str]:
         """Returns the sets that give every byte of a recorded output from these inputs. A set that lacks the operator, or
         fails, gives none."""
@@ -140,6 +145,15 @@ def differ_wholly(made: Array, recorded: Array) -> bool:
     allowed = ELSEWHERE_SHARE * float(np.abs(a).max()) if made.dtype.kind == "f" else float(ELSEWHERE_LSB[1])
     varied = max(float(np.sum((x - np.mean(x)) ** 2)) for x in (a, b))
     return bool(float(np.abs(a - b).max()) > allowed and float(np.sum((a - b) ** 2)) > WHOLLY * varied)
+
+
+def leave_wide_limit_open(found: Forced) -> Forced:
+    """Returns the verdict on an output that is wholly different from what qverify computes: no set of kernels acquits it, and a
+    limit within which it lies shows nothing."""
+    if found.verdict != "PASSED":
+        return found
+    why = f"it is wholly different from what is computed; that it lies {found.limit} shows nothing"
+    return replace(found, verdict="INCONCLUSIVE", why=why, unexplained=found.mismatched or 0)
 
 
 def leave_wholly_different_open(measured: Forced, names: list[str]) -> Forced:

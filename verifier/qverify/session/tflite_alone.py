@@ -235,7 +235,7 @@ def open_operators_alone(
     found = open_operators(model, prepared.data)
     graph = found.opened.graph
     names = {entry["tfl"]: name for name, entry in found.opened.tensors.items()}
-    blocks = [] if found.kernels == BLOCK_KERNELS else operators_of_blocks(prepared.data, model)
+    blocks = operators_of_blocks(prepared.data, model)
     layers = [names[o.outputs[0]] for o in blocks if o.outputs[0] in names]
     graph = replace(graph, meta={**graph.meta, "source_name": model.file, LAYERS_OF_BLOCKS: layers})
     converted = ConvertedModel(model, b"", found.opened.tensors)

@@ -19,12 +19,12 @@ from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
 KERNELS = ("reference", "optimized")  # of the reference, in the order in which they are tried
 
-BLOCK_KERNELS = "xnnpack"  # of a file with weights that have a scale for each block
+BLOCK_KERNELS = "xnnpack"  # of a converted file with weights that have a scale for each block
 BLOCKS = "the reference is XNNPACK: LiteRT's reference kernels do not read the scales of blocks of weights"
 
 
 def kernels_of(model: TfliteModel) -> str:
-    """Returns LiteRT's kernels that are the reference of a file."""
+    """Returns LiteRT's kernels that are the reference of a converted file."""
     return BLOCK_KERNELS if any(has_read_blocks(model, o) for o in model.operators) else KERNELS[0]
 
 
@@ -46,9 +46,8 @@ def open_operators(model: TfliteModel, data: bytes) -> LiteRtOperators:
     UnsupportedError for one that gives nothing to compare."""
     engine, inputs = LiteRtEngine(model.file), _random_values(model)
     computed = [i for i in model.made_by if model.tensors[i].dtype in COMPARED]  # LiteRT crashes on others
-    in_blocks = kernels_of(model) == BLOCK_KERNELS
-    notes, tried = [BLOCKS] if in_blocks else list[str](), (BLOCK_KERNELS, *KERNELS) if in_blocks else KERNELS
-    for kernels in tried:
+    notes = list[str]()
+    for kernels in KERNELS:
         try:
             first, second = (engine.describe(data, model.file, inputs, computed, kernels) for _ in range(2))
             break

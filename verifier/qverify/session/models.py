@@ -317,16 +317,17 @@ def _open_alone(
 
 
 def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
-    """Returns the variables of a .tflite as states: the last inputs and outputs of the network, in their order. Raises
-    UnsupportedError if the network has others."""
-    number = len(prepared.variables)
-    outputs, inputs = graph.network_outputs(), graph.inputs
-    if len(inputs) != len(prepared.model.inputs) or len(outputs) != len(prepared.model.outputs):
-        raise UnsupportedError(
-            f"{prepared.model.file}: {count(number, 'variable')} beside inputs or outputs that are left out"
-        )
-    pairs = zip(outputs[len(outputs) - number :], inputs[len(inputs) - number :], prepared.variables, strict=True)
-    return tuple(State(made, given, raw=variable.initial, found=True) for made, given, variable in pairs)
+    """Returns the variables of a .tflite as states: the last inputs and outputs of the network, in their order; an output may
+    be a variable's, too. Raises UnsupportedError if the network has others."""
+    number, model = len(prepared.variables), prepared.model
+    try:
+        made = dict(zip(dict.fromkeys(model.outputs), graph.network_outputs(), strict=True))
+        given = dict(zip(model.inputs, graph.inputs, strict=True))
+    except ValueError:
+        why = f"{count(number, 'variable')} beside inputs or outputs that are left out"
+        raise UnsupportedError(f"{model.file}: {why}") from None
+    pairs = zip(model.outputs[-number:], model.inputs[-number:], prepared.variables, strict=True)
+    return tuple(State(made[o], given[i], raw=variable.initial, found=True) for o, i, variable in pairs)
 
 
 def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: UnsupportedError) -> Models:

@@ -100,7 +100,7 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
         ("compile model.bin -o m.bin", "model.bin: this is a model.bin, compiled already; wanted the ONNX"),
         ("-m net.so -b local", "net.so: this looks like a program or library (ELF)"),
         ("-m net.hef -b local", "net.hef: this looks like Hailo HEF"),
-        ("-m net.espdl -b local", "`qverify chips espressif` tells how that chip is tested"),
+        ("-m net.espdl -b local", "net.espdl: a damaged .espdl: its contents have 0 bytes; copy or export it again"),
         (
             "-m q.onnx,net.dlc -b local",
             "(.dlc), not an ONNX or a model.bin of qverify compile; its tool runs it on the board",

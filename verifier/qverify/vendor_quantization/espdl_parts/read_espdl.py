@@ -92,6 +92,8 @@ def read_espdl(data: bytes, file: str) -> EspdlModel:
         raise BadFileError(
             f"{file}: an .espdl that is cut off: it has {len(data)} of {length + HEAD} bytes; copy it again"
         )
+    if length < HEAD:
+        raise BadFileError(f"{file}: a damaged .espdl: its contents have {length} bytes; copy or export it again")
     try:
         return _read_model(data[HEAD : HEAD + length], file)
     except DAMAGE_ERRORS as error:

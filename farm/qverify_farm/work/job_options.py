@@ -32,6 +32,7 @@ REFUSED = {
     **dict.fromkeys(("user", "ssh_config", "ssh_backend", "accept_new_host_key", "wait"), _REACHES),
     "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
     "signature": "a job verifies the first signature of a .tflite",
+    **dict.fromkeys(("steps", "feed", "decode"), "a job verifies independent frames, not the steps of a sequence"),
     "capture": "it names a folder of the host; a job's keep_capture stores the capture as an artifact",
     **dict.fromkeys(("models", "board", "inputs"), "it is a field of the job"),
     **dict.fromkeys(

@@ -14,6 +14,7 @@ import qverify
 from qverify.cli.main import main
 from qverify.errors import BadFileError, QVerifyError, UnsupportedError
 from qverify.session.models import open_models
+from qverify.session.vendor_quantized import compare_with_tests
 from qverify.vendor_quantization import write_quantized
 from qverify.vendor_quantization.espdl_parts.layouts import unpack_weights
 from qverify.vendor_quantization.espdl_parts.read_espdl import read_espdl
@@ -48,6 +49,14 @@ def test_a_wrong_weight_is_no_accident_of_the_test(tmp_path: Path) -> None:
     changed.write_bytes(data)
     models = open_models([str(changed)])
     assert [c for c in models.caveats if "the file's own test: the simulator gives" in c and "otherwise" in c]
+
+
+def test_an_output_that_the_network_does_not_give_is_a_caveat() -> None:
+    models = open_models([str(S3)])
+    tests = write_quantized(b"", {"x.espdl": S3.read_bytes()}).tests
+    assert tests is not None
+    notes, caveats = compare_with_tests(models.graph, tests[0], {"other": np.zeros(3, np.int8)})
+    assert (notes, caveats) == ([], ["the file's own test has other, which its network does not give"])
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is known of one state in one step. expected: the right output. came_in: the state that the step read; None if it
+    """One state in one step, as far as a side gave it. expected: the right output. came_in: the state that the step read; None if it
     has another shape. before: the right output of the step before; None in the first. ran_before: that of the run before, of whatever feed. came_before: the state which that
     step read. first: the state of step 0. others: the right outputs of other states, by name. scale: of an LSB, 0 if it is
     not quantized."""

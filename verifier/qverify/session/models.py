@@ -23,7 +23,7 @@ from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
-from qverify.onnx_model.load import check_parsed, digest_of, is_quantized, open_model, parse, read_file
+from qverify.onnx_model.load import check_parsed, digest_of, is_quantized, open_model, parse, read_file, read_model
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
@@ -226,7 +226,8 @@ def _open_as_quantized(
         )
     if source.kind == "espdl" and len(paths) > (1 if binary is None else 2):
         raise UsageError(f"-m {','.join(paths)}: {source.path} holds the network; give it alone, or with its model.bin")
-    made = quantize_as_vendor(source.path, source.data, files)
+    data = source.data if isinstance(source.data, bytes) else read_model(source.path)  # a large one was mapped
+    made = quantize_as_vendor(source.path, data, files)
     digest = submit(lambda: hashlib.sha256(made.onnx).hexdigest())
     quantized = _File(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
     shapes, host, arithmetic = how
@@ -238,7 +239,7 @@ def _open_as_quantized(
         f"{os.path.basename(source.path)} was quantized as {os.path.basename(files[0])} states",
         *made.changes,
     ]
-    models.float_onnx, models.vendor_names = source.data, made.names
+    models.float_onnx, models.vendor_names = data, made.names
     if made.tests is not None:
         notes, caveats = compare_with_tests(models.graph, *made.tests)
         models.notes, models.caveats = [*models.notes, *notes], [*models.caveats, *caveats]

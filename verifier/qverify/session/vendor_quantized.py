@@ -63,7 +63,9 @@ def compare_with_tests(
         )
     given = [PreparedInput(s, s.aligned_bytes(inputs[n]), "the file's own test") for n, s in specs.items()]
     computed = Simulator(graph).run(PreparedInputs(tuple(given)), digests=False).tensors
-    lines = [(_compare_test(n, computed[n], value)) for n, value in outputs.items() if n in computed]
+    absent = [n for n in outputs if n not in computed]
+    lines = [_compare_test(n, computed[n], value) for n, value in outputs.items() if n not in absent]
+    lines += [(f"the file's own test has {n}, which its network does not give", False) for n in absent]
     return [text for text, equal in lines if equal], [text for text, equal in lines if not equal]
 
 

@@ -16,7 +16,8 @@ import pytest
 from qverify_agents import this_user
 from qverify_agents.emulation.image import KINDS, RECIPE
 
-from tests.needs import QUICK, arrange, has_no_quick_test, leave_out_repeats, units_of_work
+from tests.needs import QUICK, arrange, file_of, has_no_quick_test, leave_out_repeats, units_of_work
+from tests.seconds import UNKNOWN, Durations, changed_files, choose_files, concerned, read_record
 from tests.share import is_whole_run, leave_out_others
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT.parent / "shared" / "models"
+CHOSEN, CONCERNED = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
 
 
 def real_models() -> list[Path]:
@@ -73,10 +75,12 @@ def need_qemu(name: str) -> pytest.MarkDecorator:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts pytest in the background has it ignore Ctrl-C, and so would every program the tests press it on."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--record-seconds") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -106,8 +110,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files of which QUICK would leave nothing are not read: a third of what every worker collects."""
-    return True if config.option.markexpr == QUICK and has_no_quick_test(collection_path) else None
+    """Files of which QUICK would leave nothing are not read: a third of what every worker collects; nor are those that
+    --seconds does not choose."""
+    if config.option.markexpr != QUICK:
+        return None
+    if has_no_quick_test(collection_path):
+        return True
+    if not config.getoption("--seconds") or not collection_path.match("test_*.py"):
+        return None
+    return None if file_of(collection_path) in _chosen(config) else True
+
+
+def _chosen(config: pytest.Config) -> set[str]:
+    """Returns the files of a run of --seconds, relative to tests/."""
+    if CHOSEN not in config.stash:
+        here = ROOT / "tests"
+        texts = {file_of(p): p.read_text() for p in here.rglob("test_*.py") if not has_no_quick_test(p)}
+        record = read_record()
+        costs = {name: record.get(name, (UNKNOWN, UNKNOWN))[1] for name in texts}
+        first = config.stash[CONCERNED] = concerned(changed_files(ROOT), texts)
+        config.stash[CHOSEN] = choose_files(
+            config.getoption("--seconds"), config.getoption("randomly_seed", 0), first, costs
+        )
+    return config.stash[CHOSEN]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -123,6 +148,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
+    if config.getoption("--seconds"):
+        chosen = _chosen(config)
+        left_out = sorted(config.stash[CONCERNED] - chosen)
+        more = f"; NOT RUN though the change concerns them: {', '.join(left_out)}" if left_out else ""
+        return f"{len(chosen)} files, as many as fit in {config.getoption('--seconds'):g} s of all workers{more}"
     share: int = config.getoption("--share")
     if share == 1 or not is_whole_run(config):
         return None
@@ -154,6 +184,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="of a slow test with several cases, run one in N, chosen by --randomly-seed (tests/share.py)",
     )
+    parser.addoption(
+        "--seconds",
+        type=float,
+        metavar="N",
+        help="of quick tests, run files that take so many seconds in all workers: those that a change concerns, then any (tests/seconds.py)",
+    )
+    parser.addoption("--record-seconds", action="store_true", help="write what each file takes to tests/seconds.txt")
     parser.addoption(
         "--op", metavar="STEM", help="run only what tests this op: its own cases, and random nodes of every op"
     )

@@ -17,7 +17,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: 0.1 s a test
         r"^(models|links|engines)/| postgresql$|/test_(every_place|hostile_models|interrupts|sanitized_runtime|runner(_\w+)?|other_hosts"
         r"|light_model|pytest_plugin|extras|streams|process_stream|frames|soak|live_progress|screens_of_commands|task_numbers"
-        r"|documents_shown|report_pages?(_clicked)?|dump_files|inputs_diff(_of_files)?|ci_recipes|one_row|probe_models"
+        r"|documents_shown|report_pages?(_clicked)?|dump_files|inputs_diff(_of_files)?|outputs_diff(_of_results)?|ci_recipes|one_row|probe_models"
         r"|reference_(python|engine(_of_commands)?|spread)|onnxruntime_board|captures(_of_other_\w+|_altered|_extracted)?"
         r"|triage_(captures|by_builds|of_boards|of_float_models)|experiments_(on_boards|and_records)|detection_\w+|reduce|linear"
         r"|forensics(_of_(ops|memory|order|bits))?|recorded_hypotheses|one_cause|faults_(are_blamed|of_depthwise)|hypotheses_of_inputs"
@@ -57,10 +57,10 @@ def place_of(item: pytest.Item) -> str:
     """Returns the test's file relative to tests/ and, after a space, the board that it is parametrized with, if any."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
     board = next((str(given[name]) for name in BOARDS if name in given), "")
-    return f"{_file_of(item.path)} {board}".strip()
+    return f"{file_of(item.path)} {board}".strip()
 
 
-def _file_of(path: Path) -> str:
+def file_of(path: Path) -> str:
     return path.as_posix().rpartition("/tests/")[2]
 
 
@@ -70,7 +70,7 @@ def needs_of(place: str) -> list[str]:
 
 def has_no_quick_test(path: Path) -> bool:
     """Returns whether every test of this file has a mark that QUICK leaves out."""
-    return path.suffix == ".py" and bool(needs_of(_file_of(path)))
+    return path.suffix == ".py" and bool(needs_of(file_of(path)))
 
 
 def leave_out_repeats(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -11,27 +11,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = [
-    *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
-    *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
-    *sorted((ROOT / "agents" / "qverify_worker").rglob("*.py")),
-    *sorted((ROOT / "farm" / "qverify_farm").rglob("*.py")),
-    *sorted((ROOT / "agents" / "qverify_drivers").rglob("*.py")),
-    *sorted((ROOT / "agents" / "qverify_labgrid").rglob("*.py")),
-]
+TREES = (
+    "verifier/qverify",
+    "farm/qverify_farm",
+    *(f"agents/qverify_{n}" for n in ("agents", "worker", "drivers", "labgrid")),
+)
+SOURCES = [path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
         ("errors", "printable", "plural", "closest_names", "pages", "vendor_names"),
-        ("chips", "files", "extras", "arithmetic", "tensors"),
-        ("onnx_model", "model_bin", "tflite_model", "vendor_files", "report"),
+        ("chips", "files", "extras", "user_functions", "mistakes", "arithmetic", "tensors"),
+        ("onnx_model", "model_bin", "tflite_model", "vendor_files", "report", "decoders"),
         ("ops", "vendor_quantization"),
         ("compare", "capture", "profiles", "engines"),
-        ("inputs",),
+        ("inputs", "outputs", "options"),
         ("compiler", "sequences"),
         ("sides", "triage"),
         ("session", "renderers"),
-        ("cli",),
-        ("api",),
+        ("cli", "api"),
         ("pytest_plugin",),
     ),
     "qverify_agents": (
@@ -82,25 +79,27 @@ JUDGES = ("qverify.compiler.check_units",)  # the one file of the compiler that 
 NEVER = {  # beyond the floors
     "qverify_agents": ("qverify", "qverify_worker", "qverify_labgrid", "qverify_farm"),
     "qverify": ("qverify_worker", "qverify_labgrid", "qverify_farm"),
-    "qverify_worker": (
-        "qverify",
-        "qverify_agents",
-        "qverify_labgrid",
-        "qverify_farm",
-    ),  # it is pushed to boards by itself
+    # the worker is pushed to boards by itself
+    "qverify_worker": ("qverify", "qverify_agents", "qverify_labgrid", "qverify_farm"),
     "qverify_drivers": ("qverify", "qverify_agents", "qverify_worker", "qverify_labgrid", "qverify_farm"),
     "qverify_labgrid": ("qverify", "qverify_agents", "qverify_worker", "qverify_farm"),  # its Python need not have them
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
     "qverify_agents.boards": ("qverify_agents.schemes",),
     "qverify.renderers": ("qverify.compare",),  # they hold no logic
+    "qverify.decoders": ("qverify.tensors",),  # arrays in, plain values out
     "qverify.profiles": ("qverify.arithmetic",),  # a reader of dumps knows tensors and errors
     "qverify.report": ("qverify.tensors", "qverify.arithmetic"),  # plain values only
     "qverify.sides": ("qverify.compare", "qverify.compiler"),
     "qverify.compiler": ("qverify.compare", "qverify.capture", "qverify.report", "qverify.profiles"),
     "qverify.inputs": ("qverify.ops", "qverify.compare", "qverify.report"),
     "qverify.compare": ("qverify.onnx_model",),  # it is handed functions, never a model that runs
+    **{  # options come from their table; only the farm's own command line prints as qverify's does
+        f"qverify_farm.{room}": ("qverify.cli",)
+        for room in ("store", "scheduling", "work", "suites", "engines", "dispatcher", "service", "ui", "client")
+    },
 }
-SPEAK_TO_BOARDS = ("api", "cli", "session", "sides")  # api: only to turn their errors into its own
+SPEAK_TO_BOARDS = ("api", "cli", "options", "session", "sides")  # api: only to turn their errors into its own;
+# options: the names of their runtimes, and text made safe to show
 HOMES = {
     "onnxruntime": (
         "onnx_model/engine.py",
@@ -110,7 +109,7 @@ HOMES = {
         "qverify_worker/runtimes/onnxruntime.py",
         "qverify_drivers/drive_onnxruntime_ep.py",
     ),
-    "click": ("cli/",),
+    "click": ("cli/", "qverify/options/as_click.py", "qverify/options/parse.py"),
     "onnx": (
         "onnx_model/",
         "tflite_model/writer.py",

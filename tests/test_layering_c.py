@@ -65,6 +65,19 @@ def test_no_circle_of_folders():
     assert circle(arrows) == []
 
 
+NO_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"])*\"", re.DOTALL)
+DEFINITION = re.compile(r"^(?!static)[a-z_][\w *]*?\b(qv_\w+)\([^;{]*\)\s*\{", re.M)
+
+
+def test_no_circle_of_calls_between_files():
+    """A file that uses a function of another one is above it, whatever their headers say."""
+    texts = {p: NO_CODE.sub("", (RUNTIME / p).read_text()) for p in FILES if p.startswith("src/") and p.endswith(".c")}
+    defined = {name: path for path, text in texts.items() for name in DEFINITION.findall(text)}
+    assert len(defined) > 300
+    used = {path: {defined[n] for n in re.findall(r"\bqv_\w+", text) if n in defined} for path, text in texts.items()}
+    assert circle(used) == []
+
+
 def test_floors():
     """Every file stands on a floor, and includes from its own room and lower floors only."""
     floor_of = {r: number for number, rooms in enumerate(FLOORS) for r in rooms}

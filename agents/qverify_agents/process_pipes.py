@@ -15,6 +15,8 @@ from typing import IO
 NEED_THREADS = sys.platform == "win32"
 MAX_READ_BYTES, MAX_QUEUED_READS = 1 << 20, 16  # of one read; chunks read by the thread that nobody has taken yet
 SLICE_S = 1.0  # longest wait without asking for the seconds left, which another thread may end
+# A poll of two pipes opens no descriptor of its own.
+SELECTOR = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 THREAD_END_S = 1.0  # seconds to wait for a thread, whose pipe a process outside the group may keep open
 
 
@@ -34,7 +36,7 @@ class WaitedPipes:
         if self._received:
             data, self._received = self._received, b""
             return data
-        with selectors.DefaultSelector() as selector:
+        with SELECTOR() as selector:
             selector.register(self._stdout, selectors.EVENT_READ)
             while not selector.select(min(SLICE_S, seconds_left())):
                 pass
@@ -44,7 +46,7 @@ class WaitedPipes:
         """Writes all data and reads what arrives meanwhile, so that two full pipes never wait for each other. Raises
         OSError if the process has closed its end."""
         view = memoryview(data)
-        with selectors.DefaultSelector() as selector:
+        with SELECTOR() as selector:
             selector.register(self._stdin, selectors.EVENT_WRITE)
             selector.register(self._stdout, selectors.EVENT_READ)
             while view:

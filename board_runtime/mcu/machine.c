@@ -2,7 +2,6 @@
 #include "../src/posix.h"
 
 #include "../src/agent/board_lock.h"
-#include "../src/agent/store_folder.h"
 #include "../src/agent/wire.h"
 #include "hal.h"
 #include "heap.h"
@@ -42,10 +41,6 @@ int qv_lock_heard(qv_board_lock *l, const char *path, int running) {
 void qv_lock_holder(const qv_board_lock *l, char *json, size_t size) {
   (void)l;
   if (size) json[0] = 0;
-}
-uint64_t qv_folder_room(const qv_store *s) {
-  (void)s;
-  return 0;
 }
 
 void qv_wire_open(void) { qv_hal_open(); }

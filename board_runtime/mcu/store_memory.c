@@ -32,16 +32,6 @@ uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole) {
   return f ? (uint64_t)(f->end - f->data) : e ? e->held : 0;
 }
 
-int qv_store_used(const qv_store *s, const uint8_t hash[32]) {
-  for (uint32_t i = 0; i < s->used_count; i++)
-    if (memcmp(s->used[i], hash, 32) == 0) return 1;
-  return 0;
-}
-
-void qv_store_use(qv_store *s, const uint8_t hash[32]) {
-  if (s->used_count < QV_USES && !qv_store_used(s, hash)) memcpy(s->used[s->used_count++], hash, 32);
-}
-
 /* Returns a new entry with memory for `total` bytes, after removing contents that this connection does not need, the
    least recently used ones first; NULL if there is not enough memory. */
 static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
@@ -49,7 +39,7 @@ static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
     qv_stored *empty = NULL, *oldest = NULL;
     for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) {
       if (!e->age) empty = e;
-      else if (!qv_store_used(s, e->hash) && (!oldest || e->age < oldest->age)) oldest = e;
+      else if (!qv_is_needed(&s->needed, e->hash) && (!oldest || e->age < oldest->age)) oldest = e;
     }
     uint8_t *data = empty ? qv_aligned_alloc((size_t)total) : NULL;
     if (data) {
@@ -75,7 +65,7 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   if (e && e->total != total) return QV_E_INPUT;
   if (!e) e = claim(s, hash, total);
   if (!e) return QV_E_MEMORY;
-  qv_store_use(s, hash);
+  qv_need(&s->needed, hash);
   if (bytes) memcpy(e->data + e->held, data, bytes);
   e->held += bytes;
   return QV_OK;
@@ -89,7 +79,7 @@ qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size
 /* The bytes are lent: free() leaves them. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
   const qv_flash_content *f = in_flash(hash);
-  qv_store_use(s, hash);
+  qv_need(&s->needed, hash);
   if (f) {
     *data = (uint8_t *)(uintptr_t)f->data;
     *bytes = (size_t)(f->end - f->data);
@@ -107,6 +97,8 @@ qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, siz
   *bytes = (size_t)e->total;
   return QV_OK;
 }
+
+uint64_t qv_store_room(const qv_store *s) { return s->limit_bytes; }
 
 void qv_store_close(qv_store *s) {
   for (int i = 0; i < QV_STORE_ENTRIES; i++) forget(&s->entries[i]);

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0)) {
     char names[200];
     qv_list_instructions(names, sizeof names);
-    printf("qvrt 0.1.0\ninstructions of this processor: %s\n", names);
+    printf("qvrt 0.2.0\ninstructions of this processor: %s\n", names);
     return 0;
   }
   int help = argc < 2 || asks_for_help(argc, argv);

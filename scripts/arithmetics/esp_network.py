@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from float_network import FloatNetwork
+from onnx import numpy_helper
 from qverify.cli.main import main as qverify
 from qverify.vendor_quantization import write_quantized
 from qverify.vendor_quantization.espdl_parts.read_espdl import read_espdl
@@ -27,23 +28,8 @@ FIRST = "@channels_first"  # the ending of tensors that lie as in the float ONNX
 
 def network(seed: int) -> onnx.ModelProto:
     """Returns a float network with several nodes of each op."""
-    rng = np.random.default_rng(seed)
-    nodes: list[onnx.NodeProto] = []
-    constants: list[onnx.TensorProto] = []
-
-    def weight(name: str, *shape: int) -> str:
-        constants.append(numpy_helper.from_array(rng.normal(0, 0.4, shape).astype(np.float32), name))
-        return name
-
-    def node(op: str, name: str, *inputs: str, **attributes: object) -> str:
-        nodes.append(helper.make_node(op, list(inputs), [name], name, **attributes))
-        return name
-
-    def conv(name: str, x: str, out: int, into: int, size: int, relu: bool = False, **more: object) -> str:
-        words = weight(f"{name}.w", out, into, size, size), weight(f"{name}.b", out)
-        made = node("Conv", name, x, *words, kernel_shape=[size] * 2, **more)
-        return node("Relu", f"{name}r", made) if relu else made
-
+    net = FloatNetwork(seed)
+    node, conv, weight = net.node, net.conv, net.weight
     same = {"pads": [1, 1, 1, 1]}
     a = conv("a", "x", 20, 3, 3, True, **same)
     b = conv("b", a, 20, 20, 1)
@@ -58,18 +44,14 @@ def network(seed: int) -> onnx.ModelProto:
     u = node("Tanh", "th", conv("g", leaky, 250, 250, 1))
     v = node("Add", "v", u, leaky)
     few = node("MaxPool", "few", v, kernel_shape=[17, 18], strides=[17, 18])
-    constants.append(numpy_helper.from_array(np.array([2, 3]), "axes"))
+    net.constants.append(numpy_helper.from_array(np.array([2, 3]), "axes"))
     mean = node("ReduceMean", "mean", few, "axes", keepdims=1)
     w = node(
         "Add", "w", node("Add", "gg", node("GlobalAveragePool", "g1", v), mean), node("GlobalAveragePool", "g2", few)
     )
     h = node("Gemm", "h", node("Flatten", "fl", w), weight("h.w", 420, 250), weight("h.b", 420), transB=1)
     i = node("Gemm", "i", node("Relu", "hr", h), weight("i.w", 420, 310), weight("i.b", 310))
-    out = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in (i,)]
-    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, *SHAPE])]
-    graph = helper.make_graph(nodes, "every op", given, out, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    return onnx.shape_inference.infer_shapes(model)
+    return net.model((1, *SHAPE), [i], 18)
 
 
 def dims_of(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

@@ -18,41 +18,20 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from float_network import FloatNetwork
 from qverify.cli.main import main as qverify
 from qverify.model_bin.records import decode
 from qverify.vendor_quantization.sophgo import write_quantized
 
+INPUT = (1, 3, 24, 24)
 DRIVERS = Path(__file__).resolve().parents[2] / "agents" / "qverify_drivers"
 
 
 def network(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """Returns a float network with two to four nodes of each op, and an input."""
-    rng = np.random.default_rng(seed)
-    nodes: list[onnx.NodeProto] = []
-    constants: list[onnx.TensorProto] = []
+    net = FloatNetwork(seed)
+    node, conv, weight = net.node, net.conv, net.weight
     outputs: list[str] = []
-
-    def weight(name: str, *shape: int) -> str:
-        constants.append(numpy_helper.from_array(rng.normal(0, 0.4, shape).astype(np.float32), name))
-        return name
-
-    def node(op: str, name: str, *inputs: str, **attributes: object) -> str:
-        nodes.append(helper.make_node(op, list(inputs), [name], name, **attributes))
-        return name
-
-    def conv(name: str, x: str, out: int, into: int, size: int, relu: bool = False, **attributes: object) -> str:
-        made = node(
-            "Conv",
-            name,
-            x,
-            weight(f"{name}.w", out, into, size, size),
-            weight(f"{name}.b", out),
-            kernel_shape=[size] * 2,
-            **attributes,
-        )
-        return node("Relu", f"{name}r", made) if relu else made
-
     a = conv("a", "x", 16, 3, 3, True, pads=[1, 1, 1, 1])
     b = conv("b", a, 16, 16, 1)
     c = conv("c", b, 16, 1, 3, group=16, pads=[1, 1, 1, 1])
@@ -68,15 +47,7 @@ def network(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     h = node("Gemm", "h", g, weight("h.w", 24, 16), weight("h.b", 24), transB=1)
     outputs.append(node("Gemm", "i", node("Relu", "hr", h), weight("i.w", 24, 12), weight("i.b", 12)))
     outputs.append(node("ReduceMean", "r", m, axes=[2, 3], keepdims=1))
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
-    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 24, 24])]
-    model = helper.make_model(
-        helper.make_graph(nodes, "every op", given, ends, constants),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
-    shaped = onnx.shape_inference.infer_shapes(model)
-    return shaped, {"x": rng.normal(0, 1, (1, 3, 24, 24)).astype(np.float32)}
+    return net.model(INPUT, outputs, 17), {"x": net.rng.normal(0, 1, INPUT).astype(np.float32)}
 
 
 def build(model: Path, inputs: dict[str, np.ndarray], python: str, chip: str, work: Path, extra: list[str]) -> Path:

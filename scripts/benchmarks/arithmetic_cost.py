@@ -4,7 +4,6 @@ qverify and of the runtime on `local`, and what a fit from a recording costs."""
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -19,7 +18,7 @@ from qverify.compare.options import Options
 from qverify.session.job import verify
 from qverify.session.request import Request
 
-from benchmarks.measure import good_models
+from benchmarks.measure import good_models, show_figures
 
 REPEAT = 3
 FITTED = "mbv1_025_224_s8s8_qdq.onnx"
@@ -45,10 +44,7 @@ def main(words: list[str]) -> int:
         "largest": max(r["ratio"] for r in rows),
         "fit_s": _measure_fit(next(m for m in models if m.name == FITTED)),
     }
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(figures, options.path)
     return 0
 
 

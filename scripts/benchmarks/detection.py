@@ -4,13 +4,11 @@ healthy boards."""
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import statistics
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from qverify_agents.boards.faulty_runtime import WITHHELD
@@ -19,6 +17,7 @@ from benchmarks.detection_explained import families_of
 from benchmarks.detection_faults import Plant, Planter
 from benchmarks.detection_healthy import SAME, Fleet, Healthy
 from benchmarks.detection_subjects import subjects
+from benchmarks.measure import show_figures
 
 
 def main(words: list[str]) -> int:
@@ -35,10 +34,7 @@ def main(words: list[str]) -> int:
         "skipped": skipped | fleet.skipped | planter.homeless,
         "seconds": round(time.monotonic() - begun, 1),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(result, options.path)
     return 0 if _good(result) else 1
 
 

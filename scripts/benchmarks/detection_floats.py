@@ -4,7 +4,6 @@ and by the tie-aware limit against the reference alone."""
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import random
 import sys
@@ -29,6 +28,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify_agents.boards.faulty_runtime import SLIGHT
 
 from benchmarks.detection_subjects import DEADLINE_S, REAL, Subject
+from benchmarks.measure import show_figures
 from benchmarks.small_vit import small_vit
 
 NORM, LINEAR = ("layer_norm",), ("conv", "fully_connected", "conv_transpose")
@@ -221,10 +221,7 @@ def main(words: list[str]) -> int:
             "healthy_runs": options.healthy * len(bench.subjects),
         }
         result["failing_though_healthy"] = dict(alarms)
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(result, options.path)
     ties = any("tie-aware" in name for name in alarms)
     changed = result["changed_bytes"]
     return 0 if result["detected"] == changed and result["located"] >= 0.99 * changed and not ties else 1

@@ -4,7 +4,6 @@ node again, and a report on a board of which every element of every node is one 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -29,7 +28,7 @@ from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 
-from benchmarks.measure import good_models, median_s
+from benchmarks.measure import good_models, median_s, show_figures
 
 REPEAT = 3
 LEAST_S = 1e-3  # of computing a node: below, the calls themselves are measured
@@ -51,10 +50,7 @@ def main(words: list[str]) -> int:
         figures[kind] = {"median": round(statistics.median(ratios), 2), "largest": round(ratios[-1], 2)}
         figures[kind]["all"] = round(sum(r[kind] * r["s"] for r in rows) / sum(r["s"] for r in rows), 2)
     figures["report_s"] = _measure_report(next(m for m in models if m.name == REPORT_ON))
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(figures, options.path)
     return 0
 
 

@@ -3,7 +3,6 @@ diff` names them and nothing that does not fit."""
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 import sys
@@ -17,12 +16,14 @@ from typing import Any
 import numpy as np
 from qverify.inputs import picture
 from qverify.inputs.description_tables import parse_description
-from qverify.inputs.difference import InputDifference, Mistake, MistakeExplanation, explain_difference
+from qverify.inputs.difference import InputDifference, MistakeExplanation, explain_difference
 from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start
+from qverify.mistakes import Mistake
 
 from benchmarks import input_oracle, input_speed
+from benchmarks.measure import show_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 PHOTOS = ROOT.parent / "shared" / "models" / "inputs" / "images"
@@ -302,9 +303,6 @@ def main(words: list[str]) -> int:
         "seconds": round(time.monotonic() - begun, 1),
         "missed": campaign.missed,
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(result, options.path)
     enough = all(s.named >= GOAL * s.planted for s in campaign.scores.values())
     return 0 if enough and result["false_exact"] == 0 else 1

@@ -1,4 +1,4 @@
-"""Reads kernel bugs, which are edits of the runtime's source (kernel_bugs/*.toml), and builds a runtime with each."""
+"""Reads kernel bugs, which are edits of the runtime's source (kernel_bugs.tar.xz), and builds a runtime with each."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from benchmarks.kernel_bugs_archive import ARCHIVE, read_files
 
 ROOT = Path(__file__).resolve().parents[2]
-BUGS = Path(__file__).with_name("kernel_bugs")
 RUNTIME = ROOT / "board_runtime"
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-I../include", "-I."]
 FLAGS += ["-DQV_WITHOUT_PRODUCTS"]  # the bugs edit the kernels that run without blocked products
@@ -37,16 +38,18 @@ class KernelBug:
         return {file for file, _, _ in self.edits}
 
 
-def read_bug(path: Path) -> KernelBug:
-    document = tomllib.loads(path.read_text())
-    return KernelBug(
-        path.stem, document["truth"], tuple((e["file"], e["find"], e["replace"]) for e in document["edit"])
-    )
+def read_bug(name: str, text: str) -> KernelBug:
+    document = tomllib.loads(text)
+    return KernelBug(name, document["truth"], tuple((e["file"], e["find"], e["replace"]) for e in document["edit"]))
 
 
-def list_bugs(folder: Path = BUGS) -> list[KernelBug]:
-    """Returns every bug below the folder, sorted by name."""
-    return [read_bug(path) for path in sorted(folder.rglob("*.toml"), key=lambda p: p.name) if path.stem != "right"]
+def list_bugs(path: Path = ARCHIVE, only_set: str = "") -> list[KernelBug]:
+    """Returns the bugs of an archive or a folder, of every set or of the one with this name, sorted by name."""
+    named = ((PurePosixPath(name), text) for name, text in read_files(path).items())
+    bugs = [
+        read_bug(name.stem, text) for name, text in named if name.stem != "right" and only_set in ("", name.parts[0])
+    ]
+    return sorted(bugs, key=lambda bug: bug.name)
 
 
 def edited(bug: KernelBug, source: Path) -> Iterator[tuple[Path, str]]:

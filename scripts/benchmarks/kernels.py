@@ -1,4 +1,4 @@
-"""Triage of kernel bugs. Each bug of kernel_bugs/ is built into the runtime, and the networks whose bytes it changes
+"""Triage of kernel bugs. Each bug of kernel_bugs.tar.xz is built into the runtime, and the networks whose bytes it changes
 are determined. Triage of one of these must detect the bug, blame a node that the edited file computes, and explain it
 correctly or not at all."""
 
@@ -30,7 +30,8 @@ from qverify.session.triage.run_triage import triage
 from qverify.session.triage.triage_request import TriageRequest
 
 from benchmarks.detection_subjects import MODELS, REAL
-from benchmarks.kernel_bugs_built import BUGS, Builder, DoesNotApply, KernelBug, list_bugs
+from benchmarks.kernel_bugs_archive import ARCHIVE, read_files
+from benchmarks.kernel_bugs_built import Builder, DoesNotApply, KernelBug, list_bugs
 
 NETWORKS = {
     name: MODELS[name] for name in ("digits", "ad_toycar_tfl", "kws_u8s8", "resnet8_u8s8", "mbv1_025_128_qat")
@@ -94,12 +95,15 @@ class BugResult:
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench kernels", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="draws the network of each bug and its inputs")
-    parser.add_argument("--bugs", type=Path, default=BUGS, help="a folder of bugs")
+    parser.add_argument("--bugs", type=Path, default=ARCHIVE, help="an archive or a folder of bugs")
+    parser.add_argument("--set", default="", help="only this set of the archive")
     parser.add_argument("--only", nargs="*", help="beginnings of names")
     parser.add_argument("--count", type=int, help="so many bugs, drawn by the seed")
     parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
-    bugs = [b for b in list_bugs(options.bugs) if not options.only or b.name.startswith(tuple(options.only))]
+    bugs = [
+        b for b in list_bugs(options.bugs, options.set) if not options.only or b.name.startswith(tuple(options.only))
+    ]
     if options.count is not None:
         bugs = sorted(random.Random(options.seed).sample(bugs, min(options.count, len(bugs))), key=lambda b: b.name)
     print(f"seed {options.seed}, {len(bugs)} bugs", file=sys.stderr, flush=True)
@@ -121,8 +125,7 @@ def main(words: list[str]) -> int:
 def _read_right_patterns() -> dict[str, list[str]]:
     """Returns the patterns of the explanations that a reader judged right, by bug. A confirmed explanation that matches
     none of them is `wrong`, or `new` if the bug has no patterns yet."""
-    path = BUGS / "right.toml"
-    return tomllib.loads(path.read_text()) if path.exists() else {}
+    return tomllib.loads(read_files()["right.toml"])
 
 
 def summary(results: list[BugResult]) -> dict[str, Any]:

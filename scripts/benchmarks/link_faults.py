@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import random
 import re
@@ -26,6 +25,7 @@ from qverify.sides.simulator import Simulator  # noqa: E402
 from qverify_agents.binaries import host_architecture, runtime_path  # noqa: E402
 from qverify_agents.errors import LinkError  # noqa: E402
 
+from benchmarks.measure import show_figures  # noqa: E402
 from tests.board_kinds import Place, Unavailable, kill_own_children, place  # noqa: E402
 from tests.conformance.tiny_model import graph, model_bytes, prepared  # noqa: E402
 
@@ -291,8 +291,5 @@ def main(words: list[str]) -> int:
         "by_fault": {k: dict(v) for k, v in sorted(rows.items())},
         "what_stayed": [*stray, *left],
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(result, options.path)
     return 1 if outcomes["wrong"] or outcomes["hung"] or stray or left else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import resource
 import subprocess
@@ -25,6 +24,8 @@ from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 from qverify_agents.connect import connect
 from qverify_agents.protocol.client import Agent
+
+from benchmarks.measure import show_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
@@ -164,7 +165,5 @@ def main(words: list[str]) -> int:
             pty = stack.enter_context(PtyBoard(baud=baud, home=folder))
             boards[f"serial at {baud}"] = f"{pty.address}&cache={folder}/cache"
         result = {"ssh": transfers(servers["openssh"], work) if "openssh" in servers else None, "runs": traffic(boards)}
-    print(json.dumps(result, indent=1))
-    if options.path:
-        Path(options.path).write_text(json.dumps(result, indent=1) + "\n")
+    show_figures(result, options.path)
     return 0

@@ -46,6 +46,14 @@ def in_child(module: str, *words: str, timeout_s: float = 1800) -> dict[str, Any
     return answer
 
 
+def show_figures(figures: dict[str, Any], path: str | None) -> None:
+    """Prints figures as JSON, and writes them to a file if there is one."""
+    text = json.dumps(figures, indent=1)
+    print(text)
+    if path:
+        Path(path).write_text(text + "\n")
+
+
 def good_models() -> list[Path]:
     """Returns the 28 real quantized models in ../shared/models, or an empty list if they are missing."""
     folder = Path(__file__).resolve().parents[3] / "shared" / "models"

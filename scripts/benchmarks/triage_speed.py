@@ -4,7 +4,6 @@ bytes."""
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from qverify.session.triage.reduce_model import reduce
 from qverify.session.triage.run_triage import triage
 from qverify.session.triage.triage_request import TriageRequest
 
-from benchmarks.measure import good_models, median_s
+from benchmarks.measure import good_models, median_s, show_figures
 
 REPEAT = 3
 PHOTO = "inputs/images/STM32H573I-DK-Top.png"
@@ -53,10 +52,7 @@ def main(words: list[str]) -> int:
         figures[board] = statistics.median(row[board] for row in figures["ratios"])
     figures["reduce"] = _measure_reduction(next(m for m in good_models() if m.name.startswith("mbv2")))
     figures["capture"] = _measure_capture(next(m for m in good_models() if m.name == "ppocr_v3_det_480_s8s8_qdq.onnx"))
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if options.path:
-        Path(options.path).write_text(text + "\n")
+    show_figures(figures, options.path)
     return 0
 
 

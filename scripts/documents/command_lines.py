@@ -13,33 +13,13 @@ from qverify.cli.normalize_options import normalize_options
 
 from scripts.documents.blocks import ROOT
 
-SYSTEM_COMMANDS = {
-    ".",
-    "apt-get",
-    "cd",
-    "cp",
-    "deactivate",
-    "echo",
-    "export",
-    "grep",
-    "head",
-    "make",
-    "mkdir",
-    "python",
-    "sh",
+SYSTEM_COMMANDS = {  # of the system, or in an activated environment
+    *(".", "apt-get", "cd", "cp", "deactivate", "echo", "export", "grep", "head", "make", "mkdir", "python", "sh"),
     "tail",
-}  # of the system, or in an activated environment
-
+}
 TOOLS_OF_MAKERS = {  # what the pages of chips run on the board or in the maker's toolkit
-    "pulsar2",
-    "ax_run_model",
-    "hrt_model_exec",
-    "qnn-net-run",
-    "./prog_dla_simulator",
-    "model_runner",
-    "stedgeai",
-    "mv",
-    "scp",
+    *("pulsar2", "ax_run_model", "hrt_model_exec", "qnn-net-run", "./prog_dla_simulator", "model_runner", "stedgeai"),
+    *("mv", "scp"),
 }
 
 
@@ -67,15 +47,8 @@ def _command_problem(program: str, words: list[str]) -> str:
         return _qverify_problem(["verify", *translate(normalize_options(words))[0]])
     if program.startswith("scripts/"):
         return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
-    if program in SYSTEM_COMMANDS or program in (
-        ".venv/bin/python",
-        ".venv/bin/mkdocs",
-        "cc",
-        "pip",
-        "~/labgrid/bin/pip",
-        "pytest",
-        *TOOLS_OF_MAKERS,
-    ):
+    others = (".venv/bin/python", ".venv/bin/mkdocs", "cc", "pip", "~/labgrid/bin/pip", "pytest")
+    if program in SYSTEM_COMMANDS | TOOLS_OF_MAKERS or program in others:
         return ""
     return f"{program}: not a program that these pages use"
 

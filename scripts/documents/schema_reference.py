@@ -9,17 +9,48 @@ from pkgutil import iter_modules
 from typing import Any, Literal
 
 from qverify.compare import metrics
-from qverify.report import difference, document, schema, spread, triage_document
+from qverify.report import (
+    channels,
+    checks,
+    difference,
+    document,
+    facts,
+    outputs_document,
+    schema,
+    sequence,
+    spread,
+    triage_document,
+)
+from qverify.report.matrix import document as matrix_document
 
 from scripts.documents.escaped import escaped
 
+DOCUMENTS = {
+    "report": "ReportDocument",
+    "triage": "TriageDocument",
+    "diff": "ReportDifference",
+    "matrix": "MatrixDocument",
+    "outputs": "OutputsDocument",
+}
+MODULES = (
+    document,
+    triage_document,
+    spread,
+    difference,
+    channels,
+    checks,
+    facts,
+    sequence,
+    matrix_document,
+    outputs_document,
+)
 
-def page(kind: Literal["report", "triage", "diff"]) -> str:
+
+def page(kind: Literal["report", "triage", "diff", "matrix", "outputs"]) -> str:
     """Returns a table of fields for the document and for each object in it."""
     schema_of_document = schema.SCHEMAS[kind]()
     name = str(schema_of_document["title"])
-    dataclasses = {"report": "ReportDocument", "triage": "TriageDocument", "diff": "ReportDifference"}
-    lines = _table(name, dataclasses[kind], schema_of_document, kind)
+    lines = _table(name, DOCUMENTS[kind], schema_of_document, kind)
     for part, body in schema_of_document["$defs"].items():
         lines += _table(part, part, body, kind)
     return "\n".join(lines)
@@ -115,7 +146,7 @@ def _metrics() -> dict[str, str]:
 
 def _dataclass(name: str) -> type | None:
     """Returns the class of the report with that name, or None."""
-    for module in (document, triage_document, spread, difference):
+    for module in MODULES:
         member = vars(module).get(name)
         if inspect.isclass(member):
             return member

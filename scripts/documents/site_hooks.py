@@ -29,12 +29,15 @@ BESIDE_THE_CODE = (
     "vectors/*.md",
     "verifier/*.md",
     "verifier/qverify/chips/*.md",
+    "verifier/qverify/ops/*.md",
 )
 GENERATED = {  # marker in a page to the function that generates the text for it
     "<!-- generated: command line -->": cli_reference.page,
     "<!-- generated: report -->": lambda: schema_reference.page("report"),
     "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
     "<!-- generated: diff -->": lambda: schema_reference.page("diff"),
+    "<!-- generated: matrix -->": lambda: schema_reference.page("matrix"),
+    "<!-- generated: outputs -->": lambda: schema_reference.page("outputs"),
 }
 LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/([\w-]+\.svg)" ?/?>')

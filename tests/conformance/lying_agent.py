@@ -55,10 +55,10 @@ while data := os.read(agent.stdout.fileno(), 65536):
 """
 
 
-def lying_board(lie: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on `local` lies. lie: lines of Python in says(), given f, request, at (of the event), event and mark (its
+def lying_board(lie: str, folder: Path, monkeypatch: pytest.MonkeyPatch, faulty: bool = False) -> None:
+    """From now on `local`, or the runtime with faults, lies. lie: lines of Python in says(), given f, request, at (of the event), event and mark (its
     digest); they return frames or fall through."""
-    real = runtime_path(host_architecture())
+    real = runtime_path(host_architecture(), faulty=faulty)
     fake = folder / real.name
     path = [p for p in sys.path if p]
     text = lie.strip().replace("\n", "\n    ")

@@ -3,56 +3,30 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from lying_agent import lying_board
 from qverify.cli.main import main
 from qverify.sides.board import Board
 from qverify.sides.board_events import DigestMismatch
 from qverify.sides.simulator import Simulator
-from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import ProtocolError
 from tiny_model import graph, model_bytes, prepared
 
-RELAY = """#!{python}
-import os, subprocess, sys, threading
-sys.path[:0] = {path!r}
-from qverify_agents.protocol import frames, messages
-agent = subprocess.Popen([{real!r}, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-asked = dict()  # sequence number to the tensor a GET names
-
-def altered(f):
-    payload = bytearray(f.payload)
-    {alter}
-    return bytes(payload)
-
-def towards():
-    reader = frames.FrameReader()
-    while data := os.read(0, 65536):
-        reader.feed(data)
-        while (f := reader.next()) is not None:
-            if f.type == frames.GET:
-                asked[f.sequence] = messages.read_text(f.payload)[0]
-        agent.stdin.write(data)
-    agent.stdin.close()
-
-threading.Thread(target=towards, daemon=True).start()
-reader = frames.FrameReader()
-while data := os.read(agent.stdout.fileno(), 65536):
-    reader.feed(data)
-    while (f := reader.next()) is not None:
-        whole = frames.encode_frame(f.type, f.sequence, altered(f))
-        while whole:
-            whole = whole[os.write(1, whole):]
-"""
-UNSTABLE = "if f.type == frames.DATA and asked[f.sequence] != 'y': payload[-1] ^= 1"
-ONE = "if f.type == frames.DATA and asked[f.sequence] == {name!r}: payload[-1] ^= 1"
+UNSTABLE = "if f.type == frames.DATA and messages.read_text(request.payload)[0] != 'y': payload[-1] ^= 1"
+ONE = "if f.type == frames.DATA and messages.read_text(request.payload)[0] == {name!r}: payload[-1] ^= 1"
 FIRST = "relu1_QuantizeLinear_Output"
 NO_DIGESTS = """if f.type == frames.HELLO: payload = payload.replace(b'"inject", "digests"', b'"inject"           ')"""
 Relay = Callable[[str], Board]
+
+
+def altering_board(alter: str, folder: Path, monkeypatch: pytest.MonkeyPatch, faulty: bool = False) -> None:
+    """From now on a line of Python alters the payload of each frame that `local` sends."""
+    lie = f"payload = bytearray(f.payload)\n{alter}\nreturn [(f.type, bytes(payload))]"
+    lying_board(lie, folder, monkeypatch, faulty)
 
 
 @pytest.fixture
@@ -60,12 +34,7 @@ def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Relay:
     """A board of this machine whose agent's frames go through a line of Python."""
 
     def made(alter: str) -> Board:
-        real = runtime_path(host_architecture())
-        fake = tmp_path / real.name
-        path = [p for p in sys.path if p]
-        fake.write_text(RELAY.format(python=sys.executable, path=path, real=str(real), alter=alter))
-        fake.chmod(0o755)
-        monkeypatch.setenv("QVERIFY_BIN_DIR", str(tmp_path))
+        altering_board(alter, tmp_path, monkeypatch)
         return Board("local", model_bytes(), graph(), 20)
 
     return made
@@ -130,13 +99,9 @@ def test_a_fault_is_blamed_though_another_tensor_breaks_its_digest(
     broken: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The fault is in the first node; of what it spoils behind, one tensor does not come whole."""
-    real, folder = runtime_path(host_architecture(), faulty=True), tmp_path / "bin"
+    folder = tmp_path / "bin"
     folder.mkdir()
-    fake = folder / real.name
-    alter = ONE.format(name=broken)
-    fake.write_text(RELAY.format(python=sys.executable, path=[p for p in sys.path if p], real=str(real), alter=alter))
-    fake.chmod(0o755)
-    monkeypatch.setenv("QVERIFY_BIN_DIR", str(folder))
+    altering_board(ONE.format(name=broken), folder, monkeypatch, faulty=True)
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=plus_one@{FIRST}", "-r", "True"]
     assert main([*words, "--json", str(tmp_path / "r.json")]) == 1
     report = json.loads((tmp_path / "r.json").read_text())

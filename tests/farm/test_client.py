@@ -15,6 +15,7 @@ import pytest
 import qverify.example
 from qverify.cli.main import main
 from qverify.errors import BadFileError, UsageError
+from qverify.session.requests.parse_command import parse_command
 
 pytest.importorskip("httpx", reason="qverify[service] is not installed")
 from qverify_farm.client.http import AwayError, FarmServer, TooBusyError, server_url
@@ -22,6 +23,7 @@ from qverify_farm.client.job_files import collect_job_files, upload_files
 from qverify_farm.client.tokens import read_tokens, save_token, token_for
 from qverify_farm.client.verify_on_farm import FarmRequest, check_farm_request
 from qverify_farm.errors import ServerError
+from qverify_farm.work.job_options import check_options
 
 EXAMPLE = Path(next(iter(qverify.example.__path__)))
 
@@ -182,8 +184,14 @@ def test_a_job_without_a_board_is_refused() -> None:
         check_farm_request(FarmRequest("http://x", "", ("q.onnx",), ()))
 
 
+def test_facts_reach_the_farm_as_they_were_typed() -> None:
+    given = {"models": "q.onnx", "board": "any", "server": "http://x", "token": "t", "fact": ["firmware=1.2"]}
+    options = parse_command("verify", [], given).job.on_farm.options
+    assert options == {"fact": ("firmware=1.2",)} and check_options({"fact": list(options["fact"])}, ()) == []
+
+
 def test_the_report_of_a_run_does_not_keep_the_token() -> None:
-    from qverify.cli.reporting import repeating_command
+    from qverify.options.parse import repeating_command
 
     for words in (["--token", "hush"], ["--token=hush"]):
         assert repeating_command(["verify", "-m", "q", *words, "-b", "x"]) == "qverify verify -m q -b x"

@@ -170,12 +170,19 @@ def test_fail_fast_cancels_the_rest(database: Database, work: Callable[..., Work
     assert (row.state, row.verdict) == ("cancelled", "FAILED") and row.why == "fail-fast: m in j5-0 0 FAILED"
 
 
-def test_a_suite_ends_at_its_timeout(database: Database, work: Callable[..., Working]) -> None:
+def until_cancelled() -> ScriptedEngine:
+    """An engine whose attempts end when they are cancelled."""
+
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
         return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
 
-    engine, run = ScriptedEngine(J5, act), submit(database, ("j5-0", "j5-0"), timeout_s=0.1)
+    engine = ScriptedEngine(J5, act)
+    return engine
+
+
+def test_a_suite_ends_at_its_timeout(database: Database, work: Callable[..., Working]) -> None:
+    engine, run = until_cancelled(), submit(database, ("j5-0", "j5-0"), timeout_s=0.1)
     work(engine).until_ended(run)
     row = the_run(database, run)
     assert (row.state, row.verdict, row.why) == ("cancelled", "INCONCLUSIVE", "timeout of the suite: 0.1 s")
@@ -202,21 +209,13 @@ def test_a_timeout_does_not_wait_for_the_next_poll(
 ) -> None:
     monkeypatch.setattr(module, "POLL_S", 30.0)
 
-    def act(task: JobTask) -> JobResult:
-        engine.cancelled(task.job).wait(10)
-        return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
-
-    engine, run = ScriptedEngine(J5, act), submit(database, ("j5-0",), timeout_s=0.1)
+    engine, run = until_cancelled(), submit(database, ("j5-0",), timeout_s=0.1)
     work(engine).until_ended(run)
     assert the_run(database, run).why == "timeout of the suite: 0.1 s"
 
 
 def test_a_run_is_cancelled_by_another_process(database: Database, work: Callable[..., Working]) -> None:
-    def act(task: JobTask) -> JobResult:
-        engine.cancelled(task.job).wait(10)
-        return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
-
-    engine, run = ScriptedEngine(J5, act), submit(database, ("j5-0", "j5-0"))
+    engine, run = until_cancelled(), submit(database, ("j5-0", "j5-0"))
     working = work(engine)
     working.until(lambda: bool(engine.ran))
     with database.write() as session:

@@ -7,8 +7,9 @@ from typing import Any, get_type_hints
 
 import pytest
 from qverify.api.options import VerifyOptions
-from qverify.cli.python_options import python_options
 from qverify.errors import UsageError
+from qverify.options.as_click import as_click
+from qverify.options.commands import keywords
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES, check_options
 from qverify_farm.work.job_request import make_job_request
 from qverify_farm.work.job_task import JobTask, StoredFile
@@ -26,7 +27,7 @@ def asked(folder: Path, inputs: str = "", paths: tuple[str, ...] = (), **options
 
 
 def test_every_option_of_verify_is_allowed_or_refused() -> None:
-    """A new option of verify must be added to one of the lists."""
+    """The table says it of each; the types that editors see have the same options."""
     known = get_type_hints(VerifyOptions).keys() | {"models", "board", "inputs"}
     assert VALUES | FILES | REFUSED.keys() == known
     assert not VALUES & FILES and not (VALUES | FILES) & REFUSED.keys()
@@ -62,6 +63,13 @@ def test_good_options_have_no_mistakes() -> None:
     assert check_options({"labels": "l.csv"}, {"l.csv"}, inputs=False) == [
         "labels: wanted inputs, too, to which the labels belong"
     ]
+
+
+def test_a_job_is_of_one_network() -> None:
+    assert check_options({"check": "order", "shape": ["x=1x3"]}, ()) == []
+    wrong = check_options({"check": ["order", "batch"], "shape": ["x=1x{3,4}"]}, ())
+    assert [line.partition(":")[0] for line in wrong] == ["check", "shape"]
+    assert check_options({"check": "twice"}, ())[0].startswith("check: ")
 
 
 def test_paths_are_inside_the_folder(tmp_path: Path) -> None:
@@ -114,12 +122,12 @@ WRONG: dict[str, tuple[Any, ...]] = {  # values of a wrong type, by the kind of 
 
 @pytest.mark.parametrize("keyword", sorted(VALUES))
 def test_no_option_takes_a_value_of_another_type(keyword: str) -> None:
-    option = python_options("verify")[keyword]
+    option = as_click(keywords("verify")[keyword])
     kind = option.type.name.split()[0]
     if kind not in WRONG:
         kind = "text"
     if option.multiple:
-        kind = "mapping" if keyword in ("shape", "roi") else "texts"
+        kind = "mapping" if keyword in ("shape", "roi", "fact") else "texts"
     for value in WRONG[kind]:
         mistakes = check_options({keyword: value}, ())
         assert len(mistakes) == 1 and mistakes[0].startswith(f"{keyword}: got "), (value, mistakes)
@@ -144,3 +152,35 @@ def test_quantization_names_files_of_the_job(tmp_path: Path) -> None:
     assert request.quantization == (str(tmp_path / "n.quantization.cfg"), str(tmp_path / "w.npz"))
     one, other = (asked(tmp_path, "", (name,), quantization=[name]).models_key for name in ("a.cfg", "b.cfg"))
     assert one != other
+
+
+def test_tasks_of_jobs() -> None:
+    """A packaged decoder may be named; a function of the submitter's would run on the host of the board."""
+    good = {
+        "task": "detection",
+        "labels": "l.json",
+        "decoder": "yolov8,score=0.1",
+        "gate": ["task:map>=0.99*reference"],
+    }
+    assert check_options(good, {"l.json"}) == []
+    for decoder in ("evil.py:run", "os:system"):
+        (line,) = check_options({**good, "decoder": decoder}, {"l.json"})
+        assert line.startswith("decoder: ") and "loads code" in line
+    roles = {"gate": ["y.box:cosine>=0.9"], "description": "d.toml"}
+    assert check_options(roles, {"d.toml"}) == []
+    assert "wanted OUTPUT.ROLE" in check_options({**roles, "gate": ["y.box:cosin>=0.9"]}, {"d.toml"})[0]
+    folder = {"task": "segmentation", "labels": "masks"}
+    assert check_options(folder, {"masks/a.png"}) == []
+    assert "labels: 'masks' is none of the job's files" in check_options(folder, {"masks.png", "other/masks/a.png"})
+    assert check_options({"description": "masks"}, {"masks/a.png"}) == [
+        "description: 'masks' is none of the job's files"
+    ]
+
+
+def test_labels_may_be_a_folder_or_lie_among_the_inputs(tmp_path: Path) -> None:
+    masks = ("frames/a.png", "frames/b.png", "masks/a.png", "masks/b.png")
+    job = asked(tmp_path, "frames", masks, task="segmentation", labels="masks")
+    assert job.request.task.labels == str(tmp_path / "masks") and [f.path for f in job.model_files] == ["m.onnx"]
+    inside = asked(tmp_path, "val", ("val/a.png", "val/b.png", "val/l.csv"), labels="val/l.csv")
+    assert [frame.source for frame in inside.frames] == ["a.png", "b.png"]
+    assert inside.request.task.labels == str(tmp_path / "val/l.csv")

@@ -19,6 +19,7 @@ from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkTimeout
 from qverify_agents.host_lock import HostLock
+from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.failures import failure_of, find_unlike, is_same_place
 from qverify_farm.work import host_processes
 from qverify_farm.work import worker as worker_module
@@ -30,6 +31,7 @@ from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
 from qverify_farm.work.worker import JobWorker
 
+import tests.plain.sequence_models as sequence_models
 from tests.farm.example_jobs import ALL_NODES, FAULTY, IMAGES, NODE, ExampleJobs, program
 
 CRASHING = "tests.farm.crashing_child"
@@ -84,6 +86,14 @@ def test_passed(jobs: ExampleJobs, worker: JobWorker, folder: Path) -> None:
     report = report_of(jobs, result)
     assert report["verdict"] == "PASSED" and report["inputs"][0]["source"] == IMAGES[0]  # type: ignore[index]
     assert str(folder).encode() not in jobs.store.read(result.report)
+
+
+def test_a_job_checks_the_order_of_frames(jobs: ExampleJobs, worker: JobWorker) -> None:
+    """Its report has the result; a board that keeps a state is FAILED."""
+    for board, verdict in (("local", "PASSED"), (f"faulty:local?fault=stale_frame@{NODE}", "FAILED")):
+        result = run_job(jobs.task(board, options={"check": "order"}), worker)
+        checks: Any = report_of(jobs, result)["checks"]
+        assert (result.ending, result.verdict, checks[0]["verdict"]) == ("finished", verdict, verdict)
 
 
 def test_failed_with_capture(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
@@ -373,3 +383,39 @@ def test_results_are_small() -> None:
 def test_tasks_survive_json(jobs: ExampleJobs) -> None:
     task = jobs.task(options={"gate": ["cosine:0.9"], "roi": {"image": [0, 0, 4, 4]}})
     assert JobTask.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def sequence_jobs(folder: Path) -> ExampleJobs:
+    """A network with a state and inputs of four steps."""
+    sequence_models.recurrent(folder / "rec.onnx")
+    steps = io.BytesIO()
+    np.save(steps, np.random.default_rng(3).normal(size=(4, 1, 8)).astype(np.float32))
+    store = open_artifacts(str(folder / "store"))
+    jobs = ExampleJobs(store, ()).with_file("rec.onnx", (folder / "rec.onnx").read_bytes())
+    return jobs.with_file("steps.npy", steps.getvalue())
+
+
+def test_a_job_verifies_the_steps_of_a_sequence_and_names_the_first_wrong_one(
+    tmp_path: Path, worker: JobWorker
+) -> None:
+    jobs = sequence_jobs(tmp_path)
+    fields = {"models": ("rec.onnx",), "inputs": "steps.npy", "options": {"steps": 4, "dump_all_nodes_results": True}}
+    result = run_job(jobs.task(**fields), worker)
+    assert (result.ending, result.verdict) == ("finished", "PASSED"), result.why
+    report = report_of(jobs, result)
+    assert report["sequence"]["ran"] == 4  # type: ignore[index]
+    assert {point["step"] for point in report["sequence"]["curve"]} == {0, 1, 2, 3}  # type: ignore[index]
+    wrong = jobs.task("faulty:local?fault=bitflip@zd_q", **fields)
+    result = run_job(wrong, worker)
+    assert (result.ending, result.verdict) == ("finished", "FAILED")
+    assert result.blame_node == "zd_q" and "step 0" in result.why
+
+
+def test_a_process_of_a_sequence_that_dies_loses_the_job_and_not_the_worker(
+    tmp_path: Path, worker: JobWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = sequence_jobs(tmp_path)
+    monkeypatch.setattr("qverify_farm.work.run_job.ISOLATED", CRASHING)
+    monkeypatch.setenv("ALWAYS_CRASH", "1")
+    task = jobs.task(models=("rec.onnx",), inputs="steps.npy", options={"steps": 4})
+    assert run_job(task, worker).ending == "lost"

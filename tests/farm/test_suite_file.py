@@ -153,6 +153,26 @@ def test_a_dataset_is_split_into_jobs(folder: Path) -> None:
     ]
 
 
+def test_labels_are_a_folder_or_lie_among_the_frames(folder: Path) -> None:
+    for name in ("masks/1.png", "masks/2.png", "masks/3.png", "frames/labels.csv"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+    text = """
+        models = [{files = "nets/a_quant.onnx", inputs = ["night"], options = {task = "segmentation"}}]
+        boards = ["desk"]
+        datasets = [{name = "night", path = "frames", split = 2, labels = "LABELS"}]
+    """
+    masks = jobs_of(read(folder, text.replace("LABELS", "masks")), KNOWN)
+    assert masks[0].settings["options"]["labels"] == "masks" and "masks/" in masks[0].settings["files"]
+    jobs = jobs_of(
+        read(folder, text.replace("LABELS", "frames/labels.csv").replace("segmentation", "classification")), KNOWN
+    )
+    assert [job.settings["files"][1:] for job in jobs] == [
+        ["frames/1.npy", "frames/2.npy", "frames/labels.csv"],
+        ["frames/3.npy", "frames/labels.csv"],
+    ]
+
+
 def test_inputs_of_several_kinds(folder: Path) -> None:
     (folder / "frames" / "list.txt").write_text("1.npy\nx:2.npy,y:3.npy\n# no\n")
     text = 'models = ["nets/a_quant.onnx"]\nboards = ["desk"]\ninputs = ["frames/list.txt", {path = "x:cat.npy,y:frames/1.npy", name = "two"}]'

@@ -134,6 +134,25 @@ def test_a_bad_case_comes_back_with_its_cause(service: tuple[str, Farm], browser
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_the_graph_of_the_network_is_in_the_page_of_a_job(service: tuple[str, Farm], browser: Any, size: str) -> None:
+    """In the frame of the report, which has no origin of its own: it opens at the wrong node, and keys walk it."""
+    url = service[0]
+    with looking(browser, url, viewport=SIZES[size]) as page:
+        submit(page, url, "wrong")
+        page.goto(url + page.locator("tbody a").first.get_attribute("href"))
+        report = page.frame_locator("iframe[title=Report]")
+        chosen = report.locator(".net.chosen title")
+        chosen.wait_for(state="attached")
+        assert chosen.text_content().startswith(f"{CULPRIT}:")
+        report.locator(".network-view").focus()
+        page.keyboard.press("ArrowUp")
+        assert not chosen.text_content().startswith(f"{CULPRIT}:")
+        page.keyboard.press("Escape")
+        assert chosen.text_content().startswith(f"{CULPRIT}:")
+        assert report.locator(".network-side figure svg.bars").count() == 1  # stored reports have no other drawings
+
+
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_hard_to_reach(service: tuple[str, Farm], browser: Any, size: str, scheme: str) -> None:
     """axe-core finds no serious problem on any page, and no page is wider than the screen."""
@@ -149,7 +168,10 @@ def test_nothing_is_hard_to_reach(service: tuple[str, Farm], browser: Any, size:
             "/submit",
             "/inbox",
             "/inbox/new",
+            "/history",
             history,
+            "/matrix",
+            "/matrix?rows=model&columns=firmware&columns=board&rows=inputs",
             f"/compare?before={run[-32:]}&after={run[-32:]}",
         ]
         for place in [*places, run.removeprefix(url), job, "/login"]:
@@ -362,7 +384,8 @@ def test_a_picture_takes_a_description_that_is_drafted_first(
         field = page.get_by_label("Description of pictures")
         field.wait_for()
         assert "three.png: a picture needs a description" in page.get_by_role("alert").inner_text()
-        assert field.input_value().startswith("[inputs.NAME]")
+        assert field.input_value().startswith("[inputs.image]")
+        assert 'size = "8x8"' in field.input_value() and "GUESSED" in field.input_value()
         assert page.get_by_label("desk").is_checked()
         field.fill('[inputs.image]\nformat = "featuremap"\nsize = "8x8"\ntrain = "gray"\nmean = 0\nstd = 255\n')
         page.get_by_label("Models").set_input_files(MODEL)

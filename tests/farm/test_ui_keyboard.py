@@ -100,6 +100,7 @@ def look_through_report(keys: Keyboard, page: Any) -> None:
     behind = keys.stops()
     assert behind and all(stop.in_frame for stop in behind)
     assert CULPRIT not in behind[0].name  # the stops of the parts before it are passed over
+    keys.enter_page()
     assert keys.to("Report on its own page").kind == "a"
     keys.go()
     assert keys.to("Coverage ledger").kind == "a" and keys.stops()

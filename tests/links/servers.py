@@ -146,6 +146,14 @@ def children(process: int) -> list[int]:
         return []
 
 
+def no_agents_of(cache: Path, within_s: float = 15.0) -> bool:
+    """Whether no agent under the cache lives, once this time is over: the last one ends by itself after its connection."""
+    end = time.monotonic() + within_s
+    while agents_of(cache) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not agents_of(cache)
+
+
 def agents_of(cache: Path) -> list[str]:
     """Command lines of living agents that lie under the cache."""
     found = []

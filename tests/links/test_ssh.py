@@ -13,7 +13,7 @@ from qverify.cli.main import main
 from qverify_agents.connect import connect
 from qverify_agents.errors import BoardUnreachable, LinkError
 
-from tests.links.servers import agents_of
+from tests.links.servers import no_agents_of
 from tests.links.ssh_boards import OPENSSH, run
 
 
@@ -32,8 +32,7 @@ def test_verified_and_the_second_time_nothing_is_pushed(server, backend, digits,
     assert reports[1]["link"]["bytes_received"] < 4096 + 48 * 8 + 40 + 256
     agents = list((server.cache / "bin").iterdir())
     assert len(agents) == 1 and not agents[0].name.endswith(".part")
-    time.sleep(0.3)
-    assert not agents_of(server.cache)
+    assert no_agents_of(server.cache)
 
 
 def test_a_fault_of_the_board_is_blamed(server, digits, capsys):

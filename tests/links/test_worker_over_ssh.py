@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.links.servers import agents_of
+from tests.links.servers import no_agents_of
 from tests.links.ssh_boards import run
 from tests.unsigned_weights import write_unsigned_example
 
@@ -34,8 +33,7 @@ def test_verified_and_the_second_time_nothing_is_pushed(server, backend, digits,
     assert reports[0]["link"]["cached_bytes"] == 256 and reports[1]["link"]["cached_bytes"] > 5000
     (worker,) = (server.cache / "bin").iterdir()
     assert worker.name.startswith("qverify_worker-") and worker.name.endswith(".pyz")
-    time.sleep(0.3)
-    assert not agents_of(server.cache)
+    assert no_agents_of(server.cache)
 
 
 def test_a_worker_that_was_damaged_is_pushed_again(server, digits):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
-from qverify.session import models as session_models
+from qverify.session import compile_again as compiling
 
 from tests.conftest import MODELS, need_models
 from tests.models.test_inputs_end_to_end import IMAGES, YUNET
@@ -43,7 +43,7 @@ def _compile_once(source: bytes, name: str, options: CompilerOptions, *known: ob
 
 @pytest.fixture(autouse=True)
 def each_model_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_models, "compile_model", _compile_once)
+    monkeypatch.setattr(compiling, "compile_model", _compile_once)
 
 
 def triage(tmp_path: Path, *words: object) -> tuple[int, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 `python -m tests.ops.recorded_explanations` records it in explanations_of_faults.txt (with names of pages, only these);
 run it after a wanted change, and read which lines of the file it changed. Of each fault: the page, the op, the unit,
-and the fault in words; then the verdict, the numbers of causes with a checksum of all that is said, and the runs."""
+and the fault in words; then the verdict, and the numbers of causes with a checksum of all that is said and of every
+experiment (`--runs PAGE ...` prints these: elements that differ, causes that stand and that fell)."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ from qverify.triage.probes import list_constants
 from tests.ops.case_files import FILES
 from tests.ops.recorded_hypotheses import INEXACT, Log, NotingArray
 from tests.ops.recorded_probes import cases_of
+from tests.ops.records import read_record, write_record
 from tests.ops.test_forensics_of_ops import third
 from tests.plain.experiment_boards import FaultyUnit, random_like
 from tests.plain.forensic_units import generator
@@ -93,14 +95,16 @@ def _key(node: Case, fault: FaultVariant) -> tuple[object, ...]:
 
 
 def describe(found: FaultExplanation) -> list[str]:
-    """Returns the verdict, the experiments (elements that differ, causes that stand and that fell), and a checksum of
-    everything that is said."""
+    """Returns the verdict, and the numbers of causes with a checksum of everything that is said, experiments included."""
     said = to_json(found)
     del said["seconds"]
     checksum = zlib.crc32(json.dumps([details(found), said], sort_keys=True).encode())
-    runs = [f"{run.place} {run.kind} {run.changed} {run.stood}-{run.fell}" for run in found.experiments]
     sums = f"{len(found.exact)}+{len(found.general)} of {found.tried}, {found.evidence_bits:.0f} bits, {checksum:08x}"
-    return [verdict(found), sums, *dict.fromkeys(runs)]
+    return [verdict(found), sums]
+
+
+def describe_runs(found: FaultExplanation) -> list[str]:
+    return [f"{run.place} {run.kind} {run.changed} {run.stood}-{run.fell}" for run in found.experiments]
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,13 @@ class Plant:
 
     def explain(self) -> list[str]:
         """Returns the lines of the explanation."""
+        return describe(self.find())
+
+    def find(self) -> FaultExplanation:
+        """Returns what triage says of the fault."""
         page = next(page for page in pages() if self.page == page.NAME)
         node = next(case for name, case in cases_of(self.stem) if name == self.unit)
-        return describe(planted(page, node, self.text))
+        return planted(page, node, self.text)
 
 
 def plants(names: Collection[str]) -> Iterator[Plant]:
@@ -147,13 +155,7 @@ def _is_suitable(case: Case) -> bool:
 
 def recorded() -> dict[Plant, list[str]]:
     """Returns the recorded lines by where a fault was planted."""
-    of: dict[Plant, list[str]] = {}
-    for text in FILE.read_text().splitlines() if FILE.exists() else ():
-        if text.startswith(" "):
-            of[next(reversed(of))].append(text.strip())
-        else:
-            of[Plant(*text.split(" | ", 3))] = []
-    return of
+    return {Plant(*name.split(" | ", 3)): lines for name, lines in read_record(FILE).items()}
 
 
 def record(names: Collection[str]) -> None:
@@ -164,8 +166,12 @@ def record(names: Collection[str]) -> None:
         of[plant] = plant.explain()
         print(plant, *of[plant][:1], sep="\n ", flush=True)
     order = sorted(of, key=lambda plant: every.index(plant.page))
-    FILE.write_text("".join(f"{plant}\n" + "".join(f" {line}\n" for line in of[plant]) for plant in order))
+    write_record(FILE, {str(plant): of[plant] for plant in order})
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    if "--runs" in sys.argv:
+        for plant in (plant for plant in recorded() if plant.page in sys.argv):
+            print(plant, *describe_runs(plant.find()), sep="\n ")
+    else:
+        record(sys.argv[1:])

@@ -1,7 +1,9 @@
 """Computes checksums of what every page of verifier/qverify/triage/hypotheses computes at the units of tests/ops/cases.
 
 `python -m tests.ops.recorded_hypotheses` records them in hypotheses_of_ops.txt (3 minutes; with names of ops, only
-these); run it after a wanted change of a page, and read which lines of the file it changed.
+these); run it after a wanted change of a page, and read which lines of the file it changed. A line is of one page at
+one op: `--lines` with names of ops prints what it is made of (each unit, and way to spoil its output), to compare two
+checkouts.
 
 Most pages examine far more faults than they yield. So the recorded output is an array that notes what it is compared
 with, and that either equals everything, so that a page yields all its faults, or only what it really equals."""
@@ -28,6 +30,7 @@ from qverify.triage.hypotheses import HypothesisPage, ops_of, pages_of
 
 from tests.ops.case_files import CASES, FILES, RANDOM_NODES
 from tests.ops.random_nodes import RandomNodes
+from tests.ops.records import read_record, write_record
 from tests.ops.test_forensics_of_ops import case, compiled, third, values
 
 Array = Any
@@ -227,21 +230,6 @@ WAYS: dict[str, tuple[Callable[[Array], Array], bool, set[str] | None]] = {
 }
 
 
-def recorded() -> dict[str, dict[str, str]]:
-    """Returns, by op, the recorded text of each line by its name."""
-    of: dict[str, dict[str, str]] = {}
-    place = ""
-    for text in FILE.read_text().splitlines():
-        if text.startswith("# "):
-            stem = of.setdefault(text[2:], {})
-        elif not text.startswith(" "):
-            place = text
-        else:
-            page, _, checksums = text.strip().partition(" ")
-            stem[f"{place} {page}"] = checksums
-    return of
-
-
 def text_of(line: Line, page: str) -> str:
     """Returns the checksums of a line: number of arrays, what was noted of them, their elements. The last are sums of the
     elements, of 16 arrays each, if the page uses functions of numpy that are not the same on every machine."""
@@ -273,26 +261,53 @@ def lines_as_texts(stem: str) -> dict[str, str]:
     return {name: text_of(line, name.rpartition(" ")[2]) for name, line in lines_of(stem)}
 
 
+def fold(texts: Mapping[str, str]) -> list[str]:
+    """Returns a line for each page: of how many lines it is made, how many arrays these have, and their checksum; and,
+    as they are, the lines of INEXACT pages, whose sums are compared one by one."""
+    pages: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        pages.setdefault(name.rpartition(" ")[2], []).append(f"{name}: {text}")
+    folded = list[str]()
+    for page, lines in sorted(pages.items()):
+        if page in INEXACT:
+            folded += lines
+        else:
+            arrays = sum(int(line.rpartition(": ")[2].split()[0]) for line in lines)
+            folded.append(f"{page}: {len(lines)} {arrays} {zlib.crc32(chr(10).join(lines).encode()):08x}")
+    return folded
+
+
+def differing(old: Collection[str], now: Collection[str]) -> list[str]:
+    """Returns the names of the folded lines that are not as recorded."""
+    before, after = (dict(line.split(": ", 1) for line in lines) for lines in (old, now))
+    return [
+        name
+        for name in {**before, **after}
+        if name not in before or name not in after or not is_same(before[name], after[name])
+    ]
+
+
+def recorded() -> dict[str, list[str]]:
+    """Returns the recorded lines of each op."""
+    return read_record(FILE)
+
+
 def changed(stem: str) -> list[str]:
     """Returns the names of the lines of an op that are not as recorded."""
-    old = recorded().get(stem, {})
-    now = lines_as_texts(stem)
-    return [name for name in {**old, **now} if name not in old or name not in now or not is_same(old[name], now[name])]
+    return differing(recorded().get(stem, ()), fold(lines_as_texts(stem)))
 
 
-def record(stems: Collection[str] = ()) -> None:
-    """Writes FILE. stems: the ops that are computed anew; all if there are none."""
-    old = recorded() if stems else {}
-    texts = list[str]()
-    for stem in FILES:
-        texts.append(f"# {stem}")
-        place = ""
-        for name, checksums in old[stem].items() if stems and stem not in stems else lines_as_texts(stem).items():
-            before, place, page = place, *name.rsplit(" ", 1)
-            texts += [place] * (before != place)
-            texts.append(f" {page} {checksums}")
-    FILE.write_text("\n".join(texts) + "\n")
+def record_or_print(
+    words: Collection[str], file: Path, stems: Collection[str], texts_of: Callable[[str], Mapping[str, str]]
+) -> None:
+    """Writes the file: anew of the ops among the words, of all if there are none. --lines prints their lines instead."""
+    named = [word for word in words if word != "--lines"] or [*stems]
+    if "--lines" in words:
+        print(*(f"{stem} {name}: {text}" for stem in named for name, text in texts_of(stem).items()), sep="\n")
+        return
+    old = read_record(file)
+    write_record(file, {stem: fold(texts_of(stem)) if stem in named else old[stem] for stem in stems})
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    record_or_print(sys.argv[1:], FILE, FILES, lines_as_texts)

@@ -1,7 +1,7 @@
 """Computes checksums of what the pages of verifier/qverify/triage/hypotheses compute at nodes of asymmetric shapes.
 
 `python -m tests.ops.recorded_shapes` records them in hypotheses_of_shapes.txt (with names of ops, only these); run it
-after a wanted change of a page, and read which lines of the file it changed.
+after a wanted change of a page, and read which lines of the file it changed. `--lines` prints what they are made of.
 
 tests/ops/recorded_hypotheses.py tries every page at few units; this tries the pages of some ops at units of more shapes
 (tests/ops/asymmetric_nodes.py), at every output, and computes each fault on other inputs, too."""
@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,8 @@ from qverify.triage.hypotheses import HypothesisPage, ops_of, pages_of
 
 from tests.ops.asymmetric_nodes import NODES
 from tests.ops.random_nodes import RandomNodes
-from tests.ops.recorded_hypotheses import Line, Log, NotingArray, is_same, text_of
+from tests.ops.recorded_hypotheses import Line, Log, NotingArray, differing, fold, record_or_print, text_of
+from tests.ops.records import read_record
 from tests.ops.test_forensics_of_ops import third
 
 Array = Any
@@ -102,32 +103,15 @@ def lines_of(stem: str) -> dict[str, str]:
     return lines
 
 
-def recorded() -> dict[str, dict[str, str]]:
-    """Returns, by op, the recorded text of each line by its name."""
-    of: dict[str, dict[str, str]] = {}
-    for text in FILE.read_text().splitlines() if FILE.exists() else ():
-        if text.startswith("# "):
-            lines = of.setdefault(text[2:], {})
-        else:
-            name, _, checksums = text.partition(": ")
-            lines[name] = checksums
-    return of
+def recorded() -> dict[str, list[str]]:
+    """Returns the recorded lines of each op."""
+    return read_record(FILE)
 
 
 def changed(stem: str) -> list[str]:
     """Returns the names of the lines of an op that are not as recorded."""
-    old, now = recorded().get(stem, {}), lines_of(stem)
-    return [name for name in {**old, **now} if name not in old or name not in now or not is_same(old[name], now[name])]
-
-
-def record(stems: Collection[str] = ()) -> None:
-    """Writes FILE. stems: the ops that are computed anew; all if there are none."""
-    old = recorded() if stems else {}
-    of = {stem: old[stem] if stems and stem not in stems else lines_of(stem) for stem in NODES}
-    FILE.write_text(
-        "".join(f"# {stem}\n" + "".join(f"{name}: {text}\n" for name, text in of[stem].items()) for stem in of)
-    )
+    return differing(recorded().get(stem, ()), fold(lines_of(stem)))
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    record_or_print(sys.argv[1:], FILE, NODES, lines_of)

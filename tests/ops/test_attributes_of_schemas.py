@@ -25,6 +25,7 @@ from tests.ops.qdq import Qdq
 from tests.plain.test_channels_last import GOOD as LAYOUTS
 from tests.plain.test_col2im import GOOD as FOLDS
 from tests.plain.test_decompositions import GOOD
+from tests.plain.test_decompositions_of_decoders import CASES as DECODERS
 from tests.plain.test_decompositions_of_forms import GOOD as FORMS
 from tests.plain.test_decompositions_of_functions import CASES as FUNCTIONS
 from tests.plain.test_decompositions_of_regions import CASES as REGIONS
@@ -51,7 +52,7 @@ OLDER: tuple[tuple[int, str, dict[str, Any]], ...] = (
     (22, "Dropout", {"seed": 3}),
 )
 FEW_WORDS = 20  # different ones, of a description whose values need no quotes
-FIRST, LAST = 10, 25  # opsets that are read
+FIRST, LAST = 10, 27  # opsets that are read
 Schema = Any
 NOT_TRIED = {  # by type: attributes of which no model has a node here
     "Attention": {"left_window_size", "right_window_size"},  # from opset 25 on
@@ -59,6 +60,7 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
     "DynamicQuantizeLSTM": {"activations"},  # names, which tests/ops/test_lowering_edges.py refuses
     "EmbedLayerNormalization": {"epsilon", "mask_index_type"},  # tests/plain/test_decompositions.py
     "GroupQueryAttention": {"sliding_window_cache"},  # UNDEFINED
+    "QMoE": {"quant_type"},  # names, of which one is supported
     "QEmbedLayerNormalization": {"epsilon"},  # tests/plain/test_decompositions.py
     "Scatter": {"axis"},  # deprecated: ScatterElements
     "Swish": {"alpha"},  # from opset 24 on
@@ -66,8 +68,11 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
 UNDEFINED = {("GroupQueryAttention", "sliding_window_cache")}  # without a window onnxruntime's result is not defined
 # onnxruntime's own QLinearConv, Pad, Trilu, QuantizeLinear and DequantizeLinear have the attributes of ONNX's
 TWINS = ("QLinearConv", "Pad", "Trilu", "QuantizeLinear", "DequantizeLinear")
-NOT_GIVEN = {  # refused by name (lengths), not read (roi), or in tests of their own
-    *(f"Attention {n}" for n in ("nonpad_kv_seqlen", "past_sequence_length")),
+_EXPERTS = ("bias", "weights")
+NOT_GIVEN = {  # refused by name (lengths, a third layer), not read (roi), or in tests of their own
+    *(f"{kind} fc3_experts_{n}" for kind in ("MoE", "QMoE") for n in _EXPERTS),
+    *(f"QMoE fc{at}_{n}" for at in (1, 2) for n in ("act_block_scale", "act_scale", "global_scale")),
+    *("QMoE fc3_scales", "QMoE fc3_zero_points", "QMoE router_weights", "GatedAdd gate_weight"),
     *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),
     *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "past_sequence_length")),
@@ -81,7 +86,7 @@ OURS = re.compile("check against the original failed|bug of qverify")
 
 @functools.cache
 def schemas() -> dict[tuple[str, str], list[Schema]]:
-    """Returns, by domain and type, the versions that a model of opset 10 to 25 may have."""
+    """Returns, by domain and type, the versions that a model of opset 10 to 27 may have."""
     found: dict[tuple[str, str], list[Schema]] = {}
     every = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""]
     every += [s for s in get_all_operator_schema() if s.domain == "com.microsoft"]
@@ -111,7 +116,7 @@ def models() -> list[tuple[onnx.ModelProto, Feed]]:
         m = Qdq(seed=sum(name.encode()))
         build(m)
         made.append((m.model(), m.feed))
-    for name, (build, opset) in {**FUNCTIONS, **REGIONS}.items():
+    for name, (build, opset) in {**FUNCTIONS, **REGIONS, **DECODERS}.items():
         m = Qdq(seed=sum(name.encode()), opset=opset)
         build(m)
         made.append((m.model(), m.feed))

@@ -9,6 +9,8 @@ from qverify.compiler.lowerings import elementwise_integer as lowering
 from qverify.model_bin.integer_functions import CLASSES, COMPARISONS, FUNCTIONS, LOGIC, NAMES
 from qverify.ops import elementwise_integer as page
 
+from scripts.documents.op_pages import FOLDER
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "board_runtime" / "src" / "ops"
 
@@ -41,7 +43,5 @@ def test_an_onnx_type_is_lowered_to_every_function() -> None:
 
 
 def test_numerics_lists_the_same_numbers() -> None:
-    numerics = (ROOT / "verifier" / "NUMERICS.md").read_text()
-    line = next(row for row in numerics.splitlines() if row.startswith("**elementwise_integer.**"))
-    documented = {int(number): name for number, name in re.findall(r"(?:function |: |, )(\d+) ([a-z_]+)", line)}
-    assert documented == NAMES
+    rows = re.findall(r"^- (\d+) ([a-z_]+)", (FOLDER / "elementwise_integer.md").read_text(), re.MULTILINE)
+    assert {int(number): name for number, name in rows} == NAMES and len(rows) == len(NAMES)

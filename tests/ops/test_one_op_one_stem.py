@@ -13,6 +13,7 @@ from qverify.compiler.preprocessing import OPS as BEFORE_THE_NETWORK
 from qverify.ops import MOVES, page, stems
 from qverify.pages import page_names
 
+from scripts.documents.op_pages import read_page
 from tests.ops.case_files import CASES, FILES, RANDOM_NODES
 from tests.ops.random_nodes import RandomNodes
 
@@ -27,7 +28,7 @@ LOWERED = page_names("qverify.compiler.lowerings")
 
 def test_both_languages_and_numerics_agree_which_ops_only_move_elements() -> None:
     kernels = re.search(r"MOVES\[\] = \{(.*?)\}", (ROOT / "board_runtime/src/ops/op.c").read_text(), re.DOTALL)
-    contract = re.search(r"only move elements \((.*?)\)", (ROOT / "verifier/NUMERICS.md").read_text())
+    contract = re.search(r"only move elements \((.*?)\)", " ".join((ROOT / "verifier/NUMERICS.md").read_text().split()))
     assert kernels and contract
     assert re.findall(r'"(\w+)"', kernels[1]) == contract[1].split(", ") == sorted(MOVES)
     assert {*stems()} >= MOVES
@@ -69,6 +70,10 @@ def test_it_has_random_nodes(stem: str) -> None:
     made = RandomNodes("ref-exact", 0)
     RANDOM_NODES[stem](made)
     assert {n.op for n in made.nodes} == {stem}, wanted
+    said = read_page(stem)
+    assert all(said.takes(len(n.inputs), len(n.outputs)) for n in made.nodes), f"{stem}.md: the line of ## Operands"
+    absent = {name for n in made.nodes for name, given in zip(said.inputs, n.inputs, strict=False) if given is None}
+    assert all(name[-1] in "?-" for name in absent), f"{stem}.md: `?` behind an operand that may be absent"
 
 
 def test_no_file_stands_for_another_stem() -> None:

@@ -86,7 +86,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_new_op_writes_four_files_and_registers_nothing_by_hand(copy: Path) -> None:
+def test_new_op_writes_five_files_and_registers_nothing_by_hand(copy: Path) -> None:
     done = new_op(copy, "bit_shift")
     assert done.returncode == 0, done.stderr
     made = sorted(p.relative_to(copy).as_posix() for p in copy.rglob("bit_shift.*"))
@@ -94,10 +94,12 @@ def test_new_op_writes_four_files_and_registers_nothing_by_hand(copy: Path) -> N
         "board_runtime/src/ops/bit_shift.c",
         "tests/ops/cases/bit_shift.py",
         "verifier/qverify/compiler/lowerings/bit_shift.py",
+        "verifier/qverify/ops/bit_shift.md",
         "verifier/qverify/ops/bit_shift.py",
     ]
     assert "  X(bit_shift) " in (copy / "board_runtime/src/ops/list.h").read_text()
-    for path in made[1:]:
+    assert (copy / made[3]).read_text().startswith("# bit_shift\n\nSENTENCE.\n"), "test_documents.py refuses it so"
+    for path in (*made[1:3], made[4]):
         text = (copy / path).read_text()
         exec(compile(text, path, "exec"), {})  # what it imports is there
         assert f'NotImplementedError("{path}: ' in text, "what is not written says so"

@@ -83,7 +83,7 @@ def test_compiled(build: Callable[[Qdq], None]) -> None:
 
 
 def test_each_operator_of_the_tables_is_in_a_model() -> None:
-    found = {(operators.MICROSOFT, kind) for kind in ELSEWHERE}
+    found = {("", "SwiGLU"), *((operators.MICROSOFT, kind) for kind in ELSEWHERE)}  # test_newest_operators.py
     for model, _ in models():
         found |= types(model)
     for build in (*BUILDS, *FORMS.values()):
@@ -101,4 +101,4 @@ def test_each_other_operator_is_refused() -> None:
         with pytest.raises(QVerifyError):
             compile_model(quantized(case.model, {}).SerializeToString(), case.name, CompilerOptions(check=False))
         tried.add(kind)
-    assert len(tried) > 15
+    assert len(tried) >= 15

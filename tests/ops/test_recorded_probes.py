@@ -17,7 +17,7 @@ from tests.ops.test_runtime_equals_simulator import digests
 
 @pytest.mark.parametrize("stem", FILES)
 def test_the_probes_of_every_op_are_as_recorded(stem: str):
-    assert [*lines_of(stem)] == recorded()[stem], (
+    assert lines_of(stem) == recorded()[stem], (
         "if this is wanted, `python -m tests.ops.recorded_probes` records them anew; say in the commit what changed"
     )
 

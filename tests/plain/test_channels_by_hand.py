@@ -39,7 +39,8 @@ def marked(shape: tuple[int, ...], *channels: int, each: int = 2) -> Array:
         (marked((1, 8), 2, 5, each=1), "all in 2 of 8 channels: 2, 5"),  # channels of one element
         (marked((1, 8), 2, each=1), ""),
         (marked((1, 8, 3)), ""),
-        (marked((1, 14, 3), *range(7)), "all in 7 of 14 channels: 0, 1, 2, 3, 4, 5 ..."),
+        (marked((1, 14, 3), *range(7)), "all in 7 of 14 channels: 0 to 6"),
+        (marked((1, 16, 3), *range(0, 14, 2)), "all in 7 of 16 channels: 0, 2, 4, 6, 8, 10 ..."),
         (marked((1, 14, 3), *range(6)), "all in 6 of 14 channels: 0, 1, 2, 3, 4, 5"),
         (np.arange(8) < 2, ""),
     ],

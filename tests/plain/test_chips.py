@@ -46,6 +46,13 @@ def test_an_unknown_chip_is_refused_in_one_line(capsys):
     assert error.count("\n") == 1 and "did you mean rockchip?" in error
 
 
+@pytest.mark.parametrize("word", ("nc1hwc2", "NHWC"))
+def test_an_order_of_axes_leads_to_where_layouts_are_explained(word, capsys):
+    assert main(["chips", word]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "an order of axes" in error and "--layout" in error and "dump.toml" in error
+
+
 def test_profiles_criteria_and_simulators_of_the_pages_exist():
     for page in read_pages():
         if known_spelling(page.name, CRITERIA) in CRITERIA:
@@ -73,3 +80,17 @@ def test_the_readme_has_the_table():
     for page in read_pages():
         assert f"| [{page.title}](verifier/qverify/chips/{page.name}.md) | {page.rows['chips']} |" in readme
         assert page.rows["tried"] in readme
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("qnn-net-run", "Qualcomm"),
+        ("encodings", "Qualcomm"),
+        (".info", "Espressif"),
+        ("tidl_trace", "Texas Instruments"),
+    ],
+)
+def test_tools_and_kinds_of_files_lead_to_the_page(word, page, capsys):
+    assert main(["chips", word]) == 0
+    assert capsys.readouterr().out.startswith(f"# {page}\n")

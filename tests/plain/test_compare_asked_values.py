@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qverify.arithmetic.recurrences import RECURRENT
+from qverify.compare.combine_reports import combine
 from qverify.compare.options import Options
 from qverify.compare.values import Values, same_bytes
-from qverify.compare.verdict import combine, judge_all
+from qverify.compare.verdict import judge_all
 from qverify.errors import BoardError, QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units

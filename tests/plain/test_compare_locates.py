@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.compare import two_dumps
+from qverify.compare.catalogue import describe
 from qverify.compare.options import Options
 from qverify.compare.two_dumps import HostUnits, locate
 from qverify.compare.verdict import judge_all
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.dequantized_names import DEQUANTIZED, QUANTIZED
+from qverify.report.document import Pair
 from qverify.report.facts import FusedRegion
 from qverify.session.host_sides import HostSides
-from qverify.session.models import open_models
+from qverify.session.models import Models, open_models
+from qverify.session.offline.locate_dumps import state_of_an_onnx
 from qverify.session.other_jobs.demo import write_example
+from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.tensors.recording import Array, Recording
 
 from tests.ops.qdq import Qdq
@@ -44,9 +48,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Array]:
     return {name: np.load(f"host/{file}") for file, name in names.items()}
 
 
-def board(host: dict[str, Array], changes: dict[str, Change]) -> dict[str, Array]:
-    """Returns the tensors of a board that computes like the reference but for some nodes."""
-    models = open_models([MODEL])
+def board(host: dict[str, Array], changes: dict[str, Change], models: Models | None = None) -> dict[str, Array]:
+    """Returns the tensors of a board that computes like the reference, or the simulator of `models`, but for some nodes."""
+    models = models or open_models([MODEL])
     run, made = HostSides(models).run_units(True)["simulator"], {QUANT[0]: host[QUANT[0]]}
     for unit in units(models.graph)[1:]:
         for name, value in run(unit, {n: made[n] for n in unit.inputs}).items():
@@ -168,7 +172,7 @@ def test_dumps_of_other_inputs_blame_nobody(host: dict[str, Array]) -> None:
     report = compare(save(host, "a.npz"), path)
     pair = report["pairs"][0]
     assert pair["verdict"] == "FAILED" and report["blame"] is None
-    assert pair["cause"] == "unlocated" and pair["first_divergence"] is None
+    assert pair["cause"] == "input_or_first_node" and pair["first_divergence"] is None
     assert any("1 of 8 nodes could not be forced: its input image is missing in" in note for note in pair["notes"])
 
 
@@ -197,6 +201,21 @@ def test_another_legal_rounding_is_named_and_blames_nobody(host: dict[str, Array
     assert pair["arithmetics"] == [
         "B: rounding mul8 (qverify compile --rounding mul8) gives every byte of all 8 tensors"
     ]
+
+
+def test_the_hosts_own_run_beside_a_stated_arithmetic_is_not_blamed(host: dict[str, Array]) -> None:
+    """The reference does not round as --arithmetic states: only the other dump is held to it, and blamed where it does not."""
+    assert main(["infer", "-m", MODEL, "-o", "own", "--side", "reference"]) == 0
+    chip = open_models([MODEL], arithmetic=open_arithmetic("htp"))
+    for changes, wanted in (({}, []), ({RELU2: plus(3)}, [("B", RELU2)])):
+        report = compare("own", save(board(host, changes, chip)), "--arithmetic", "htp")
+        assert report["verdict"] == "FAILED" and blamed(report) == wanted
+        assert any("A computes as the reference does, in every bit" in note for note in report["pairs"][0]["notes"])
+    other = compare(save(board(host, {}, chip)), "own", "--arithmetic", "htp")
+    assert (
+        other["verdict"] == "FAILED" and blamed(other) == []
+    )  # it rounds in another known way than a shipped arithmetic
+    assert any(text.startswith("B differs from arithmetic htp at ") for text in other["pairs"][0]["relaxed"])
 
 
 def test_real_values_under_the_names_of_dequantized_tensors(host: dict[str, Array]) -> None:
@@ -278,6 +297,14 @@ def test_dumps_of_a_tflite(tmp_path: Path) -> None:
     assert [r["name"] for r in report["pairs"][0]["tensors"]] == ["x", "h", "y"]
     assert blamed(report) == [("B", "y")] and "all in 2 of 8 channels: 1, 2" in report["blame"]["why"]
     assert main(["compare", "-q", a, a, "-m", str(model)]) == 0
+
+
+def test_the_option_that_compiles_a_rounding_is_not_one_for_a_tflite() -> None:
+    pair = Pair("A", "B", "FAILED", notes=["gate"], arithmetics=[f"B: {describe('tflite-single')} gives every byte"])
+    state_of_an_onnx(pair)
+    assert pair.arithmetics == [
+        "B: rounding tflite-single (of an ONNX: qverify compile --rounding tflite-single) gives every byte"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.combine_reports import combine
 from qverify.compare.options import Options
-from qverify.compare.verdict import combine, judge_all
+from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.report.document import Forced, NotRun, OtherDifferences, ReportDocument

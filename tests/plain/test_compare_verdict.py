@@ -9,9 +9,10 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.compare.combine_reports import combine
 from qverify.compare.criteria import GATES, MAX_DIGITS
 from qverify.compare.options import Options
-from qverify.compare.verdict import combine, judge_all
+from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.renderers import terminal, verdict_lines
 from qverify.renderers.formats import page

@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from qverify import __version__, profiles
 from qverify.cli.main import COMMANDS, main
 from qverify.model_bin.graph import ROUNDINGS
-from qverify.ops import stems
+from qverify.ops import page, stems
 from qverify.pages import page_names
 from qverify_agents.option_values import VALUES
 from qverify_agents.schemes import BOARDS
 
+from scripts.documents import wrapped
+from scripts.documents.op_pages import FOLDER, PARTS, read_page
+
 ROOT = Path(__file__).resolve().parents[2]
-NUMERICS = (ROOT / "verifier" / "NUMERICS.md").read_text()
 FORMAT = (ROOT / "board_runtime" / "FORMAT.md").read_text()
-STEMS = stems()
-ROWS = {
-    m[1]: m[2].split()
-    for m in re.finditer(r"^\| ([a-z_]+) \| [^|]*-> [^|]*\| ([^|(]*)", NUMERICS, re.MULTILINE)
-    if m[1] != "op"
-}
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_every_op_has_its_row_with_its_words(stem: str) -> None:
-    assert stem in ROWS, f"verifier/NUMERICS.md section 2: write the row | {stem} | inputs -> outputs | words |"
-    words = ROWS["conv"] if stem == "conv_transpose" else ROWS[stem]
-    assert tuple(words) == tuple(import_module(f"qverify.ops.{stem}").WORDS)
+@pytest.mark.parametrize("stem", stems())
+def test_every_op_has_its_page_with_its_words(stem: str) -> None:
+    said = read_page(stem)
+    assert said.words == tuple(page(stem).WORDS), f"{stem}.md: write each of them, `- `NAME`: meaning`, below ## Words"
+    assert "Formula" in said.parts and said.summary != "SENTENCE.", f"{stem}.md: write it"
+    assert list(said.parts) == [part for part in PARTS if part in said.parts], "each part once, in this order"
     assert (ROOT / "board_runtime" / "src" / "ops" / f"{stem}.c").is_file()
-    paragraphs = " ".join(re.findall(r"\*\*([a-z_ ]+)\.\*\*", NUMERICS)).split()
-    assert stem in paragraphs, f"verifier/NUMERICS.md section 2: write the paragraph **{stem}.**, its formula"
 
 
-def test_no_row_without_its_page() -> None:
-    assert set(ROWS) == set(STEMS)
+def test_no_page_without_its_op() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted(stems())
 
 
 def test_rounding_ids() -> None:
-    line = next(row for row in FORMAT.splitlines() if row.startswith("Rounding ids:"))
-    assert re.findall(r"(\d+) ([a-z0-9-]+)", line) == [(str(i), name) for i, name in enumerate(ROUNDINGS)]
+    sentence = re.search(r"^Rounding ids: ([^.]+)\.", FORMAT, re.MULTILINE)
+    assert sentence and re.findall(r"(\d+) ([a-z0-9-]+)", sentence[1]) == [
+        (str(i), name) for i, name in enumerate(ROUNDINGS)
+    ]
 
 
 def test_documents_name_every_command_and_board() -> None:
@@ -79,6 +75,12 @@ def test_files_named_in_documents_exist(path: Path) -> None:
     """Paths in backticks that start with a folder of the project."""
     for name in re.findall(r"`((?:verifier|agents|board_runtime|tests|scripts)/[\w./-]*)`", path.read_text()):
         assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize("path", wrapped.documents(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_normative_documents_have_short_lines(path: Path) -> None:
+    """Outside tables and code. scripts/docs_output CONTRIBUTING.md wraps what is longer."""
+    assert [number + 1 for number in wrapped.long_lines(path.read_text())] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -14,7 +14,7 @@ import pytest
 from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.stated_arithmetics import list_shipped
 
-from scripts.documents import arithmetics, diagrams, operators, shown_output
+from scripts.documents import arithmetics, diagrams, op_pages, operators, shown_output
 from scripts.documents.blocks import ROOT, Block, blocks, commands, pages
 from scripts.documents.command_lines import problem
 from tests.test_layering import FLOORS
@@ -24,6 +24,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 LINKED = [
     *PAGES,
     *(p for tree in ("verifier", "agents", "board_runtime", "vectors") for p in sorted((ROOT / tree).glob("*.md"))),
+    *sorted(op_pages.FOLDER.glob("*.md")),
 ]
 
 
@@ -97,6 +98,11 @@ def test_the_pages_of_arithmetics_are_those_of_the_shipped_files() -> None:
     written = arithmetics.every()
     assert {p: p.read_text() for p in arithmetics.FOLDER.glob("*.md")} == written
     assert len(written) == 1 + len(list_shipped())
+
+
+def test_the_pages_of_ops_and_their_index_state_what_the_code_knows() -> None:
+    """scripts/docs_output writes it anew: ONNX operators, files of vectors, the index."""
+    assert [path.name for path, text in op_pages.every().items() if path.read_text() != text] == []
 
 
 def test_the_architecture_names_every_room() -> None:

@@ -20,7 +20,13 @@ ARRAYS = [
 ]
 ANSWER = {"arrays": [[a.dtype.str, list(a.shape)] for a in ARRAYS]}
 CHILDREN = {f"onnx_model/run_{name}.py" for name in ("in_interpreter", "reference_engine", "sessions")}
-ONE_THREAD = {*CHILDREN, "tflite_model/run_litert.py", "session/other_jobs/demo.py", "session/probing/probe_store.py"}
+ONE_THREAD = {
+    *CHILDREN,
+    "tflite_model/run_litert.py",
+    "session/other_jobs/demo.py",
+    "session/probing/probe_store.py",
+    "decoders/parts/settings.py",  # a file that --decoder of this host names; jobs name none
+}
 
 
 def written(child: EngineChild, cut: int = 0) -> None:

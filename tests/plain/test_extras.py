@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "serial": "pyserial",
     "google_crc32c": "google-crc32c",
     "multipart": "python-multipart",
+    "skimage": "scikit-image",
     "prometheus_client": "prometheus-client",
 }
 WITH_ANOTHER = {"google": "onnx", "cryptography": "paramiko"}  # what comes with a dependency

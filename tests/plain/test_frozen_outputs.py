@@ -220,3 +220,14 @@ def test_what_the_samples_keep_ends_with_the_evidence() -> None:
     for at in range(MOST_SAMPLES + 3):
         slight.add(str(at), np.full(1, at % 2, "int8"))
     assert len(slight.samples) == MOST_SAMPLES and slight.large == 0.0 and slight.bits == MOST_SAMPLES - 1
+
+
+def test_memory_does_not_grow_with_the_runs() -> None:
+    changing = [[*range(n, n + 8)] for n in range(200)]
+    runs = history(changing, changing, "int64")
+    kept = [tensors["y"] for tensors in runs._sides.values() if tensors]
+    assert [(len(h.digests), h.runs, h.samples) for h in kept] == [(2, 200, [])] * 2
+    assert runs.find_frozen("FAILED") == []
+    frozen = history([[1] * 8] * 200, changing, "int64")
+    assert len(frozen._sides["reference"]["y"].digests) <= MOST_SAMPLES
+    assert [f.tensor for f in frozen.find_frozen("FAILED")] == ["y"]

@@ -37,6 +37,12 @@ FORMS: dict[str, dict[str, Any]] = {
     "room, several new tokens": {"room": 4, "queries": 3, "batch": 1, "local_window_size": 4},
     "room, bias": {"room": 2, "bias": True, "packed": True},
     "prompt with room": {"queries": 5, "past": 0, "room": 9},
+    "smooth": {"smooth_softmax": 1, "queries": 3, "batch": 1},
+    "sink": {"sink": True},
+    "sink of a prompt": {"sink": True, "queries": 5, "past": 0},
+    "not causal": {"causal": 0, "queries": 3, "batch": 1},
+    "cache of int8": {"cache": "PER_TENSOR", "queries": 3, "batch": 1},
+    "cache of int8 by channel": {"cache": "PER_CHANNEL", "room": 3, "sink": True},
     "prompt that fills the room": {"queries": 5, "past": 0, "room": 5, "packed": True},
 }
 
@@ -45,17 +51,26 @@ def decoder(**form: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any
     """A GroupQueryAttention between quantized queries and outputs, and inputs for it."""
     batch, queries, past, room = (form.pop(n, v) for n, v in (("batch", 2), ("queries", 1), ("past", 4), ("room", 0)))
     packed, positions, bias = form.pop("packed", False), form.pop("positions", False), form.pop("bias", False)
+    sink, cache = form.pop("sink", False), form.pop("cache", "")
     rng, keys = np.random.default_rng(7), past + queries
     widths = [HEADS * SIZE, GROUPS * SIZE, GROUPS * SIZE]
     parts = {"q": sum(widths)} if packed else dict(zip(("q", "k", "v"), widths, strict=True))
     feed = {n: rng.normal(size=(batch, queries, width)).astype(np.float32) for n, width in parts.items()}
     for name in ("past_key", "past_value") if past + room else ():
-        feed[name] = rng.normal(size=(batch, GROUPS, past + room, SIZE)).astype(np.float32)
+        shape = (batch, GROUPS, past + room, SIZE)
+        feed[name] = (
+            rng.integers(-90, 90, shape).astype(np.int8) if cache else rng.normal(size=shape).astype(np.float32)
+        )
     feed["mask"] = np.ones((batch, keys), np.int64)
     angles = rng.uniform(-3, 3, (keys + 2, SIZE // 2))
     constants = {"total": np.int32(keys), "s": np.float32(0.03), "z": np.uint8(128)}
     constants |= {"axis": np.array([1], np.int64), "one": np.int64(1)}
     constants |= {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    if sink:
+        constants["sink"] = rng.normal(size=HEADS).astype(np.float32)
+    for name in ("key_scale", "value_scale") if cache else ():
+        size = 1 if cache == "PER_TENSOR" else GROUPS * SIZE
+        constants[name] = rng.uniform(0.02, 0.03, size).astype(np.float32)
     if positions:
         feed["positions"] = past + np.tile(np.arange(queries, dtype=np.int64), (batch, 1))
     if bias:
@@ -70,17 +85,19 @@ def decoder(**form: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any
     rotates = form.setdefault("do_rotary", 1)
     inputs = ["qd", *(("", "") if packed else ("k", "v")), *(("past_key", "past_value") if past + room else ("", ""))]
     inputs += ["last", "total", *(("cos", "sin") if rotates else ("", ""))]
-    inputs += ["positions" if positions else "", "bias" if bias else ""]
+    inputs += ["positions" if positions else "", "bias" if bias else "", "sink" if sink else ""]
+    inputs += ["key_scale", "value_scale"] if cache else []
     while not inputs[-1]:
         inputs.pop()
     outputs = ["y", "present_key", "present_value"]
     more = {"num_heads": HEADS, "kv_num_heads": GROUPS, **form}
+    more |= {"kv_cache_bit_width": 8, "k_quant_type": cache, "v_quant_type": cache} if cache else {}
     nodes.append(helper.make_node("GroupQueryAttention", inputs, outputs, domain=MICROSOFT, **more))
     graph = helper.make_graph(
         nodes,
         "decoder",
         [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feed.items()],
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [helper.make_tensor_value_info(n, TensorProto.INT8 if cache and n != "y" else 1, None) for n in outputs],
         [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
@@ -124,7 +141,10 @@ def test_rows_of_other_lengths_in_one_batch(name: str):
             assert np.allclose(mine, theirs, rtol=0, atol=3e-6), shorter
 
 
-@pytest.mark.parametrize("name", ["one new token", "prompt", "softcap and bias", "room for more", "prompt with room"])
+VERIFIED = ("one new token", "prompt", "softcap and bias", "room for more", "prompt with room", "sink", "smooth")
+
+
+@pytest.mark.parametrize("name", [*VERIFIED, "cache of int8", "cache of int8 by channel"])
 def test_it_is_verified(name: str, tmp_path: Path):
     model, feed = decoder(**FORMS[name])
     path, inputs = tmp_path / "decoder.onnx", tmp_path / "inputs.npz"
@@ -135,11 +155,10 @@ def test_it_is_verified(name: str, tmp_path: Path):
     assert verify(Request([str(path)], "local")).report.verdict == "PASSED"  # a random mask
 
 
-@pytest.mark.parametrize("name", ["smooth_softmax", "sliding_window_cache"])
-def test_another_form_is_refused_by_name(name: str):
-    model, _ = decoder(local_window_size=3, **{name: 1})
+def test_another_form_is_refused_by_name():
+    model, _ = decoder(local_window_size=3, sliding_window_cache=1)
     ((_, error),) = decompose(load(model.SerializeToString(), "decoder"), "decoder", {}).refused
-    assert f"{name} is not supported" in str(error)
+    assert "sliding_window_cache is not supported" in str(error)
 
 
 def test_room_needs_a_constant_total_length():
@@ -152,9 +171,10 @@ def test_room_needs_a_constant_total_length():
     assert "at most 8, the 7 tokens of the past and the 1 new ones" in str(error)
 
 
-def test_a_soft_cap_and_a_window_of_a_prompt_are_verified_for_full_rows(tmp_path: Path):
+@pytest.mark.parametrize("more", [{"softcap": 2.0}, {"sink": True}])
+def test_a_soft_cap_or_sink_and_a_window_of_a_prompt_are_verified_for_full_rows(more: dict[str, Any]):
     """onnxruntime computes queries of padding otherwise."""
-    form = {"softcap": 2.0, "local_window_size": 2, "queries": 6, "past": 0}
+    form = {**more, "local_window_size": 2, "queries": 6, "past": 0}
     for room in (0, 8):
         model, feed = decoder(**form, room=room)
         for mine, theirs in zip(run(written_out(model), feed), run(model, feed), strict=True):

@@ -6,7 +6,8 @@ import sys
 import click
 import pytest
 from qverify.cli.command_modules import load_command
-from qverify.cli.grouped_help import GROUPS, GroupedCommand
+from qverify.cli.grouped_help import GroupedCommand
+from qverify.options.commands import grouped
 
 GROUPED = ["verify", "triage", "compare"]
 
@@ -15,11 +16,11 @@ GROUPED = ["verify", "triage", "compare"]
 def test_every_option_stands_in_one_group(name):
     command = load_command(name)
     assert isinstance(command, GroupedCommand)
-    words = [word for group in GROUPS.values() for word in group]
+    words = [*(word for group in grouped().values() for word in group), "--help"]
     assert len(set(words)) == len(words)
     options = [p for p in command.get_params(click.Context(command)) if isinstance(p, click.Option) and not p.hidden]
     for option in options:
-        assert {word.lstrip("-") for word in option.opts} & set(words), option.opts
+        assert set(option.opts) & set(words), option.opts
 
 
 @pytest.mark.parametrize("name", GROUPED)

@@ -200,7 +200,28 @@ def test_an_op_of_which_nothing_is_recorded_is_not_certain(
     tensors = {p.stem: np.load(p) for p in given.glob("*.npy") if not p.stem.startswith("d")}
     np.savez(tmp_path / "part.npz", **tensors)
     assert main(["identify", str(tmp_path / "part.npz"), "-m", str(network)]) == 3
-    assert "not certain: no node is in the dump of: global_average_pool" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not certain: no node has its inputs and its output in the dump, of: global_average_pool" in said
+    assert said.splitlines()[-1].startswith("INCONCLUSIVE (exit status 3): ")
+
+
+def test_a_reshape_that_the_dump_lacks_hides_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    m = Qdq(act="int8", seed=5)
+    x = m.quantize(m.input((1, 3, 6, 6)))
+    weight = m.weight((4, 3, 3, 3))
+    y = m.quantize(m.op("Conv", [x, weight, m.bias(x, weight, 4)]))
+    flat = m.quantize(m.op("Flatten", [y], "flat"), like=y)
+    weight = m.weight((64, 5))
+    m.output(m.quantize(m.op("Gemm", [flat, weight, m.bias(flat, weight, 5)])))
+    (tmp_path / "q.onnx").write_bytes(m.model().SerializeToString())
+    given = dump(tmp_path / "q.onnx", tmp_path, "mul15")
+    tensors = {p.stem: np.load(p) for p in given.glob("*.npy")}
+    kept = {n: v for n, v in tensors.items() if not n.startswith("flat")}
+    assert len(kept) == len(tensors) - 1
+    np.savez(tmp_path / "part.npz", **kept)
+    main(["identify", str(tmp_path / "part.npz"), "-m", str(tmp_path / "q.onnx"), "-o", str(tmp_path / "chip.toml")])
+    assert "no node has" not in capsys.readouterr().out
+    assert "fully_connected" in forms(tmp_path / "chip.toml")
 
 
 def test_the_input_of_the_network_stands_for_what_the_dump_lacks(

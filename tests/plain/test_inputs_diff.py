@@ -198,6 +198,6 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 def test_what_explained_a_frame_is_tried_first_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     data = small(photo())[..., ::-1].tobytes()
     first = searched({"format": "rgb"}, data)
-    monkeypatch.setattr(difference, "_list_single_mistakes", lambda intended: iter(()))
+    monkeypatch.setattr(difference, "list_single_mistakes", lambda pages, intended: iter(()))
     known = [one for group in first.exact for one in group]
     assert listed(searched({"format": "rgb"}, data, known=known)) == listed(first)

@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from benchmarks.kernel_bugs_built import BUGS, FLAGS, RUNTIME, DoesNotApply, KernelBug, edited, list_bugs  # noqa: E402
+from benchmarks.kernel_bugs_archive import ARCHIVE, pack, read_files, unpack  # noqa: E402
+from benchmarks.kernel_bugs_built import FLAGS, RUNTIME, DoesNotApply, KernelBug, edited, list_bugs  # noqa: E402
 
 ALL = list_bugs()
 
@@ -20,13 +21,20 @@ def test_there_are_enough_of_them_and_each_has_a_name_and_a_truth_of_its_own():
     assert len({tuple(sorted(b.edits)) for b in ALL}) == len(ALL)
 
 
-@pytest.mark.parametrize("folder", ["seen", "unseen", "near_misses", "second", "third", "fourth", "fifth"])
-def test_every_bug_still_fits_the_source(folder: str):
-    bugs = list_bugs(BUGS / folder)
+@pytest.mark.parametrize("name", ["seen", "unseen", "near_misses", "second", "third", "fourth", "fifth"])
+def test_every_bug_still_fits_the_source(name: str):
+    bugs = list_bugs(only_set=name)
     assert len(bugs) >= 60
     for bug in bugs:
         for path, text in edited(bug, RUNTIME / "src"):
             assert text != (RUNTIME / "src" / path).read_text(), bug.name
+
+
+def test_an_unpacked_archive_packs_into_the_same_files(tmp_path: Path):
+    unpack(tmp_path / "bugs")
+    pack(tmp_path / "bugs", tmp_path / "again.tar.xz")
+    assert read_files(tmp_path / "again.tar.xz") == read_files(ARCHIVE)
+    assert list_bugs(tmp_path / "bugs") == ALL
 
 
 def test_the_kernels_that_bugs_edit_are_those_that_run():

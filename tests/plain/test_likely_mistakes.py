@@ -154,6 +154,21 @@ def test_a_refused_picture_prints_the_draft_that_cures_it(
     assert main([*words, "--description", f"{tmp_path}/in.toml"]) == 0
 
 
+def test_a_draft_is_printed_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one_input(tmp_path, 2 / 255, 128)
+    Image.fromarray(picture()).save(tmp_path / "x.png")
+    assert main(["inputs", "draft", f"{tmp_path}/net.onnx"]) == 0
+    (tmp_path / "in.toml").write_text(capsys.readouterr().out)
+    assert main(["-m", f"{tmp_path}/net.onnx", "-i", f"{tmp_path}/x.png", "--description", f"{tmp_path}/in.toml"]) == 0
+    assert (
+        main(["compile", f"{tmp_path}/net.onnx", "-o", f"{tmp_path}/m.bin", "--input", "x=rgb,mean=127.5,std=127.5"])
+        == 0
+    )
+    capsys.readouterr()
+    assert main(["inputs", "draft", f"{tmp_path}/m.bin"]) == 2
+    assert "wanted one of pictures without a description in model.bin" in capsys.readouterr().err
+
+
 def float_model(folder: Path) -> str:
     helper = onnx.helper
     weights = onnx.numpy_helper.from_array(np.linspace(-1, 1, 3 * 9, dtype=np.float32).reshape(1, 3, 3, 3), "w")

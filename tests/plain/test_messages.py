@@ -1,92 +1,91 @@
-"""What a library or this machine says reaches the user whole, or cut between words, with the file it is about."""
+"""Every message in the sources keeps the rules of verifier/MESSAGES.md."""
 
 from __future__ import annotations
 
-import resource
-import sys
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from qverify.cli.main import main
-from qverify.errors import BadFileError
-from qverify.files import writing
-from qverify.onnx_model.engine import Engine
-from qverify.printable import describe_error, shortened
+
+ROOT = Path(__file__).resolve().parents[2]
+TREES = ("verifier/qverify", "agents", "farm/qverify_farm")
+RULES = (ROOT / "verifier" / "MESSAGES.md").read_text()
+OF_USERS = re.compile(
+    r"(Usage|BadFile|Unsupported|RefusedModel|Task|Board|Link|MissingExtra|Undescribed|Blocked|OwnInputs|Artifact)Error"
+    r"|BadAddress|BoardUnreachable|BoardBusy|NotOnThisHost|NotOnHostError"
+)
+FORBIDDEN = re.compile(r"\b(please|sorry|illegal|failed to|unable to|oops|expected|supposed to)\b|!(?=\s|$)", re.I)
+RESULTS = ("verifier/qverify/renderers", "farm/qverify_farm/suites")
+NAMES = re.compile(
+    r"[A-Z][A-Z0-9]*([_=./:*-]|$)|[A-Z][a-z]+[A-Z]|SSH |QEMU|ONNX|LiteRT|ESP-DL|Python|POSIX|Missing option"
+)
 
 
-@pytest.mark.parametrize("most", [40, 60, 100, 300])
-def test_a_message_is_cut_between_words(most: int):
-    text = (
-        " ".join(f"Sentence {i} says something about tensor_{i}." for i in range(12)) + " The reason is a wrong shape."
-    )
-    said = shortened(text, most)
-    assert len(said) <= most
-    words = said.replace(" ... ", " ").split()
-    assert all(word in text.split() for word in words)
-    assert said.endswith(".")
-    assert shortened("short", most) == "short"
+def text_of(node: ast.expr) -> str:
+    """Returns the text of an expression, with {} for what is not constant."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(text_of(v) if isinstance(v, ast.Constant) else "{}" for v in values)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return text_of(left) + text_of(right)
+        case _:
+            return "{}"
 
 
-def test_one_long_word_and_no_word():
-    assert len(shortened("x" * 1000, 100)) <= 100
-    assert describe_error(ValueError("")) == "ValueError"
-    assert describe_error(ValueError("first line\n second line")) == "first line second line"
+def messages() -> Iterator[tuple[str, str]]:
+    """Yields the place and the text of each error for users."""
+    for path in sorted(p for tree in TREES for p in (ROOT / tree).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Raise(exc=ast.Call(func=ast.Name(id=name), args=[first, *_])) if OF_USERS.fullmatch(name):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", text_of(first)
 
 
-def test_onnxruntime_is_quoted_to_the_end_of_its_reason():
-    nodes = [helper.make_node("Reshape", ["x", "to"], ["y"], name="the/long/name/of/a/node" * 3)]
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["n", 4, 8]), ("y", [1, 32]))]
-    to = numpy_helper.from_array(np.array([1, 32], np.int64), "to")
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [to])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    with pytest.raises(BadFileError) as raised:
-        Engine(model.SerializeToString()).run({"x": np.zeros((2, 4, 8), np.float32)})
-    assert "Input shape:{2,4,8}, requested shape:{1,32}" in str(raised.value)
-    assert "/onnxruntime_src/" not in str(raised.value)
+MESSAGES = [(place, text) for place, text in messages() if text.strip("{} :;,.")]
 
 
-def test_an_error_of_write_names_the_file():
-    with (
-        pytest.raises(OSError, match="No space left") as raised,
-        writing("there.bin"),
-        open("/dev/full", "wb", 0) as file,
-    ):
-        file.write(b"x")
-    assert raised.value.filename == "there.bin"
+def test_there_are_as_many_as_the_rules_are_for():
+    assert len(MESSAGES) > 1000
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("rule", "breaks"),
     [
-        ["extract", "{capture}", "{out}"],
-        ["infer", "-m", "{digits}", "--side", "simulator", "-o", "{out}"],
-        ["compile", "{digits}", "-o", "{out}"],
-        ["--json", "{out}", "-m", "{digits}"],
-        ["pack", "-m", "{digits}", "-o", "{out}"],
+        ("one line", lambda text: "\n" in text),
+        ("no final full stop", lambda text: re.search(r"[^.\s]\.\s*$", text)),
+        ("begins with a small letter or a name", lambda text: text[0].isupper() and not NAMES.match(text)),
+        ("no forbidden word", FORBIDDEN.search),
+        (
+            "one form of the step",
+            lambda text: re.search(r"(?<!\. )(?<!\{\} )Next: |\bnext: |[Hh]int: |\btry (to|it|again)\b", text),
+        ),
+        ("no spaces at its ends", lambda text: text != text.strip()),
     ],
 )
-def test_a_full_disk_is_told_with_the_file(
-    command: list[str],
-    digits: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    """Full after 100 bytes: the limit of a process' files stands for a disk's."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would keep 100 bytes of a module's
-    capture, model = tmp_path / "capture", digits / "digits_quant.onnx"
-    if command[0] == "extract":
-        assert main(["-m", str(model), "--capture", str(capture)]) == 0
-    capsys.readouterr()
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, former[1]))
-    try:
-        status = main([w.format(capture=capture, out=tmp_path / "out", digits=model) for w in command])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
-    printed = capsys.readouterr().err
-    assert status == 2
-    assert "File too large" in printed and str(tmp_path / "out") in printed, printed
-    assert printed.count("\n") == 1 and ": :" not in printed and "None" not in printed, printed
+def test_messages_keep_the_rules(rule, breaks):
+    assert [f"{place}: {text}" for place, text in MESSAGES if breaks(text)] == [], rule
+
+
+def test_a_rule_finds_what_breaks_it():
+    assert (
+        FORBIDDEN.search("x: invalid, please repair") and FORBIDDEN.search("stop!") and not FORBIDDEN.search("a != b")
+    )
+    assert not NAMES.match("Got a thing") and NAMES.match("QVERIFY_BOARDS=x: no such file")
+
+
+def test_words_in_capitals_are_those_of_the_rules():
+    known = {w for cells in re.findall(r"^\| ([A-Z ]+) \|", RULES, re.M) for w in cells.split()}
+    assert {"PASSED", "FAILED", "INCONCLUSIVE"} <= known
+    shown = set()
+    for path in (p for folder in RESULTS for p in (ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        documented = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+                words = re.findall(r"(?<![\w<!-])[A-Z]{5,}(?![\w-])", node.value)
+                shown |= {(path.name, w) for w in words if not node.value.isupper()}
+    assert {(file, word) for file, word in shown if word not in known} == set()

@@ -42,6 +42,12 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert only(tmp_path, output(stride="(-1,8,1)")).aligned_shape == (1, 2, 8)  # a dynamic stride
 
 
+@pytest.mark.parametrize("key", ["zero_point data", "zero point data"])
+def test_the_zero_point_in_either_spelling(key: str, tmp_path: Path) -> None:
+    text = output().replace("zero_point data: 3", f"{key}: 37,")
+    assert only(tmp_path, text).zero_point == (37,)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -17,6 +17,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
+from qverify.options.commands import COMMANDS
 from qverify.renderers.verdict_lines import render
 from qverify.report.read_report import read_report
 from qverify.report.report_json import to_json
@@ -25,37 +26,30 @@ from tests.plain.three_sides import spec
 
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 STRICTER = [
-    ["-c", "5"],
-    ["--rule", "half"],
-    ["-c", "9"],
-    ["--rule", "exact"],
-    ["--gate", "exact"],
-    ["-r", "True"],
-    ["-r", "False"],
-]
-STRICTER += [
-    ["--strict"],
-    ["-s", "True"],
-    ["--pull", "all"],
-    ["--repeat", "2"],
-    ["--seed", "0"],
-    ["--reference-spread"],
+    text.split()
+    for text in (
+        *("-c 5", "--rule half", "-c 9", "--rule exact", "--gate exact", "-r True", "-r False", "--strict"),
+        *("-s True", "--pull all", "--repeat 2", "--seed 0", "--reference-spread"),
+    )
 ]
 OF_VALUES = [
-    ["-c", "0"],
-    ["--rule", "numpy"],
-    ["--atol", "9"],
-    ["--rtol", "1"],
-    ["--min-cosine", "0"],
-    ["--min-sqnr", "-99"],
+    text.split()
+    for text in (
+        *("-c 0", "--rule numpy", "--atol 9", "--rtol 1", "--min-cosine 0", "--min-sqnr -99", "--max-rmse 99"),
+        *("--max-lsb 255", "--gate close:atol=9,rtol=9", "--nan-equal", "--allow-other-model"),
+    )
 ]
-OF_VALUES += [
-    ["--max-rmse", "99"],
-    ["--max-lsb", "255"],
-    ["--gate", "close:atol=9,rtol=9"],
-    ["--nan-equal"],
-    ["--allow-other-model"],
-]
+
+
+def test_the_table_of_options_names_those_that_weaken():
+    """Each is tried here, or relaxes what is stated: sides of the board, a vendor's thresholds, narrower scope."""
+    weakening = {word for o in COMMANDS["verify"] if o.weakens for word in o.words.split()}
+    assert {words[0] for words in OF_VALUES} <= weakening
+    of_limits = {"-c", "--rule", "--gate"}  # which may be stricter, too
+    assert {words[0] for words in STRICTER} & weakening == of_limits
+    tried = {words[0] for words in OF_VALUES} | of_limits
+    left = {o.flag for o in COMMANDS["verify"] if o.weakens and not {*o.words.split()} & tried}
+    assert left == {"--criteria", "--min-euclid", "--relax-board"}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from qverify.compiler import compile_model as compiling
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.records import decode, encode
-from qverify.session import models as opening
+from qverify.session import model_file as opening
 from qverify.session.model_claims import differing_parameters
 from qverify.session.models import open_models, parse_shapes
 from qverify.session.other_jobs.demo import write_example

@@ -54,7 +54,7 @@ def words(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("gates", "asked"),
     [
-        ([], "-c 5"),
+        ([], "-c 5 (the default)"),
         (["-c", "2"], "-c 2"),
         (["--atol", "1e-6"], "--atol 1e-06"),
         (["--max-rmse", "0.01"], "--max-rmse 0.01"),

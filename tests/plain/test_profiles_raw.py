@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from qverify.cli.main import main
 from qverify.profiles import horizon
@@ -14,6 +15,7 @@ from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.model_info import outputs_of
 from qverify.vendor_files.untrusted_files import UntrustedFile
 
+from tests.ops.qdq import Qdq
 from tests.plain.profile_fuzz import spoil
 
 REAL = np.random.default_rng(1).standard_normal((1, 3, 4, 20)).astype(np.float32)
@@ -104,7 +106,7 @@ OUTPUT = "model_infer_output_0__out_Conv_0.bin"
 
 def test_real_texts_of_model_info():
     x5 = outputs_of(UntrustedFile(str(INFO / "x5_yolo11n_cls.txt")))
-    assert x5 == {0: TensorSpec("output0", "float32", (1, 1000, 1, 1))}
+    assert x5 == {0: TensorSpec("output0", "float32", (1, 1000, 1, 1), layout="NCHW")}
     s100 = outputs_of(UntrustedFile(str(INFO / "s100_yoloe.txt")))
     assert [(s.dtype, s.shape, s.aligned_shape == s.shape, len(s.scale), s.channel_axis) for s in s100.values()] == [
         ("float32", (1, 80, 80, 4585), True, 0, -1),
@@ -152,6 +154,56 @@ def test_horizon_by_model_info(host, tmp_path, capsys):
     assert main(["compare", host, path]) == 0
     path = board(tmp_path, {OUTPUT: STORED[:, :2].tobytes()}, info_text())
     assert main(["compare", host, path]) == 3 and "bytes do not fit int8" in capsys.readouterr().out
+
+
+def test_horizons_stated_layout_moves_axes_of_one_length(tmp_path, capsys):
+    """[1,4,4,4] fits as it is and transposed: model_info states the board's order of axes, and -m the host's."""
+    m = Qdq(seed=5)
+    weight = m.weight((4, 3, 1, 1))
+    y = m.op("Conv", [m.quantize(m.input((1, 3, 4, 4))), weight])
+    m.output(y)
+    onnx.save(m.model(), tmp_path / "q.onnx")
+    x = np.random.default_rng(6).uniform(-2, 3, (1, 3, 4, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    host, model = str(tmp_path / "host"), ["-m", str(tmp_path / "q.onnx")]
+    given = [*model, "-i", str(tmp_path / "x.npy")]
+    assert main(["infer", *given, "--side", "reference", "-o", host]) == 0
+    value = next(np.load(f) for f in Path(host).glob(f"{y}*.npy"))
+    file = f"model_infer_output_0_{y}.bin"
+    info = info_text("F32", (256, 64, 16, 4), "", y, (1, 4, 4, 4))
+    nhwc, nchw = (f"{info}\ntensor layout: HB_DNN_LAYOUT_{layout}" for layout in ("NHWC", "NCHW"))
+    moved = np.ascontiguousarray(value.transpose(0, 2, 3, 1)).tobytes()
+    path = board(tmp_path, {file: moved}, nhwc)
+    for command in (["compare", host, path, "--outputs-only", *model], ["-m", f"{tmp_path}/q.onnx,{path}", *given[2:]]):
+        assert main(command) == 0
+        assert "NHWC to NCHW" in capsys.readouterr().out
+    assert main(["compare", host, path]) == 3 and "fits as it is and transposed" in capsys.readouterr().out
+    board(tmp_path, {file: moved}, nchw)
+    assert main(["compare", host, path, "--outputs-only", *model]) == 1
+    board(tmp_path, {file: value.tobytes()}, nchw)
+    assert main(["compare", host, path, "--outputs-only", *model]) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "gate"), [([], "-c 5 (the default)"), (["--criteria", "horizon"], "-c 5 (of --criteria horizon)")]
+)
+def test_whose_decimals_are_too_fine_and_what_the_model_lacks(sized, tmp_path, more, gate, capsys):
+    host, path, quant = sized
+    assert main(["compare", host, path, *more]) == 2
+    assert f"{gate}: the dump's values are known only to 4" in (shown := capsys.readouterr().err)
+    assert "or -m, which has the exact scales" in shown
+    assert main(["compare", host, path, "-m", quant, *more]) == 2
+    assert gate in (shown := capsys.readouterr().err) and "-m has no scale of them" in shown
+
+
+@pytest.fixture
+def sized(tmp_path, digits):
+    """A host's floats, the board's integers with a printed scale, and a model that has them as floats."""
+    real = (np.arange(10, dtype=np.float32) * np.float32(0.0371)).reshape(1, 10)
+    np.savez(tmp_path / "host.npz", prob=real)
+    text = info_text("S16", (20, 2), "0.0371,", "prob", (1, 10))
+    path = board(tmp_path, {"model_infer_output_0_prob.bin": np.arange(0, 1000, 100, np.int16).tobytes()}, text)
+    return str(tmp_path / "host.npz"), path, str(digits / "digits_quant.onnx")
 
 
 def test_horizon_sizes_that_fit_two_types(tmp_path, capsys):

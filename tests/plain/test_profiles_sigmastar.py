@@ -102,7 +102,9 @@ def test_what_one_side_lacks_is_never_passed(net, tmp_path, capsys):
     values, host = net
     more = container(tmp_path, record("conv1/out:0", nhwc(values)), record("conv2", nhwc(values)))
     assert main(["compare", host, more]) == 3 and "conv2 in A: not in the dump" in capsys.readouterr().out
-    assert main(["compare", host, container(tmp_path, record("conv1/out", nhwc(values)))]) == 3
+    assert main(["compare", host, container(tmp_path, record("conv3/out", nhwc(values)))]) == 3
+    assert main(["compare", host, container(tmp_path, record("conv1/out", nhwc(values)))]) == 0
+    assert "conv1/out:0" in capsys.readouterr().out  # a known rewriting of the name, and said
 
 
 def test_a_quantized_dump_is_dequantized_aloud_and_held_to_the_decimals_of_its_scale(tmp_path, capsys):

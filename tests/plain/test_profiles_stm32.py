@@ -34,7 +34,7 @@ X-cross #1          n.a.   {rmse:.9f}   {mae:.9f}   {l2r:.9f}   0.000000   0.000
 """
 
 
-def validated(root: Path, npz=True, arrays=True, off=0.0, report: str | None = REPORT) -> Path:
+def validated(root: Path, npz=True, arrays=True, off=0.0, report: str | None = REPORT, inputs=None) -> Path:
     path = root / "st_ai_output"
     path.mkdir(exist_ok=True)
     c = np.array(PID.split(), np.float64).astype(np.float32).reshape(10, 1, 1, 3)
@@ -42,8 +42,7 @@ def validated(root: Path, npz=True, arrays=True, off=0.0, report: str | None = R
     error = m.ravel() - c.ravel()
     metrics = {"rmse": np.sqrt((error**2).mean()), "mae": np.abs(error).mean(), "l2r": np.linalg.norm(error)}
     metrics["l2r"] /= np.linalg.norm(m)
-    held = {"m_inputs_1": np.ones((10, 13), np.float32), "m_outputs_1": m, "c_outputs_1": c + np.float32(off)}
-    del held["m_inputs_1"]
+    held = {"m_outputs_1": m, "c_outputs_1": c + np.float32(off), **(inputs or {})}
     if npz:
         np.savez(path / "network_val_io.npz", **held)
     for name, array in held.items() if arrays else ():
@@ -106,6 +105,35 @@ def test_arrays_of_another_run_than_the_reports_are_refused(tmp_path, capsys):
     path = str(validated(tmp_path, report=REPORT.replace("(10, 3)/float64", "(20, 3)/float64")))
     assert main(["compare", path, path, *SIDES]) == 2
     assert "says float64[20, 3], the array is float64[10, 3]" in capsys.readouterr().err
+
+
+LOADED = " I[1]: (10, 4, 3, 1)/float32, min/max=[0.000000, 119.000000], mean/std=[59.500000, 34.639813]\n"
+CLIPS = np.arange(120, dtype=np.float32).reshape(10, 1, 4, 3)
+
+
+@pytest.mark.parametrize("loaded", [LOADED, ""])
+def test_inputs_that_the_report_does_not_list_are_checked_by_what_was_loaded(tmp_path, loaded, capsys):
+    inputs = {"m_inputs_1": CLIPS, "c_inputs_1": CLIPS.reshape(10, 4, 3, 1)}
+    path = str(validated(tmp_path, report=REPORT.replace("Saving", loaded + "\nSaving"), inputs=inputs))
+    for sides in ([path, *SIDES], []):
+        assert main(["compare", path, *sides]) == 0
+        printed = capsys.readouterr().out
+        assert "2 of 2 tensors, 150 elements compared" in printed
+        assert ("states nothing of m_inputs_1, c_inputs_1" in printed) == (not loaded)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"m_inputs_1": CLIPS + 1}, "line 5 says min 0, the array has 1: they are of two runs"),
+        ({"c_inputs_1": CLIPS[:9]}, "says float32[10, 4, 3, 1], the array is float32[9, 1, 4, 3]"),
+        ({"c_outputs_2": CLIPS}, "does not list c_outputs_2: they are of two runs"),
+    ],
+)
+def test_arrays_that_the_report_contradicts_or_outputs_that_it_does_not_list(tmp_path, wrong, message, capsys):
+    path = str(validated(tmp_path, report=REPORT.replace("Saving", LOADED + "Saving"), inputs=wrong))
+    assert main(["compare", path, path, *SIDES]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_metrics_that_the_arrays_contradict(tmp_path, capsys):

@@ -133,3 +133,65 @@ def test_aligned_bytes_in_the_layout_of_model_bin(digits, tmp_path, capsys):
     assert main([*words, "-m", binary]) == 0 and main(words) == 3
     file.write_bytes(spec.aligned_bytes(values + spec.numpy_dtype.type(1)))
     assert main([*words, "-m", binary]) == 1
+
+
+def manifest(root: Path, stored: dict[str, np.ndarray], scales: dict[str, str], ending: str) -> str:
+    """Writes a dump with a manifest whose scales are these texts."""
+    root.mkdir()
+    entries = []
+    for at, (name, values) in enumerate(stored.items()):
+        (root / f"{at}.bin").write_bytes(values.tobytes())
+        facts = {"name": name, "file": f"{at}.bin", "dtype": values.dtype.name, "shape": list(values.shape)}
+        entries.append({key: json.dumps(value) for key, value in facts.items()})
+        if name in scales:
+            entries[-1] |= dict(zip(("scale", "zero_point"), scales[name].split(), strict=True))
+    tables = ["".join(f"{key} = {value}\n" for key, value in entry.items()) for entry in entries]
+    text = "\n".join(f"[[tensor]]\n{table}" for table in tables)
+    if ending == "json":
+        objects = [", ".join(f'"{key}": {value}' for key, value in entry.items()) for entry in entries]
+        text = '{"tensor": [' + ", ".join(f"{{{each}}}" for each in objects) + "]}"
+    (root / f"dump.{ending}").write_text(text)
+    return str(root)
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+@pytest.mark.parametrize(
+    ("printed", "factor", "is_models"),
+    [
+        ("{:.6f}", 1, True),
+        ("{:.9g}", 1, True),
+        ("{:#.3g}", 1, True),
+        ("{:.17g}", 1, True),
+        ("{:.17g}", 1 + 2**-26, True),
+        ("{:.6f}", 1.01, False),
+        ("{:.9g}", 1 + 1e-6, False),
+        ("{:.1g}", 1, False),
+        ("{:.17g}", 1 + 1e-7, False),
+    ],
+)
+def test_a_printed_scale_of_a_manifest_gives_way_to_the_models(
+    sides, tmp_path, capsys, printed, factor, is_models, ending
+):
+    root, quant, graph, stored = sides
+    quantized = {n: v for n, v in stored.items() if graph.tensors[n].scale}
+    texts = {n: f"{printed.format(s.scale[0] * factor)} {s.zero_point[0]}" for n, s in graph.tensors.items() if s.scale}
+    path = manifest(tmp_path / "b", quantized, texts, ending)
+    np.savez(tmp_path / "a.npz", **{n: v for n, v in np.load(root / "real.npz").items() if n in quantized})
+    status = main(["compare", str(tmp_path / "a.npz"), path, "-m", quant, "--rule", "numpy", "-c", "9"])
+    shown = capsys.readouterr().out
+    assert ("scale and zero point of -m" in shown, "which -m contradicts" in shown) == (is_models, not is_models)
+    assert status == 1 or is_models
+
+
+def test_integers_under_the_name_of_a_dequantized_output_have_the_scale_of_the_model(sides, tmp_path, capsys):
+    _, quant, graph, stored = sides
+    real, spec = next(iter(graph.stored().items()))
+    assert real in graph.outputs and spec.scale
+    np.savez(tmp_path / "a.npz", **{real: spec.dequantized(stored[spec.name]).astype(np.float32)})
+    stated = {real: f"{spec.scale[0]:f} {spec.zero_point[0]}"}
+    for at, scales in enumerate(({}, stated, {real: f"{spec.scale[0] * 1.2:f} {spec.zero_point[0]}"})):
+        path = manifest(tmp_path / str(at), {real: stored[spec.name]}, scales, "toml")
+        status = main(["compare", str(tmp_path / "a.npz"), path, "-m", quant, "--outputs-only"])
+        assert status == (at == 2) and ("scale and zero point of -m" in capsys.readouterr().out) == (at < 2)
+    np.savez(tmp_path / "a.npz", **{real: spec.dequantized(stored[spec.name]).astype(np.float32) + spec.scale[0]})
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "0"), "-m", quant, "--outputs-only"]) == 1

@@ -230,3 +230,14 @@ def test_a_value_in_ever_smaller_pieces_is_given_up() -> None:
             with pytest.raises(ProtocolError, match=said):
                 agent.get("t", size)
             assert agent.get_range("t", size, 0, 8) == DATA[:8]
+
+
+def test_several_contents_are_asked_for_at_once() -> None:
+    script = ScriptedAgent(hello={"max_payload": 160})  # has room for five hashes
+    contents = {f"{n:064x}": DATA[n:] for n in range(7)}
+    script.contents = {f"{n:064x}": bytearray(DATA[n : n + 40 * n]) for n in range(3)}
+    with opened(script) as agent:
+        agent.put_all(contents)
+        assert agent.counters["cached_bytes"] == 40 + 80
+    assert {n: bytes(held) for n, held in script.contents.items()} == contents
+    assert [len(f.payload) // 32 for f in script.asked if f.type == frames.HAVE] == [5, 2]

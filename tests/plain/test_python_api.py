@@ -16,7 +16,7 @@ import pytest
 import qverify
 from qverify import errors, example
 from qverify.cli.main import main
-from qverify.cli.python_options import python_options
+from qverify.options.commands import keywords
 
 QUANT = str(Path(example.__file__).parent / "digits_quant.onnx")
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
@@ -30,6 +30,7 @@ OWN = {  # the parameters that are not options of the command, in order
     "replay": ("folder", "drawings", "progress"),
     "quantize": ("model", "output", "inputs", "progress", "cancel"),
     "inputs_diff": ("a", "b", "progress", "cancel"),
+    "outputs_diff": ("reference", "device", "progress", "cancel"),
 }
 
 
@@ -43,8 +44,9 @@ def digit(tmp_path: Path) -> Path:
 def test_public_names():
     """These are the API: a name less, or another one, is a new major version."""
     names = ["__version__", "verify", "compile", "compare", "triage", "replay"]
-    names += ["quantize", "inputs_diff", "report_diff", "suite"]
-    results = ["Report", "Triage", "Compiled", "Quantized", "InputsDiff", "ReportDiff", "Suite"]
+    names += ["quantize", "inputs_diff", "outputs_diff", "report_diff", "report_matrix", "suite"]
+    results = ["Report", "Triage", "Compiled", "Quantized"]
+    results += ["InputsDiff", "OutputsDiff", "ReportDiff", "ReportMatrix", "Suite"]
     assert qverify.__all__ == [*names, *results, "errors"]
     members = {n for n in dir(qverify.Report) if not n.startswith("_")}
     assert members >= {"verdict", "passed", "blame", "exit_status", "text", "to_frame", "to_json", "save", "tensor"}
@@ -55,7 +57,7 @@ def test_public_names():
 def test_options_are_the_commands(name):
     """Every option of the command is a parameter, by its name and with its default, and there is no other."""
     parameters = inspect.signature(getattr(qverify, name)).parameters
-    options = set(python_options(name))
+    options = set(keywords(name))
     assert set(parameters) - options == set(OWN[name]) - options
     assert options - set(parameters) == set()
     commands = {"repeat": 1, "timeout": 120.0, "seed": 0, "pull": "differ", "run_sim": True, "no_host": False}

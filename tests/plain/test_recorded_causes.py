@@ -23,6 +23,7 @@ from qverify.triage.plain_faults.scale_factor import choose_number
 
 from tests.ops.qdq import Qdq
 from tests.plain.faulty_runners import Array, Board, Change, Judged
+from tests.plain.mechanisms import constant, shown
 
 Make = Callable[[], Qdq]
 
@@ -62,16 +63,6 @@ def matmul() -> Qdq:
     return m
 
 
-def constant(end: str, alter: Callable[[Array], Any]) -> Change:
-    """Changes the constant whose name ends so."""
-
-    def change(board: Board) -> None:
-        name = next(n for n in board.constants if n.endswith(end))
-        board.constants[name] = alter(board.constants[name].copy())
-
-    return change
-
-
 def put(values: Array, at: Any, value: Any) -> Array:
     values[at] = value
     return values
@@ -95,15 +86,6 @@ def output_zero_point(by: int) -> Change:
         before = board.constants[node.input[2]]
         board.constants["moved"] = np.asarray(before.astype(int) + by, before.dtype)
         node.input[2] = "moved"
-
-    return change
-
-
-def shown(alter: Callable[[Array], Array]) -> Change:
-    """Changes the values of the quantized output."""
-
-    def change(board: Board) -> None:
-        board.after["y_q"] = alter
 
     return change
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from qverify import example
 from qverify.cli.main import main
-from qverify.cli.reporting import repeating_command
+from qverify.options.parse import repeating_command
 from qverify.printable import printable, visible
 from qverify.renderers import formats
 from qverify.renderers.html_page import around, layered
@@ -91,7 +91,7 @@ def test_the_page_of_a_run_is_closed_in_itself():
     assert (
         sum(tag == "details" and "open" in a and a.get("class") == "curves" for tag, a in page.tags) == 2
     )  # one metric of each
-    assert [a.get("data-differs") for tag, a in page.tags if tag == "tr" and a.get("id") == "t0-0"] == ["0"]
+    assert [a.get("class") for tag, a in page.tags if tag == "tr" and a.get("id") == "t0-0"] == ["passed"]
 
 
 def test_a_cosine_near_1_is_not_shown_as_1():

@@ -144,3 +144,24 @@ def test_a_scale_is_said_once_for_each_second_side() -> None:
 )
 def test_what_is_no_scale(ratio: Any, cosine: Any, final: bool) -> None:
     assert scale.find_scales(pairs(ratio, cosine, final)) == []
+
+
+def test_norms_are_named_beside_another_reason() -> None:
+    """The cosine of `small` passes: without its norms, nothing says why it FAILED."""
+    other = np.random.default_rng(6).standard_normal(400).astype(np.float32)
+
+    def why(given: dict[str, np.ndarray]) -> str:
+        sides = {}
+        for side, values in (("reference", {n: VALUES for n in given}), ("dump", given)):
+            specs = {n: TensorSpec(n, "float32", v.shape) for n, v in values.items()}
+            sides[side] = Recording(side, side, specs=specs, finals=tuple(values), tensors=values)
+        report = judge_all(sides, None, [], Options(min_cosine=0.998), {}, None)
+        assert report.verdict == "FAILED"
+        return report.pairs[0].why
+
+    norms = "the values are 2 times too small (norms), which a cosine does not see; wanted a ratio of the norms of"
+    both = why({"noise": other, "small": VALUES / 2, "also": VALUES / 2})
+    assert both.startswith("noise: cosine ") and f" (and 2 more tensors; small: {norms} " in both
+    assert why({"small": VALUES / 2, "noise": other}).startswith(f"small: {norms} ")
+    assert "more tensor; small" not in why({"small": VALUES / 2, "noise": other})
+    assert "norms" not in why({"noise": other, "also": other})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from jsonschema import Draft202012Validator
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.report.schema import report_schema
+from qverify.sequences.sequence_request import SequenceRequest
+from qverify.session.request import Request
+from qverify.session.sequence.verify_sequence import verify_sequence
+from qverify_agents.links import exec_pipe
 
 TOOL = Path(__file__).with_name("onnxruntime_tool.py")
 RUNNER = f"{shlex.quote(sys.executable)} {TOOL} --model {{model}} --inputs {{npys}} --out {{out}}"
@@ -236,6 +242,65 @@ def test_a_board_that_ends_is_never_passed(nets, tmp_path):
     assert any("free-running ended: ring_out of the board is missing" in note for note in report.document.notes)
     line = next(line for line in str(report).splitlines() if "and Arm" in line and "(free-running:" in line)
     assert "INCONCLUSIVE" in line and "not compared" in line
+
+
+def children(process: int) -> list[int]:
+    """The processes below this one."""
+    tasks = (Path(f"/proc/{process}/task")).iterdir()
+    own = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [*own, *(below for child in own for below in children(child))]
+
+
+def list_agents() -> set[int]:
+    """The agents that this process has started."""
+    lines = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children(os.getpid())}
+    return {child for child, line in lines.items() if b"agent" in line.split(b"\0")}
+
+
+def kill_agents(others: set[int]) -> int:
+    """Kills the agents that this process has started but for others, of other tests, and returns how many there were."""
+    agents = list_agents() - others
+    for agent in agents:
+        os.kill(agent, signal.SIGKILL)
+    return len(agents)
+
+
+def request_of(net: Path, uri: str, feed: str = "both") -> Request:
+    return Request([str(net)], uri, sequence=SequenceRequest(5, feed=feed))
+
+
+@pytest.mark.parametrize("runtime", ["qvrt", "onnxruntime"])
+@pytest.mark.parametrize("feed", ["both", "forced", "free"])
+def test_an_agent_that_is_killed_resumes_from_its_snapshot(nets, tmp_path, runtime, feed):
+    """The steps are those of a run in which nothing happened, and the report says that the state was lost."""
+    uri = "local" if runtime == "qvrt" else "local?runtime=onnxruntime"
+    undisturbed = verify_sequence(request_of(nets / "rec.onnx", uri, feed), None, lambda row: None).report
+    killed, others = list[int](), list_agents()
+
+    def on_step(row: dict[str, object]) -> None:
+        if row["frame"] == 2:
+            killed.append(kill_agents(others))
+
+    report = verify_sequence(request_of(nets / "rec.onnx", uri, feed), None, on_step).report
+    assert killed == [1] and report.verdict == undisturbed.verdict == "PASSED"
+    lost = [note for note in report.notes if "the board lost its state" in note]
+    assert len(lost) == 1 and "step 3" in lost[0] and "ran the step again from the snapshot of step 3" in lost[0], lost
+    assert report.sequence.curve == undisturbed.sequence.curve and report.sequence.ran == 5
+
+
+def test_an_agent_that_always_ends_is_never_passed(nets, monkeypatch):
+    """It is killed once, and whatever is started in its place ends at once."""
+    others = list_agents()
+
+    def on_step(row: dict[str, object]) -> None:
+        if row["frame"] == 1:
+            monkeypatch.setattr(exec_pipe, "_agent_command", lambda address: ["false"])
+            kill_agents(others)
+
+    report = verify_sequence(request_of(nets / "rec.onnx", "local"), None, on_step).report
+    assert report.verdict == "INCONCLUSIVE"
+    assert [frame["verdict"] for frame in report.frames[:2]] == ["PASSED", "PASSED"]
+    assert all(frame["verdict"] != "PASSED" for frame in report.frames[2:])
 
 
 def test_triage_is_of_the_first_wrong_step(nets):

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.session.offline.locate_dumps import resolve_names
 from qverify.vendor_files.tpu_mlir_names import cast_of, dumped_name, main_names, stems
+from qverify.vendor_files.vendor_dump import VendorDump, VendorTensor
 
 REAL = Path(__file__).parents[3] / "shared" / "vendor-real" / "tpu-mlir-1.30.2" / "resnet8"
 need_real = pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/vendor-real")
@@ -180,3 +182,17 @@ def test_inspect_shows_a_text_and_names_built_models(tmp_path: Path, capsys: pyt
         assert name in (printed := capsys.readouterr().err) and printed.count("\n") == 1
     assert main(["-m", str(tmp_path / "m_tpu.mlir"), "-b", "local"]) == 2
     assert "the text of tpu-mlir" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept, name", [(True, "y_Softmax__softmax_reshape_f32"), (False, "y_Softmax__softmax")])
+def test_of_several_stages_of_a_tensor_the_last_is_that_of_the_onnx(kept: bool, name: str) -> None:
+    """The others are what the toolkit inserted before it."""
+    stages = ["y_Softmax__softmax", "y_Softmax__softmax_reshape", "y_Softmax__softmax_reshape_f32"]
+    tensors = [
+        VendorTensor(stage, "m.npz", ("float32",), 40, bytes, (1, 10), is_inserted=kept and stage != stages[-1])
+        for stage in (stages if kept else stages[:1])
+    ]
+    dump = VendorDump("sophgo", tensors)
+    resolve_names(dump, dict.fromkeys(stages, "y"), ())
+    assert [t.where for t in dump.tensors if t.name == "y"] == ["m.npz"]
+    assert {*stages[: len(tensors)]} - {t.name for t in dump.tensors} == {name}

@@ -15,8 +15,10 @@ import qverify.example
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import to_text
 from qverify.compare.options import Options
+from qverify.compare.stated_arithmetic import StatedArithmetic
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import units
 from qverify.renderers import verdict_lines
 from qverify.report.document import ReportDocument
 from qverify.report.learned import Arithmetic, LearnedOp
@@ -26,6 +28,7 @@ from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.make_report import make_report
 from qverify.session.models import Models, open_models
 from qverify.session.runner import describe_runner
+from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 
@@ -94,6 +97,50 @@ def test_another_arithmetic_at_one_op_is_blamed_and_named() -> None:
     report = Run(arithmetic(), arithmetic(conv="rounded down (floor)")).judge()
     assert report.verdict == "FAILED" and report.blame is not None and report.blame.side == "board"
     assert "rounded down (floor) gives every element" in report.blame.why
+
+
+def other_rounding_of(stated: Arithmetic) -> Run:
+    """A board of this arithmetic whose convolutions round as mul8 does."""
+    return Run(stated, replace(stated, ops={**stated.ops, "conv": LearnedOp("conv", "mul8", 1, 1)}))
+
+
+def test_another_rounding_than_a_shipped_one_is_said_and_blames_nobody() -> None:
+    shipped = open_arithmetic("esp32-s3")
+    run = other_rounding_of(shipped)
+    report = run.judge()
+    assert report.verdict == "FAILED" and not report.blamed and report.pairs[0].cause == "other_rounding"
+    rows = [row for row in report.pairs[0].tensors if row.op == "conv" and row.forced is not None]
+    assert rows and any(row.forced.verdict == "FAILED" for row in rows if row.forced is not None)
+    said = "differs from arithmetic esp32-s3 at conv: rounding mul8 (qverify compile --rounding mul8) gives every byte"
+    assert any(said in text for text in report.pairs[0].relaxed)
+    assert not any("the shipped arithmetic" in note for note in report.pairs[0].notes)
+    run.tensors[first_of(run.graph, "fully_connected")].reshape(-1)[0] += 1
+    wrong = run.judge()
+    assert (
+        wrong.blame is not None and wrong.blame.node == first_of(run.graph, "fully_connected") and not wrong.blame.also
+    )
+
+
+def test_a_fault_beside_another_rounding_than_a_shipped_one_is_blamed() -> None:
+    run = other_rounding_of(open_arithmetic("esp32-s3"))
+    name = first_of(run.graph, "conv")
+    run.tensors[name].reshape(-1)[7] ^= 64
+    report = run.judge()
+    assert report.verdict == "FAILED" and report.blame is not None and report.blame.node == name
+
+
+def test_another_rounding_than_one_that_was_learned_is_blamed() -> None:
+    report = other_rounding_of(replace(open_arithmetic("esp32-s3"), name="mine")).judge()
+    assert report.verdict == "FAILED" and report.blame is not None and report.blame.side == "board"
+
+
+def test_a_form_that_a_node_cannot_have_is_not_called_missing() -> None:
+    models = open_models([str(EXAMPLE)])
+    node = next(n for n in models.graph.nodes if n.op == "conv")
+    stated = StatedArithmetic("chip", {"conv": "half even"}, frozenset([node.name]))
+    said = stated.describe(units(models.graph), models.graph)
+    assert "without a form: quantize" in said and "conv" not in said.partition("without a form: ")[2].partition(";")[0]
+    assert said.endswith("; stated in a form that the simulator cannot compute: conv (half even)")
 
 
 def test_a_node_without_a_form_is_judged_as_of_a_board_that_is_not_qvrt() -> None:

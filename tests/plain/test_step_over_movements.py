@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto
 from qverify.compiler.same_bits import check_same_bits
 from qverify.errors import InternalError
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
@@ -121,7 +122,9 @@ BUILDS: list[Callable[[Qdq], None]] = [
 def test_bits_stay(build: Callable[[Qdq], None], act: str, tmp_path: Path):
     m = Qdq(act, act == "int8", seed=8)
     build(m)
-    graph = passes(m.model(), tmp_path)
+    # Without VNNI no default session multiplies two int8 activations as the model is written: they become uint8.
+    is_plain = not (build is heads_of_attention and act == "int8" and inexact_kernels())
+    graph = passes(m.model(), tmp_path, is_plain)
     assert not [n for n in graph.nodes if not n.integer_reference]
     assert {n.op for n in graph.nodes} - {"reshape", "transpose", "slice", "gather", "quantize", "dequantize"}
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import click
 import pytest
+from qverify import extras
 from qverify.cli import command_modules
 from qverify.cli import main as program
 from qverify.cli.main import main
@@ -69,8 +70,18 @@ def test_no_extra_is_named_for_another_library_or_command() -> None:
     lacking = ModuleNotFoundError(name="fastapi")
     assert command_modules.missing_extra("doctor", lacking) is None
     assert command_modules.missing_extra("serve", ModuleNotFoundError(name="json")) is None
-    named = command_modules.missing_extra("--server", lacking)
+    named = extras.missing_extra("--server", lacking)
     assert named is not None and str(named).startswith("--server needs ")
+
+
+def test_a_library_that_the_system_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(ImportError("libstdc++.so.6: cannot open shared object file: No such file or directory"), monkeypatch)
+    assert main(["doctor"]) == 2
+    line = capsys.readouterr().err
+    assert "cannot be loaded: libstdc++.so.6 is not on this machine; install it" in line and line.count("\n") == 1
+    assert command_modules.missing_library(ImportError("cannot import name 'x' from 'y'")) is None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])

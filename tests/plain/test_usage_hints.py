@@ -44,7 +44,10 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("local -m q.onnx", "for a board: -b local"),
         ("root@10.0.0.5 -m q.onnx", "for a board: -b root@10.0.0.5"),
         ("-m q.onnx,case.npy -b local", "case.npy: this looks like a NumPy array"),
-        ("-m q.onnx,case.npy -b local", "arrays are inputs: -i; two dumps of tensors are compared by qverify compare"),
+        (
+            "-m q.onnx,case.npy -b local",
+            "arrays are inputs: -i; what a device gave is a folder with NAME.npy, NAME that of the output",
+        ),
         ("-m case.npz -b local", "arrays are inputs: -i"),
         ("-m q.onnx,photo.png -b local", "a PNG picture, not an ONNX or a model.bin of qverify compile; pictures"),
         ("-m q.onnx,pics -b local", "pics: a folder, not a model; -i takes a folder of inputs"),
@@ -132,6 +135,10 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
             "case.npy: not text; wanted a TOML or JSON file with tables [inputs.NAME]",
         ),
         ("-m q.onnx -i plane.npy", "wanted float32[1, 1, 8, 8]; save array[None].astype('float32')"),
+        (
+            "-m q.onnx -i clips.npy",
+            "; 3 inputs of it in one array: save each one by itself (array[0:1] ...), or export",
+        ),
     ],
 )
 def test_what_is_missing_or_of_another_kind_says_the_next_step(
@@ -148,6 +155,7 @@ def test_what_is_missing_or_of_another_kind_says_the_next_step(
     (folder / "in.toml").write_text("[inputs.image]\n")
     np.save(folder / "last.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(folder / "plane.npy", np.zeros((1, 8, 8)))
+    np.save(folder / "clips.npy", np.zeros((3, 1, 8, 8), np.float32))
     assert main(words.split()) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1, error

@@ -11,8 +11,9 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.find_orders import Sides, find_order
+from qverify.compare.find_orders import find_order
 from qverify.compare.options import Options
+from qverify.compare.side_values import Sides
 from qverify.compare.verdict import judge_all
 from qverify.report.document import ReportDocument
 from qverify.report.schema import report_schema
@@ -55,7 +56,7 @@ def test_channels_last() -> None:
     words = (
         "y: the board's values are those of the reference in another order: its axes are 0 2 3 1 (NCHW stored as NHWC)"
         " (all elements are equal then; at least 128 different values were in wrong places);"
-        ' write it as NCHW, or declare shape = [1, 6, 7, 20] and layout = "NHWC" in a dump.toml'
+        ' write it as NCHW, or declare shape = [1, 6, 7, 20] and layout = "NHWC" in a dump.toml, or give --layout NHWC'
     )
     assert found(nhwc) == [words]
     assert found(nhwc.reshape(SHAPE)) == [words]
@@ -166,6 +167,86 @@ def test_exchanged_outputs() -> None:
         "boxes and scores are exchanged: each has on the board the values of the other in the reference"
         " (120 elements; at least 64 different values)"
     ]
+
+
+MAPS = {  # two score maps of one size, as integers, and their scales and zero points
+    "cls": (np.random.default_rng(1).integers(-120, 121, (1, 1, 12, 12)).astype(np.int8), 0.008, -20),
+    "obj": (np.random.default_rng(2).integers(-120, 121, (1, 1, 12, 12)).astype(np.int8), 0.084, 60),
+}
+
+
+def mapped(side: str, codes: dict[str, np.ndarray], is_real: bool) -> Recording:
+    """Records the maps with these integers, each by the scale of its name."""
+    specs = {n: TensorSpec(n, "int8", v.shape, scale=(s,), zero_point=(z,)) for n, (v, s, z) in MAPS.items()}
+    if not is_real:
+        return Recording(side, "test", specs=specs, finals=tuple(codes), tensors=dict(codes), runtime="onnxruntime")
+    return recording(side, **{n: specs[n].dequantized(v).astype(np.float32) for n, v in codes.items()})
+
+
+def rounded(values: np.ndarray, seed: int, steps: int = 3) -> np.ndarray:
+    noise = np.random.default_rng(seed).integers(-steps, steps + 1, values.shape)
+    return np.clip(values + noise, -128, 127).astype(np.int8)
+
+
+@pytest.mark.parametrize("host", [True, False], ids=["real", "stored"])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_exchanged_integers_of_other_scales(host: bool, steps: int) -> None:
+    codes = {n: v for n, (v, _, _) in MAPS.items()}
+    board = {"cls": rounded(codes["obj"], 3, steps), "obj": rounded(codes["cls"], 4, steps)}
+    sides = {"reference": mapped("reference", codes, host), "board": mapped("board", board, False)}
+    report = judge_all(sides, None, [], Options(), {}, None)
+    apart, values = ("; within 4 LSB", "integers") if steps else ("", "integers")
+    by, values = (", read by the scale of its name", values) if host else ("", "values")
+    assert report.verdict == "FAILED" and [f.text for f in report.findings] == [
+        f"cls and obj are exchanged: each has on the board the {values} of the other in the reference{by}"
+        f" (144 elements; at least 64 different values{apart})"
+    ]
+    board = {"cls": rounded(codes["cls"], 3, 3), "obj": rounded(codes["obj"], 4, 3)}  # a chip that only rounds
+    sides["board"] = mapped("board", board, False)
+    assert judge_all(sides, None, [], Options(), {}, None).findings == []
+
+
+def test_what_is_no_exchange_within_rounding() -> None:
+    """Maps that are alike, a map that is nearly constant, and one of noise."""
+    codes = {n: v for n, (v, _, _) in MAPS.items()}
+    alike = {"cls": codes["cls"], "obj": rounded(codes["cls"], 5, 3)}
+    flat = {"cls": codes["cls"], "obj": np.full_like(codes["obj"], -128)}
+    for wanted, board in (
+        (alike, {"cls": rounded(codes["cls"], 6, 3), "obj": rounded(codes["cls"], 7, 3)}),
+        (flat, {"cls": rounded(flat["obj"], 6, 3), "obj": rounded(flat["obj"], 7, 3)}),
+        (codes, {"cls": rounded(codes["cls"], 6, 120), "obj": rounded(codes["obj"], 7, 120)}),
+        (codes, {"cls": -codes["obj"], "obj": -codes["cls"]}),
+    ):
+        sides = {"reference": mapped("reference", wanted, True), "board": mapped("board", board, False)}
+        assert judge_all(sides, None, [], Options(), {}, None).findings == []
+
+
+def test_a_tensor_and_its_dequantized_values_are_not_exchanged() -> None:
+    """Their integers are compared with integers, and their real values with real ones."""
+    codes, scale, zero = MAPS["cls"]
+    spec = TensorSpec("cls", "int8", codes.shape, scale=(scale,), zero_point=(zero,))
+
+    def both(side: str, values: np.ndarray) -> Recording:
+        result = recording(side, cls=values, real=spec.dequantized(values).astype(np.float32))
+        result.specs["cls"] = spec
+        return result
+
+    sides = {"reference": both("reference", codes), "board": both("board", rounded(codes, 3, 2))}
+    report = judge_all(sides, None, [], Options(), {}, None)
+    assert report.verdict == "FAILED" and report.findings == []
+
+
+def test_inner_tensors_are_exchanged_only_exactly() -> None:
+    """A node that reads an exchanged tensor is not blamed, so that rounding is allowed for outputs alone."""
+    codes = {n: v for n, (v, _, _) in MAPS.items()}
+    for steps, found_any in ((0, True), (3, False)):
+        board = mapped("board", {"cls": rounded(codes["obj"], 3, steps), "obj": rounded(codes["cls"], 4, steps)}, False)
+        reference = mapped("reference", codes, True)
+        for side in (reference, board):
+            side.finals, side.capabilities = ("cls",), {"per_node"}
+        every = Options(dump_all=True)
+        report = judge_all({"reference": reference, "board": board}, None, [], every, {}, None)
+        assert report.verdict == "FAILED" and bool(report.findings) == found_any
 
 
 def test_positions_along_the_last_axis_of_an_image_are_no_channels() -> None:
@@ -298,7 +379,9 @@ TOOL = """
 import sys
 import numpy as np
 import onnxruntime
-session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+options = onnxruntime.SessionOptions()  # products of integers saturate on processors without VNNI
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 feed = {i.name: np.load(sys.argv[2]) for i in session.get_inputs()}
 for output, value in zip(session.get_outputs(), session.run(None, feed)):
     np.save(f"{sys.argv[3]}/{output.name}.npy", np.ascontiguousarray(value.transpose(0, 2, 3, 1)).reshape(value.shape))

@@ -40,6 +40,7 @@ CASES = {  # the largest error that passes and the smallest that fails, near the
     "rockchip": (relative(0.18), relative(0.24)),
     "sophgo": (relative(0.0098), relative(0.0101)),
     "renesas": (np.zeros(1000), np.full(1000, 1e-12)),
+    "rzv": (np.full(1000, 0.0019), np.full(1000, 0.05)),
 }
 
 
@@ -161,3 +162,13 @@ def test_tensors_of_equal_bytes_have_no_mismatched_elements_in_a_pair_that_is_ju
     printed = capsys.readouterr().out.partition("in the words of tidl: Sim VS Arm")[2].partition("\n\n")[0]
     assert "prob: Mismatched elements: 0 / 10" in printed
     assert "relu2_QuantizeLinear_Output: Mismatched elements: not counted / 256" in printed
+
+
+def test_the_rule_of_r_car_is_called_so_and_float16_of_rz_v_has_its_own(tmp_path, capsys):
+    """DRP-AI of RZ/V2L rounds what each op gives to float16."""
+    values = np.random.default_rng(0).normal(0, 1, 1000)
+    words = pair(tmp_path, values.astype(np.float16).astype(np.float64) - values)
+    assert main([*words, "--criteria", "renesas"]) == 1
+    assert "R-Car's rule, not that of RZ/V" in capsys.readouterr().out.splitlines()[-1]
+    assert main([*words, "--criteria", "RZ/V"]) == 0
+    assert "(criteria rzv)" in capsys.readouterr().out.splitlines()[-1]

@@ -5,11 +5,14 @@ import shutil
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
 import qverify
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.session.other_jobs.infer import infer
+
+from tests.ops.qdq import Qdq
 
 
 @pytest.fixture
@@ -209,3 +212,63 @@ def test_a_side_of_the_host_that_did_not_finish_is_never_passed(digits, dump, in
     monkeypatch.setattr("qverify.session.offline.verify_dump.infer", partial)
     assert verify(digits, dump, "-i", inputs[0], "-r", "True") == 3
     assert all("INCONCLUSIVE" in line and "the disk is full" in line for line in lines(capsys))
+
+
+def test_a_dump_of_a_dynamic_network_takes_its_dims(tmp_path, capsys):
+    """Several items as one batch: with --shape, in the main job, in infer and in compare."""
+    m = Qdq(seed=1)
+    m.output(m.quantize(m.op("Relu", [m.quantize(m.input((1, 3, 4, 4)))])))
+    model = m.model()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "n"
+    del model.graph.value_info[:]
+    path, batch, dump = (str(tmp_path / name) for name in ("q.onnx", "x.npy", "dump"))
+    onnx.save(model, path)
+    name = model.graph.input[0].name
+    np.save(batch, np.random.default_rng(2).random((5, 3, 4, 4), np.float32))
+    shape = ["--shape", f"{name}=5x3x4x4"]
+    assert main(["infer", "-m", path, "--side", "reference", "-i", batch, *shape, "-o", dump]) == 0
+    assert main(["-m", f"{path},{dump}", "-i", batch, *shape]) == 0
+    assert main(["compare", dump, dump, "-m", path, *shape]) == 0
+    assert main(["compare", dump, dump, "-m", path]) == 2 and "give --shape" in capsys.readouterr().err
+    assert main(["compare", dump, dump, *shape]) == 2 and "give that: -m" in capsys.readouterr().err
+
+
+def test_a_dump_beside_model_bin_alone_has_no_reference(digits, dump, inputs, tmp_path, capsys):
+    compiled = str(tmp_path / "m.bin")
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", compiled]) == 0
+    assert main(["-m", f"{compiled},{dump}", "-i", inputs[0]]) == 0
+    (line,) = lines(capsys)
+    assert line.startswith("Sim and Arm") and "reference: not run: no quantized ONNX given" in line
+    assert main(["-m", f"{compiled},{dump}", "-i", inputs[0], "-s", "False"]) == 2
+    assert "give the quantized ONNX in -m" in capsys.readouterr().err
+
+
+@pytest.fixture
+def flipped(digits, inputs, tmp_path):
+    """A vendor's dump of the first input, fed upside down, and that input."""
+    pixels, given = np.load(inputs[0]), tmp_path / "flipped.npy"
+    pixels = np.rint(pixels * 255).astype(np.float32) / np.float32(255)
+    np.save(inputs[0], pixels)
+    np.save(given, pixels[:, :, ::-1])
+    words = ["-m", str(digits / "digits_quant.onnx"), "--side", "reference", "-i", str(given)]
+    assert main(["infer", *words, "-o", str(tmp_path / "of_flipped")]) == 0
+    return layers(tmp_path / "of_flipped", tmp_path / "vendor")
+
+
+def test_a_wrong_input_of_the_device_is_named_and_no_rounding_is_its_cause(digits, flipped, inputs, capsys):
+    assert verify(digits, flipped, "-i", inputs[0], "-r", "True") == 1
+    printed = capsys.readouterr().out
+    found = [line for line in printed.splitlines() if "Strict check FAILED" in line]
+    assert len(found) == 2 and all("cause: the device's input, or the first node" in line for line in found)
+    assert all("the device's input image: orientation: flipped upside down" in line for line in found)
+    assert "blame:" not in printed and "other_rounding" not in printed and "from the image of -i" in printed
+
+
+def test_an_input_that_no_known_mistake_explains_is_doubted_and_not_named(digits, dump, inputs, tmp_path, capsys):
+    vendor = layers(dump, tmp_path / "vendor")
+    assert verify(digits, vendor, "-i", inputs[1], "-r", "True") == 1
+    printed = capsys.readouterr().out
+    found = [line for line in printed.splitlines() if "Strict check FAILED" in line]
+    assert len(found) == 2 and all("cause: the device's input, or the first node" in line for line in found)
+    assert "the device's input image:" not in printed and "blame:" not in printed

@@ -35,3 +35,30 @@ def test_errors_in_every_channel_or_in_one_element_are_of_no_channel(tmp_path: P
     given = VALUES.copy()
     given[0, 7, 2, 2] = np.nan
     assert find(tmp_path, given) == []
+
+
+def test_channels_of_a_dump_that_states_nhwc_are_its_last_axis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last ones were not written: rows are no channels, though there are as few."""
+    values = np.abs(np.random.default_rng(4).standard_normal((1, 6, 6, 40))).astype(np.float32)
+    for side, given in (("a", values), ("b", np.where(np.arange(40) < 32, values, np.float32(0)))):
+        (tmp_path / side).mkdir()
+        given.tofile(tmp_path / side / "y.bin")
+        (tmp_path / side / "dump.toml").write_text(
+            '[[tensor]]\nfile = "y.bin"\nname = "y"\nshape = [1, 6, 6, 40]\ndtype = "float32"\nlayout = "NHWC"\n'
+        )
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    printed = capsys.readouterr().out
+    assert "found: y: what does not match is all in 8 of 40 channels: 32 to 39, all of 0 in B" in printed
+    assert " of 6: max" not in printed
+
+
+def test_anchors_are_no_channels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = np.random.default_rng(5).standard_normal((1, 400, 1)).astype(np.float32)
+    given = values.copy()
+    given[0, [7, 9], 0] += 1
+    np.savez(tmp_path / "a.npz", obj=values)
+    np.savez(tmp_path / "b.npz", obj=given)
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]) == 1
+    assert "channels 7" not in capsys.readouterr().out

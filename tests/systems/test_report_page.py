@@ -171,11 +171,21 @@ def test_without_scripts_the_summary_and_the_tables_stand(browser: Any, report: 
     assert opened.page.locator("h1").inner_text().endswith("FAILED")
     assert CULPRIT in opened.rows() and len(opened.rows()) == 8
     assert opened.page.locator("section.pair svg.curve").first.is_visible()
+    assert opened.page.locator("#graph details.around").count() == 8
+    assert not opened.page.locator("#network, nav a[href='#network']").filter(visible=True).count()
+
+
+def test_the_drawings_of_the_first_wrong_node_are_beside_the_graph(seen: Seen) -> None:
+    beside = seen.page.locator(".network-side")
+    assert CULPRIT in beside.locator("h3").inner_text() and beside.locator("figure svg").count() >= 3
+    assert "elements differ" in beside.locator(".drawings").first.locator("xpath=preceding-sibling::p[1]").inner_text()
+    beside.get_by_role("link").first.click()
+    playwright.expect(seen.page.locator("table.tensors tbody tr:target")).to_have_count(1)
 
 
 def test_a_row_opens_the_drawing_of_its_tensor(seen: Seen) -> None:
-    seen.page.locator(f'section.pair tr[data-differs="1"]:has(th[data-value="{CULPRIT}"]) summary').first.click()
-    link = seen.page.locator('tr[data-differs="1"] th details[open] a[href^="#d"]').first
+    seen.page.locator(f'section.pair tr.differs:has(th[data-value="{CULPRIT}"]) summary').first.click()
+    link = seen.page.locator('tr.differs th details[open] a[href^="#d"]').first
     wanted = str(link.get_attribute("href"))
     seen.page.evaluate("document.querySelectorAll('details.drawn').forEach(one => { one.open = false; })")
     link.click()

@@ -9,7 +9,7 @@ reference."""
 import sys
 from types import ModuleType
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _MODULE_OF = {  # public name: the module that defines it
     "verify": "qverify.api.calls",
     "compile": "qverify.api.calls",
@@ -18,14 +18,18 @@ _MODULE_OF = {  # public name: the module that defines it
     "replay": "qverify.api.calls",
     "quantize": "qverify.api.more_calls",
     "inputs_diff": "qverify.api.more_calls",
+    "outputs_diff": "qverify.api.more_calls",
     "report_diff": "qverify.api.more_calls",
+    "report_matrix": "qverify.api.more_calls",
     "suite": "qverify.api.more_calls",
     "Report": "qverify.api.results",
     "Triage": "qverify.api.results",
     "Compiled": "qverify.api.results",
     "Quantized": "qverify.api.tool_results",
     "InputsDiff": "qverify.api.tool_results",
+    "OutputsDiff": "qverify.api.tool_results",
     "ReportDiff": "qverify.api.tool_results",
+    "ReportMatrix": "qverify.api.tool_results",
     "Suite": "qverify.api.tool_results",
     "errors": "qverify.errors",
 }

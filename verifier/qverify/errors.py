@@ -2,6 +2,7 @@
 
 QVerifyError                 its text is one line for the user: what, where, got, wanted, next step
  +- UsageError      exit 2   a mistake in the request
+ |   +- OptionsError          options that exclude each other, or lack one that they need
  |   +- UndescribedError      pixels were given for an input without a description of its bytes
  |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
  |   +- TaskError             a metric, labels or a float model from which no task numbers can be computed
@@ -27,6 +28,10 @@ class QVerifyError(Exception):
 
 
 class UsageError(QVerifyError):
+    pass
+
+
+class OptionsError(UsageError):
     pass
 
 

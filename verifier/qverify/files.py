@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from qverify.errors import BadFileError, UsageError
+from qverify.errors import BadFileError, OptionsError, UsageError
 
 # For files of unknown origin: no text conversion, no waiting for a pipe, not inherited by child processes. A platform
 # that lacks one of these flags does without it.
@@ -53,12 +53,12 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
             raise BadFileError(f"{path}: {error.strerror}") from error
 
 
-def parse_json(text: str | bytes, where: str) -> Any:
-    """Returns the parsed JSON as plain values. Raises BadFileError, beginning with `where`, for text that is not JSON,
+def parse_json(text: str | bytes, where: str, parse_float: Callable[[str], float] = float) -> Any:
+    """Returns the parsed JSON as plain values; numbers with a point or exponent as `parse_float` reads their text. Raises BadFileError, beginning with `where`, for text that is not JSON,
     is nested too deeply, repeats a key within an object, or contains half of a surrogate pair (which cannot be encoded,
     for example as a file name)."""
     try:
-        value = parse_strict_json(text)
+        value = parse_strict_json(text, parse_float)
         if b"\\ud" in (text if isinstance(text, bytes) else text.encode()).lower():
             json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -66,17 +66,18 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
 
 
-def parse_strict_json(data: str | bytes) -> Any:
+def parse_strict_json(data: str | bytes, parse_float: Callable[[str], float] = float) -> Any:
     """Returns the parsed JSON as plain values. Raises ValueError for text that is not JSON or that repeats a key within
     an object (parsers differ in which of the two they use), RecursionError for text that is nested too deeply."""
-    return json.loads(data, object_pairs_hook=_make_object, parse_constant=_reject_constant)
+    return json.loads(data, object_pairs_hook=make_object, parse_constant=_reject_constant, parse_float=parse_float)
 
 
 def _reject_constant(text: str) -> Any:
     raise ValueError(f"{text} is not a JSON number")
 
 
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object of JSON as a dict. Raises ValueError if it repeats a key."""
     values = dict(pairs)
     if len(values) != len(pairs):
         repeated_key = Counter(name for name, _ in pairs).most_common(1)[0][0]
@@ -143,6 +144,22 @@ def replacing(path: str, mode: int = 0o644) -> Iterator[str]:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def require_writable(option: str, path: str, regular: bool = False) -> None:
+    """Raises OptionsError, which names the option, for a file that could not be written, or an empty path. regular: also for a
+    device or a pipe, which cannot be replaced as a whole."""
+    if path == "":
+        raise OptionsError(f"{option}: the path is empty (an unset shell variable?)")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise OptionsError(f"{option}: there is no folder {folder}; make it first")
+    try:
+        check_writable(path)
+    except UsageError as error:
+        raise OptionsError(f"{option.partition(' ')[0]} {error}") from error
+    if regular and os.path.exists(path) and not os.path.isfile(path):
+        raise OptionsError(f"{option} {path}: is no regular file; wanted a new file or a regular one")
 
 
 def check_writable(path: str) -> None:

@@ -44,7 +44,24 @@ class Agent(Conversation):
     def put(self, sha256: str, data: Content, progress: Callable[[int, int], None] | None = None) -> None:
         """Sends the part of a content that the board does not have. If the part that it has proves damaged, sends the
         whole content once more. progress: called with the bytes stored so far and the total."""
-        present = self.have([sha256])[sha256]
+        self._put_rest(self.have([sha256])[sha256], sha256, data, progress)
+
+    @in_turn
+    def put_all(self, contents: Mapping[str, Content]) -> None:
+        """Sends contents, given by their SHA-256, as put() does each; what the board has of them is asked in as few requests as
+        it takes, and again if the connection was made again meanwhile."""
+        hashes, most = list(contents), min(messages.MAX_HASHES, self.max_payload // messages.HASH_BYTES)
+        generation = self.generation
+        for at in range(0, len(hashes), most):
+            for sha256, present in self.have(hashes[at : at + most]).items():
+                self._put_rest(present, sha256, contents[sha256])
+        if self.generation != generation:
+            self.put_all(contents)
+
+    def _put_rest(
+        self, present: int, sha256: str, data: Content, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Sends what follows the bytes that the board has; all, once more, if these prove damaged."""
         self.counters["cached_bytes"] += min(present, len(data))
         try:
             self._put_from(present, sha256, data, progress)

@@ -14,6 +14,7 @@ from qverify_agents.printable import one_line
 
 DIGESTS, EVERY_TENSOR, BATCHED, KEEPS = 1, 2, 4, 8  # flags of RUN
 MAX_KEPT = 512  # final outputs that a run may keep
+MAX_HASHES = 4096  # of one HAVE
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11  # statuses
 MAX_PIECE_BYTES = 1 << 20
 MIN_PAYLOAD_BYTES = 160  # of max_payload in HELLO

@@ -62,13 +62,18 @@ typedef struct {
   qv_held_list injected, copies;
 } qv_agent;
 
-/* Answers frames until the agent must end. idle_ms: milliseconds without a byte after which it ends; -1: never. */
-void qv_agent_serve(qv_agent *a, int idle_ms);
+/* answers.c */
 void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length); /* the payload is already in a->out */
 void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char *text);
 /* Handles the frames that have arrived during a run: answers PING and CANCEL, ignores a repetition of the run's own
    request and refuses all others. */
 void qv_agent_poll(qv_agent *a);
+
+/* Answers PING and CANCEL with their first 64 bytes. */
+void qv_agent_ping(qv_agent *a, const qv_frame *f);
+/* Reads once from the connection. Returns the bytes read; 0 if none arrived within wait_ms milliseconds, -1 if it is
+   closed. */
+int64_t qv_agent_listen(qv_agent *a, int wait_ms);
 
 /* run_request.c */
 void qv_agent_run(qv_agent *a, const qv_frame *f);                      /* handles RUN and UNIT */
@@ -78,4 +83,7 @@ void qv_agent_forget(qv_agent *a);                                      /* frees
 
 /* get_request.c */
 void qv_agent_get(qv_agent *a, const qv_frame *f);
+
+/* serve.c: answers frames until the agent must end. idle_ms: milliseconds without a byte after which it ends; -1: never. */
+void qv_agent_serve(qv_agent *a, int idle_ms);
 #endif

@@ -341,7 +341,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   if (a->loaded_any) a->loaded.model.error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
-  if (a->running == 1) a->store.used_count = 0; /* the connection now needs only the contents that this run uses */
+  if (a->running == 1) a->store.needed.count = 0; /* the connection now needs only the contents that this run uses */
   qv_wire_watch(1, a->node_limit_s);
   qv_status status = hash ? want_model(a, hash)
                           : failed(a, QV_E_PROTOCOL, "RUN of %u bytes, wanted the hash of a model, 32, and more", (unsigned)f->length);
@@ -355,8 +355,8 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   qv_wire_watch(0, 0);
   a->ran = 1;
   clear(&a->injected);
-  if (hash) qv_store_use(&a->store, hash);
-  if (f->type == QV_RUN) a->store.used_of_run = a->store.used_count;
-  else a->store.used_count = a->store.used_of_run;
+  if (hash) qv_need(&a->store.needed, hash);
+  if (f->type == QV_RUN) a->store.needed.of_run = a->store.needed.count;
+  else a->store.needed.count = a->store.needed.of_run;
   qv_agent_done(a);
 }

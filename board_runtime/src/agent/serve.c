@@ -8,22 +8,9 @@
 #include "../posix.h"
 #include "agent.h"
 #include "lz4.h"
-#include "store_folder.h"
-#include "wire.h"
 
 enum { EVENTS_BYTES = QV_MAX_PAYLOAD < 8192 ? QV_MAX_PAYLOAD : 8192 };
 enum { PATIENCE_MS = 400 }; /* milliseconds after which the rest of an incomplete frame counts as lost */
-
-void qv_agent_send(qv_agent *a, uint8_t type, uint32_t sequence, uint32_t length) {
-  uint32_t size = qv_frame_finish(a->out, type, sequence, length);
-  if (!a->broken && qv_wire_write(a->out, size) != 0) a->broken = 1;
-}
-
-void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char *text) {
-  uint8_t *p = a->out + QV_FRAME_HEADER;
-  qv_put32(p, (uint32_t)status);
-  qv_agent_send(a, QV_ERROR, sequence, 4 + qv_put_text(p + 4, text[0] ? text : qv_status_phrase(status)));
-}
 
 /* Writes value / 1000 as a JSON number, or null if value is INT32_MIN. */
 static void thousandths(char *text, size_t size, int32_t value) {
@@ -52,7 +39,7 @@ static void hello(qv_agent *a, const qv_frame *f) {
   a->ran = 0; /* this may be another host, with the same sequence numbers as the last one */
   snprintf(
       json, sizeof json,
-      "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
+      "{\"version\": \"0.2.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
       "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"instructions\": \"%s\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
       "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld, \"max_payload\": %ld, \"float\": \"%s\", \"keeps\": 1}",
       qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), qv_instructions_name(), temperature,
@@ -73,7 +60,7 @@ static void have(qv_agent *a, const qv_frame *f) {
   for (uint32_t i = 0; i < count; i++) {
     const uint8_t *hash = f->payload + 32 * i;
     uint64_t held = qv_store_held(&a->store, hash, &whole);
-    if (held) qv_store_use(&a->store, hash);
+    if (held) qv_need(&a->store.needed, hash);
     qv_put64(a->out + QV_FRAME_HEADER + 8 * i, held);
   }
   qv_agent_send(a, QV_HAVE, f->sequence, count * 8);
@@ -84,7 +71,7 @@ static void put_failed(qv_agent *a, const qv_frame *f, qv_status status, uint64_
   if (status == QV_E_CRC) snprintf(text, sizeof text, "PUT: the bytes do not have the hash they were sent under");
   if (status == QV_E_FULL)
     snprintf(text, sizeof text, "no space left in %.700s (%llu bytes free, %llu wanted); `qverify boards clean NAME`", a->store.folder,
-             (unsigned long long)qv_folder_room(&a->store), (unsigned long long)total);
+             (unsigned long long)qv_store_room(&a->store), (unsigned long long)total);
   qv_agent_error(a, f->sequence, status, text);
 }
 
@@ -122,12 +109,6 @@ static void events(qv_agent *a, const qv_frame *f) {
   qv_agent_send(a, QV_EVENTS, f->sequence, length);
 }
 
-static void ping(qv_agent *a, const qv_frame *f) {
-  uint32_t length = f->length < 64 ? f->length : 64;
-  memcpy(a->out + QV_FRAME_HEADER, f->payload, length);
-  qv_agent_send(a, QV_PING, f->sequence, length);
-}
-
 static void heard(qv_agent *a, int running) {
   if (a->lock_state != QV_LOCK_HELD || qv_lock_heard(&a->lock, a->lock_path, running) == QV_LOCK_HELD) return;
   a->lock_state = QV_LOCK_BUSY;
@@ -163,35 +144,11 @@ static int answer(qv_agent *a, const qv_frame *f) {
     case QV_EVENTS: events(a, f); break;
     case QV_GET: qv_agent_get(a, f); break;
     case QV_CANCEL:
-    case QV_PING: ping(a, f); break;
+    case QV_PING: qv_agent_ping(a, f); break;
     case QV_BYE: qv_agent_send(a, QV_BYE, f->sequence, 0); return 0;
     default: unknown(a, f); break;
   }
   return !a->broken;
-}
-
-static void answer_meanwhile(qv_agent *a, const qv_frame *f) {
-  if (f->type == QV_CANCEL) a->cancelled = 1;
-  if (f->type == QV_CANCEL || f->type == QV_PING) ping(a, f);
-  else if (f->sequence != a->run_sequence) qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "a run is going on");
-}
-
-/* Reads once from the connection. Returns the bytes read; 0 if none arrived within wait_ms milliseconds, -1 if it is
-   closed. */
-static int64_t listen(qv_agent *a, int wait_ms) {
-  int64_t got = qv_wire_read(a->in.buffer + a->in.used, QV_FRAME_BUFFER - a->in.used, wait_ms);
-  if (got < 0) a->broken = 1;
-  else a->in.used += (uint32_t)got;
-  return got;
-}
-
-void qv_agent_poll(qv_agent *a) {
-  qv_frame f;
-  if (a->in.used - a->in.consumed == QV_FRAME_BUFFER || a->broken) return;
-  int found = qv_frame_take(&a->in, &f);
-  if (found == 0 && listen(a, 0) > 0) found = qv_frame_take(&a->in, &f);
-  for (; found != 0; found = qv_frame_take(&a->in, &f))
-    if (found == 1) answer_meanwhile(a, &f);
 }
 
 void qv_agent_serve(qv_agent *a, int idle_ms) {
@@ -200,7 +157,7 @@ void qv_agent_serve(qv_agent *a, int idle_ms) {
     int found = qv_frame_take(&a->in, &f), half = a->in.used != 0;
     if (found == 1) going = answer(a, &f);
     else if (found < 0) qv_agent_send(a, QV_AGAIN, f.sequence, 0);
-    else if (listen(a, half ? PATIENCE_MS : idle_ms) == 0) {
+    else if (qv_agent_listen(a, half ? PATIENCE_MS : idle_ms) == 0) {
       if (!half) return;
       qv_frame_give_up(&a->in);
     }

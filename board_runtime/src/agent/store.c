@@ -35,7 +35,7 @@ static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
     int oldest_is_used = 0;
     for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) {
       sum += e->age ? e->total : 0;
-      int is_used = e->age && qv_store_used(s, e->hash);
+      int is_used = e->age && qv_is_needed(&s->needed, e->hash);
       if (!e->age) {
         empty = e;
       } else if (!e->lent && (!oldest || is_used < oldest_is_used || (is_used == oldest_is_used && e->age < oldest->age))) {
@@ -66,16 +66,6 @@ static qv_status put_in_memory(qv_store *s, const uint8_t hash[32], uint64_t tot
   return QV_OK;
 }
 
-int qv_store_used(const qv_store *s, const uint8_t hash[32]) {
-  for (uint32_t i = 0; i < s->used_count; i++)
-    if (memcmp(s->used[i], hash, 32) == 0) return 1;
-  return 0;
-}
-
-void qv_store_use(qv_store *s, const uint8_t hash[32]) {
-  if (s->used_count < QV_USES && !qv_store_used(s, hash)) memcpy(s->used[s->used_count++], hash, 32);
-}
-
 /* Records a piece of a content, and returns whether this agent has received all bytes of the content up to the end of
    the piece. */
 static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint32_t bytes) {
@@ -89,6 +79,7 @@ static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint
 }
 
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
+  const qv_folder folder = {s->folder, s->limit_bytes, &s->needed};
   int whole;
   uint64_t held = qv_store_held(s, hash, &whole);
   if (total > SIZE_MAX / 2) return QV_E_MEMORY;
@@ -99,16 +90,17 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
     held = qv_store_held(s, hash, &whole);
   }
   if (whole || held != offset) return QV_OK;
-  qv_store_use(s, hash);
-  qv_status status = s->folder && offset == 0 ? qv_folder_evict(s, total) : QV_OK;
-  if (status == QV_OK) status = s->folder ? qv_folder_append(s, hash, offset, data, bytes) : put_in_memory(s, hash, total, data, bytes);
+  qv_need(&s->needed, hash);
+  qv_status status = s->folder && offset == 0 ? qv_folder_evict(&folder, total) : QV_OK;
+  if (status == QV_OK)
+    status = s->folder ? qv_folder_append(&folder, hash, offset, data, bytes) : put_in_memory(s, hash, total, data, bytes);
   if (status != QV_OK) return status;
   int here = came_whole(s, hash, offset, bytes);
   return s->folder && offset + bytes == total ? qv_folder_name(s->folder, hash, here ? total : 0) : QV_OK;
 }
 
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
-  qv_store_use(s, hash);
+  qv_need(&s->needed, hash);
   if (s->folder) return qv_folder_load(s->folder, hash, data, bytes);
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total) return QV_E_NOT_FOUND;
@@ -129,12 +121,12 @@ qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size
   for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) e->lent = 0;
   *mapped = s->folder ? QV_MAPPED : QV_OWNED;
   if (s->folder) {
-    qv_store_use(s, hash);
+    qv_need(&s->needed, hash);
     return qv_folder_map(s->folder, hash, data, bytes);
   }
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total || !qv_little_endian()) return qv_store_load(s, hash, data, bytes);
-  qv_store_use(s, hash);
+  qv_need(&s->needed, hash);
   if (!e->checked && !qv_sha256_is(hash, e->data, (size_t)e->total)) {
     forget(e);
     return QV_E_CRC;
@@ -145,6 +137,11 @@ qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size
   *data = e->data;
   *bytes = (size_t)e->total;
   return QV_OK;
+}
+
+uint64_t qv_store_room(const qv_store *s) {
+  const qv_folder folder = {s->folder, s->limit_bytes, &s->needed};
+  return s->folder ? qv_folder_room(&folder) : s->limit_bytes;
 }
 
 void qv_store_close(qv_store *s) {

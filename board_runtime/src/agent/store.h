@@ -1,13 +1,13 @@
 /* The store of contents by their SHA-256, in one directory or in memory, with a limit of its size. */
 #ifndef QV_STORE_H
 #define QV_STORE_H
+#include "needed.h"
 #include "qvrt.h"
 
 #ifndef QV_STORE_LIMIT
 #define QV_STORE_LIMIT 2048 /* contents in memory: a model and its inputs must fit */
-#define QV_USES_LIMIT 8192
 #endif
-enum { QV_STORE_ENTRIES = QV_STORE_LIMIT, QV_USES = QV_USES_LIMIT };
+enum { QV_STORE_ENTRIES = QV_STORE_LIMIT };
 
 typedef struct {
   uint8_t hash[32];
@@ -21,8 +21,7 @@ typedef struct {
 /* folder: directory of the store; if NULL, the contents are in memory, in `entries`. limit_bytes: largest size of all
    contents; to stay below it, the least recently used contents are removed first. coming, came: hash of the content
    that is being received, and how many of its bytes this agent has received without a gap, in frames whose CRC was
-   correct. used: hashes of the contents that this connection still needs, which are never removed from the folder to
-   make room; the first used_of_run of them were used by the last RUN. */
+   correct. */
 typedef struct {
   const char *folder;
   uint64_t limit_bytes;
@@ -30,15 +29,11 @@ typedef struct {
   uint64_t came;
   uint8_t coming[32];
   qv_stored entries[QV_STORE_ENTRIES];
-  uint32_t used_count, used_of_run;
-  uint8_t used[QV_USES][32];
+  qv_needed needed;
 } qv_store;
 
 /* Returns the number of stored bytes of a content. Sets *whole to whether the content is complete. */
 uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole);
-/* Records that this connection needs the content, so that others are removed from the folder to make room. */
-void qv_store_use(qv_store *s, const uint8_t hash[32]);
-int qv_store_used(const qv_store *s, const uint8_t hash[32]);
 /* Appends a piece of a content if offset is the number of stored bytes; otherwise does nothing (the caller's answer
    contains that number). When all `total` bytes are stored, the content is complete and its file gets its final name.
    If this agent did not receive all of them itself, the hash is verified first; otherwise it is verified when the
@@ -53,5 +48,7 @@ qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, siz
    qv_unmap_file frees it), and where it is in memory it is lent until the next call (QV_LENT; nothing frees it). On a
    machine that converts the byte order of a model in place it is copied from memory (QV_OWNED). */
 qv_status qv_store_map(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes, int *mapped);
+/* Returns how many bytes fit without removing a content; of a store in memory its limit. */
+uint64_t qv_store_room(const qv_store *s);
 void qv_store_close(qv_store *s);
 #endif

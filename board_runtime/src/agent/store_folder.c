@@ -127,8 +127,8 @@ static int is_content(const char *name, uint8_t hash[32]) {
 
 /* Returns the size of all contents in bytes. Writes to `oldest` the path of the least recently changed content that
    this connection does not need, or "" if there is none. */
-static uint64_t survey(const qv_store *s, char oldest[PATH]) {
-  DIR *listing = opendir(s->folder);
+static uint64_t survey(const qv_folder *f, char oldest[PATH]) {
+  DIR *listing = opendir(f->path);
   uint64_t sum = 0;
   struct timespec least = {0, 0};
   oldest[0] = 0;
@@ -137,11 +137,11 @@ static uint64_t survey(const qv_store *s, char oldest[PATH]) {
     uint8_t hash[32];
     struct stat about;
     if (!is_content(entry->d_name, hash)) continue;
-    snprintf(path, sizeof path, "%.800s/%.80s", s->folder, entry->d_name);
+    snprintf(path, sizeof path, "%.800s/%.80s", f->path, entry->d_name);
     if (lstat(path, &about) != 0) continue;
     sum += (uint64_t)about.st_size;
     int older = about.st_mtim.tv_sec < least.tv_sec || (about.st_mtim.tv_sec == least.tv_sec && about.st_mtim.tv_nsec < least.tv_nsec);
-    if ((oldest[0] && !older) || qv_store_used(s, hash)) continue;
+    if ((oldest[0] && !older) || qv_is_needed(f->needed, hash)) continue;
     least = about.st_mtim;
     memcpy(oldest, path, sizeof path);
   }
@@ -149,22 +149,22 @@ static uint64_t survey(const qv_store *s, char oldest[PATH]) {
   return sum;
 }
 
-static uint64_t free_bytes(const qv_store *s) {
+static uint64_t free_bytes(const qv_folder *f) {
   struct statvfs about;
-  return statvfs(s->folder, &about) == 0 ? (uint64_t)about.f_bavail * (uint64_t)about.f_frsize : s->limit_bytes;
+  return statvfs(f->path, &about) == 0 ? (uint64_t)about.f_bavail * (uint64_t)about.f_frsize : f->limit_bytes;
 }
 
-uint64_t qv_folder_room(const qv_store *s) {
+uint64_t qv_folder_room(const qv_folder *f) {
   char oldest[PATH];
-  uint64_t held = survey(s, oldest), left = held < s->limit_bytes ? s->limit_bytes - held : 0, room = free_bytes(s);
+  uint64_t held = survey(f, oldest), left = held < f->limit_bytes ? f->limit_bytes - held : 0, room = free_bytes(f);
   return room < left ? room : left;
 }
 
-qv_status qv_folder_evict(const qv_store *s, uint64_t room) {
+qv_status qv_folder_evict(const qv_folder *f, uint64_t room) {
   char oldest[PATH];
-  uint64_t held = survey(s, oldest), half = (free_bytes(s) + held) / 2, limit = half < s->limit_bytes ? half : s->limit_bytes;
-  while (held + room > limit && oldest[0] && remove(oldest) == 0) held = survey(s, oldest);
-  return held + room > s->limit_bytes ? QV_E_FULL : QV_OK;
+  uint64_t held = survey(f, oldest), half = (free_bytes(f) + held) / 2, limit = half < f->limit_bytes ? half : f->limit_bytes;
+  while (held + room > limit && oldest[0] && remove(oldest) == 0) held = survey(f, oldest);
+  return held + room > f->limit_bytes ? QV_E_FULL : QV_OK;
 }
 
 static qv_status failed_with(int number) { return number == ENOSPC || number == EDQUOT ? QV_E_FULL : QV_E_IO; }
@@ -184,12 +184,12 @@ static qv_status append(const char *path, uint64_t offset, const uint8_t *data, 
   return status;
 }
 
-qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes) {
+qv_status qv_folder_append(const qv_folder *f, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes) {
   char path[PATH], oldest[PATH];
-  path_of(s->folder, hash, 1, path);
+  path_of(f->path, hash, 1, path);
   qv_status status = append(path, offset, data, bytes);
   while (status == QV_E_FULL) {
-    survey(s, oldest);
+    survey(f, oldest);
     if (!oldest[0] || remove(oldest) != 0) break;
     status = append(path, offset, data, bytes);
   }

@@ -206,7 +206,17 @@ def baseline(id: str, database: str) -> int:
 
 @command.command()
 @click.argument("suite", metavar="SUITE.TOML")
-@click.option("--list", "versions", required=True, metavar="FILE", help="versions, the oldest first, one a line")
+@click.option("--list", "versions", metavar="FILE", help="versions, the oldest first, one a line")
+@click.option(
+    "--from-matrix",
+    metavar="FILE.json",
+    help="a matrix of qverify report matrix --json whose columns are versions, in the place of --list, or with it",
+)
+@click.option(
+    "--cell",
+    metavar="ROW,COLUMN",
+    help="of that matrix: search from the last column of the row with another verdict to it",
+)
 @click.option(
     "--flash", required=True, metavar="COMMAND", help="puts a version on the boards; {version} is the version"
 )
@@ -215,12 +225,25 @@ def baseline(id: str, database: str) -> int:
 @database_option
 @artifacts_option
 def bisect(
-    suite: str, versions: str, flash: str, flash_timeout: float, json_path: str | None, database: str, artifacts: str
+    suite: str,
+    versions: str | None,
+    from_matrix: str | None,
+    cell: str | None,
+    flash: str,
+    flash_timeout: float,
+    json_path: str | None,
+    database: str,
+    artifacts: str,
 ) -> int:
     """Find the first version with which a suite is FAILED, by running the suite on versions between a good and a bad one."""
     from qverify_farm.cli.suite_bisect import bisect_versions
 
-    return bisect_versions(suite, versions, flash, flash_timeout, json_path, database, artifacts)
+    if (from_matrix is None) != (cell is None):
+        raise click.UsageError("--from-matrix and --cell belong together; give both")
+    if versions is None and from_matrix is None:
+        raise click.UsageError("which versions? Give --list FILE, or --from-matrix M.json --cell ROW,COLUMN")
+    of_cell = (from_matrix, cell) if from_matrix is not None and cell is not None else None
+    return bisect_versions(suite, versions, of_cell, flash, flash_timeout, json_path, database, artifacts)
 
 
 @command.command()

@@ -8,9 +8,12 @@ import subprocess
 
 import click
 from qverify.cli.say_line import say
+from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
-from qverify.files import check_writable, read_regular, write_text
+from qverify.files import check_writable, parse_strict_json, read_regular, write_text
 from qverify.plural import count
+from qverify.report.matrix.document import SCHEMA, MatrixDocument
+from qverify.report.read_report import build_checked
 from qverify_agents.printable import one_line
 from qverify_agents.process_group import KILL, kill_group, new_group_arguments
 
@@ -22,14 +25,24 @@ from qverify_farm.suites.formats.report_lines import headline
 
 MAX_VERSIONS, MAX_LIST_BYTES = 10_000, 1 << 20
 PLACEHOLDER = "{version}"
+MAX_MATRIX_BYTES = 1 << 28
 
 
 def bisect_versions(
-    suite: str, versions_path: str, flash: str, timeout_s: float, json_path: str | None, database: str, artifacts: str
+    suite: str,
+    versions_path: str | None,
+    of_cell: tuple[str, str] | None,
+    flash: str,
+    timeout_s: float,
+    json_path: str | None,
+    database: str,
+    artifacts: str,
 ) -> int:
-    """Prints which version is the first bad one. Returns 0 if it was found, otherwise 3."""
+    """Prints which version is the first bad one. of_cell: path of a matrix as JSON, and ROW,COLUMN: where the search begins. Returns 0
+    if it was found, otherwise 3."""
     command = _flash_command(flash)
-    versions = _read_versions(versions_path)
+    versions = _read_versions(versions_path) if versions_path is not None else []
+    versions = _between_cells(*of_cell, versions) if of_cell is not None else versions
     read_here(suite)  # reports mistakes in the suite before anything is flashed
     if json_path is not None:
         check_writable(json_path)
@@ -78,6 +91,52 @@ def _read_versions(path: str) -> list[str]:
         got = f"{repeated} twice" if repeated is not None else count(len(versions), "version")
         raise UsageError(f"--list {path}: got {got}; wanted 2 to {MAX_VERSIONS} versions, one a line, the oldest first")
     return versions
+
+
+def _between_cells(path: str, cell: str, listed: list[str]) -> list[str]:
+    """Returns the versions from the row's last column with another verdict to that of the cell: those of the matrix, or of a list,
+    which names versions without a run, too. cell: ROW,COLUMN. Raises UsageError if the matrix does not have these."""
+    matrix = _read_matrix(path)
+    names = [column.name for column in matrix.columns]
+    row_name, _, column_name = (word.strip() for word in cell.rpartition(","))
+    rows = [at for at, row in enumerate(matrix.rows) if row.name == row_name]
+    if len(matrix.columns_by) != 1:
+        raise UsageError(
+            f"--from-matrix {path}: columns of {', '.join(matrix.columns_by)}; wanted those of one fact, the versions"
+        )
+    if not rows or column_name not in names:
+        known = [row.name for row in matrix.rows] if not rows else names
+        what, wrong = ("column", column_name) if rows else ("row", row_name)
+        raise UsageError(
+            f"--cell {cell[:200]}: no {what} {wrong!r}{did_you_mean(wrong, known)}; wanted ROW,COLUMN of {path}"
+        )
+    cells = {one.column: one for one in matrix.cells if one.row == rows[0]}
+    end = names.index(column_name)
+    if end not in cells:
+        raise UsageError(f"--cell {cell[:200]}: no run there")
+    start = next((at for at in range(end - 1, -1, -1) if at in cells and cells[at].verdict != cells[end].verdict), None)
+    if start is None:
+        raise UsageError(
+            f"--cell {cell[:200]}: every earlier run of this row is {cells[end].verdict}, too; give another cell"
+        )
+    if not listed:
+        return names[start : end + 1]
+    if missing := next((name for name in (names[start], names[end]) if name not in listed), None):
+        raise UsageError(f"--list: {missing} of the matrix is not in it")
+    first, last = listed.index(names[start]), listed.index(names[end])
+    if first > last:
+        raise UsageError(f"--list: {names[end]} is before {names[start]}; wanted the oldest version first")
+    return listed[first : last + 1]
+
+
+def _read_matrix(path: str) -> MatrixDocument:
+    try:
+        document = parse_strict_json(read_regular(path, MAX_MATRIX_BYTES, follow=True))
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise ValueError(f"wanted {SCHEMA}, as qverify report matrix --json writes it")
+        return build_checked(MatrixDocument, document)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--from-matrix {path}: {one_line(str(error))[:200]}") from error
 
 
 def _flash(command: list[str], timeout_s: float) -> str:

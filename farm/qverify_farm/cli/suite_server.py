@@ -126,6 +126,7 @@ def _report(farm: FarmServer, run: Mapping[str, Any], counts: dict[str, int]) ->
         "verdict",
         "why",
         "caveats",
+        "gate",
         "blame_side",
         "blame_node",
         "nodes",

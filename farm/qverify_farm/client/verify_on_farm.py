@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qverify.closest_names import closest_names
-from qverify.compare.verdict import combine
+from qverify.compare.combine_reports import combine
 from qverify.errors import BadFileError, UsageError
 from qverify.printable import printable
 from qverify.report.document import ReportDocument

@@ -129,7 +129,7 @@ def _write_end(session: Session, attempt: EndedAttempt, project: str, now: float
     if outcome.state == DONE:
         values |= {"verdict": outcome.verdict, "ended": now}
         values |= {"blame_side": result.blame_side[:32], "blame_node": result.blame_node, "nodes": list(result.nodes)}
-        values |= {"extent": dict(result.extent), "caveats": result.caveats}
+        values |= {"extent": dict(result.extent), "caveats": result.caveats, "gate": result.gate}
         values |= {"report": result.report, "capture": result.capture, "facts": dict(result.facts)}
     elif outcome.state == CANCELLED:
         values["ended"] = now

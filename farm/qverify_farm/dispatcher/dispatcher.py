@@ -21,6 +21,7 @@ from qverify_farm.dispatcher.run_states import RunState, deadline_of
 from qverify_farm.engines.engine import JobEngine
 from qverify_farm.errors import OwnedError
 from qverify_farm.store.artifacts import ArtifactStore
+from qverify_farm.store.board_usage import full_quotas
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import Database
 from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
@@ -31,6 +32,7 @@ from qverify_farm.store.verdicts import known_failures
 from qverify_farm.work.job_task import JobResult, JobTask
 
 POLL_S = 1.0  # seconds between checks for changes by others: of runs, boards, and free space of the artifact store
+USAGE_S = 5.0  # seconds between looks at the board time that accounts have used
 OWNER_CHECK_S = 5.0  # seconds between checks that this process still owns the database
 RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0, 5.0)  # seconds between retries of a failed transaction; the last one repeats
 MAX_MESSAGES_PER_TURN = 500
@@ -88,7 +90,7 @@ class Dispatcher:
         self._on_change = on_change or (lambda: None)
         self._inbox = queue.SimpleQueue[Callable[[Moment], None] | None]()
         self._state = DispatcherState()
-        self._next_poll = self._next_owner_check = float("-inf")
+        self._next_poll = self._next_owner_check = self._next_usage = float("-inf")
         self._last_turn = time.monotonic()
         self._store_error, self._database_error = "", ""
         self._stop = threading.Event()
@@ -305,6 +307,9 @@ class Dispatcher:
             )
             cancelled = [run for run in session.scalars(unfinished) if run not in self._state.runs]
             self._state.update_boards(self._engine.boards(), drained, at)
+            if at.now >= self._next_usage:
+                self._next_usage = at.now + USAGE_S
+                self._state.scheduler.held_back = frozenset(full_quotas(session, at.wall))
             for run in self._state.runs.keys() - set(live):
                 row = session.get(SuiteRunRecord, run)
                 self._state.cancel_run(run, row.why or "" if row is not None else "", tell=False)

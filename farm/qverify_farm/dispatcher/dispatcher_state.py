@@ -65,6 +65,7 @@ class DispatcherState:
         for job in jobs:
             board_filter = self._filters.setdefault(job.wanted, BoardFilter.of(job.wanted))
             queued = QueuedJob(job.id, job.submitter, board_filter, job.priority, job.created, job.number, job.tried)
+            queued.account = (run.project, job.submitter)
             self._enqueue(queued, run)
         if run.has_ended:
             self.batch.ended_runs.add(run.id)

@@ -17,6 +17,7 @@ class QueuedJob:
         board_filter: Which boards fit the job.
         age: When its run was created; the smallest value is the oldest run.
         number: The job's place in its run.
+        account: Project and submitter whose quota of board time it uses.
         tried: Boards on which it was INCONCLUSIVE; another one is preferred.
     """
 
@@ -27,6 +28,7 @@ class QueuedJob:
     age: float = 0.0
     number: int = 0
     tried: frozenset[str] = frozenset()
+    account: tuple[str, str] = ("", "")
 
     @property
     def rank(self) -> tuple[int, float, int, str]:

@@ -45,6 +45,7 @@ class Scheduler:
     def __init__(self, window: int | None = None) -> None:
         self.queue = Queue()
         self.boards: dict[str, FarmBoard] = {}
+        self.held_back: frozenset[tuple[str, str]] = frozenset()  # accounts whose jobs wait, whatever board is free
         self._window = window
         self._running: dict[str, FarmBoard] = {}
         self._fitting: dict[BoardFilter, set[str]] = {}
@@ -136,8 +137,9 @@ class Scheduler:
 
     def _first_not_tried(self, group: list[QueuedJob], board: FarmBoard) -> QueuedJob | None:
         """Returns the next job of the group for this board, or None. A job that was INCONCLUSIVE on this board is left out
-        while another board could take it."""
-        return next((job for job in reversed(group) if not self._has_better(job, board)), None)
+        while another board could take it, and so is one of an account that is held back."""
+        fitting = (job for job in reversed(group) if job.account not in self.held_back)
+        return next((job for job in fitting if not self._has_better(job, board)), None)
 
     def _has_better(self, job: QueuedJob, board: FarmBoard) -> bool:
         if board.name not in job.tried:

@@ -48,6 +48,16 @@ def check_board_time(session: Session, project: ProjectRecord, submitter: str, j
                 wanted=f"at most {project.quota_job_s:g} s, the project's quota of board time for one job",
                 next="give a shorter timeout, or ask the administrator for a larger quota_job_s",
             )
+        for name, whose in (("quota_day_s", "the project"), ("quota_submitter_day_s", "one submitter")):
+            quota_s = getattr(project, name)
+            if most_seconds(job) > quota_s:
+                raise ApiError(
+                    422,
+                    f"{job.name[:200]}: up to {most_seconds(job):g} s of board time",
+                    where="timeout_s",
+                    wanted=f"at most {quota_s:g} s, the quota of board time within 24 hours of {whose}",
+                    next=f"give a shorter timeout, or ask the administrator for a larger {name}",
+                )
     wanted = sum(map(most_seconds, jobs))
     if wanted > project.quota_submitter_s:
         raise ApiError(

@@ -131,7 +131,7 @@ def _settings(
                 _names_files(part[at:], job_files) for at in (0, *(n + 1 for n, c in enumerate(part) if c == ":"))
             ):
                 check.mistakes.add(where, f"inputs {part[:100]!r}: none of the job's files, and no folder of them")
-        if missing := option_paths - job_files:
+        if missing := {p for p in option_paths - job_files if not any(f.startswith(f"{p}/") for f in job_files)}:
             check.mistakes.add(where, f"{min(missing)[:100]}: none of the job's files")
         check.contents[key] = _content_digest(settings, {path: check.digests[path] for path in job_files})
     return settings | {"content": check.contents[key]}

@@ -18,7 +18,8 @@ from qverify_agents.errors import LinkError
 
 from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.errors import StoreUnavailableError
-from qverify_farm.service.triage_child import output_paths
+from qverify_farm.service.outputs_diff_job import COMMAND as OUTPUTS
+from qverify_farm.service.outputs_diff_job import is_outputs_case, outputs_fields, outputs_page, outputs_words
 from qverify_farm.store.artifacts import ArtifactStore
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.file_cache import FileCache
@@ -29,7 +30,8 @@ from qverify_farm.work.job_task import JobResult, JobTask
 LANE = "this-host-triage-"  # how the names of lanes begin; no board has such a name
 LANE_TAGS = {"qverify": "triage"}
 TRIAGE_WANTED = "qverify=triage"
-MODULE = "qverify_farm.service.triage_child"
+MODULE = "qverify_farm.cli.triage_child"  # which runs the command; it stands above the service
+TRIAGE = ("triage",)
 MAX_PAGE_BYTES = 64 << 20
 PAGE = "triage.html"
 
@@ -133,23 +135,35 @@ def _result(task: JobTask, artifacts: ArtifactStore, files: FileCache, limit: Jo
 
 def _run(task: JobTask, tree: Path, output_folder: Path, artifacts: ArtifactStore) -> dict[str, Any]:
     paths = output_paths(output_folder)
+    of_outputs = is_outputs_case(task.options)
+    command = OUTPUTS if of_outputs else TRIAGE
+    words = outputs_words(task.options, tree, paths) if of_outputs else command_words(task, tree, paths)
     child = Child(MODULE)
     try:
-        answer = child.ask({"words": command_words(task, tree, paths)}, Deadline(task.timeout_s))
+        answer = child.ask({"command": list(command), "words": words}, Deadline(task.timeout_s))
     finally:
         child.close()
     if not paths["json"].is_file():
         error_text = str(answer["said"]).replace(f"{tree}/", "").removeprefix("qverify: ")
-        return {"why": " ".join(error_text.split()) or f"qverify triage ended with status {answer['status']}"}
+        return {
+            "why": " ".join(error_text.split()) or f"qverify {' '.join(command)} ended with status {answer['status']}"
+        }
     for name in ("json", "html"):
         _remove_folder_names(paths[name], tree)
     document = json.loads(paths["json"].read_bytes())
+    if of_outputs:
+        paths["html"].write_text(outputs_page(document), encoding="utf-8")
     report = artifacts.put_file(paths["json"]).sha256
     return {
-        **fields_of(document),
+        **(outputs_fields(document) if of_outputs else fields_of(document)),
         "report": report,
         "capture": artifacts.put_file(_write_bundle(paths, output_folder)).sha256,
     }
+
+
+def output_paths(folder: Path) -> dict[str, Path]:
+    """Returns the paths of a triage's outputs in a folder."""
+    return {"json": folder / "triage.json", "html": folder / "triage.html", "capture": folder / "capture"}
 
 
 def _remove_folder_names(path: Path, tree: Path) -> None:

@@ -22,7 +22,7 @@ from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, url_with
 if TYPE_CHECKING:
     from alembic.config import Config
 
-SCHEMA_REVISION = "0005"  # the newest revision of migrations/versions
+SCHEMA_REVISION = "0006"  # the newest revision of migrations/versions
 MIGRATION_OWNER = "a migration of the schema"
 MIGRATION_WAIT_S = 10.0  # longest wait for a migration by another process
 BUSY_TIMEOUT_S = 30.0  # longest wait of a connection for another one's transaction

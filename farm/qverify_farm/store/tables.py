@@ -21,7 +21,8 @@ class Base(DeclarativeBase):
 class ProjectRecord(Base):
     """A project, to which tokens, suites and artifacts belong. quota_bytes: the permitted size of its artifacts. quota_jobs: the
     permitted number of queued jobs. quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs
-    of one submitter."""
+    of one submitter. quota_day_s, quota_submitter_day_s: the board time that all its jobs, and those of one submitter, may use within 24
+    hours; beyond it they wait."""
 
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -32,6 +33,8 @@ class ProjectRecord(Base):
     keep_days: Mapped[float] = mapped_column(default=90.0)
     quota_job_s: Mapped[float] = mapped_column(default=14_400.0, server_default="14400")
     quota_submitter_s: Mapped[float] = mapped_column(default=8_640_000.0, server_default="8640000")
+    quota_day_s: Mapped[float] = mapped_column(default=8_640_000.0, server_default="8640000")
+    quota_submitter_day_s: Mapped[float] = mapped_column(default=8_640_000.0, server_default="8640000")
 
 
 class TokenRecord(Base):
@@ -137,6 +140,7 @@ class JobRecord(Base):
     nodes: Mapped[list[Any]] = mapped_column(default=list)
     extent: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")  # of the failure at these nodes
     caveats: Mapped[str] = mapped_column(Text, default="", server_default="")  # what weakens the verdict, in one line
+    gate: Mapped[str] = mapped_column(Text, default="", server_default="")  # the criteria of its report, in words
     report: Mapped[str] = mapped_column(SHA256, default="")
     capture: Mapped[str] = mapped_column(SHA256, default="")
     facts: Mapped[dict[str, Any]] = mapped_column(default=dict)

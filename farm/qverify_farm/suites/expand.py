@@ -89,7 +89,7 @@ def _generate_jobs(suite: Suite, tags_by_board: BoardTags, digests: Digests, mis
         boards = parse_board_words(model.rules.boards, model.rules.runners, tags_by_board, "", mistakes)
         for name in model.inputs:
             inputs = suite.inputs[name]
-            settings = _settings(suite, model, inputs, files_by_input[name], mistakes)
+            settings = _settings(suite, model, inputs, files_by_input[name], paths, mistakes)
             settings["content"] = _content_digest(settings, digests)
             for board in boards:
                 for number in range(1, model.rules.repeats + 1):
@@ -99,13 +99,20 @@ def _generate_jobs(suite: Suite, tags_by_board: BoardTags, digests: Digests, mis
 
 
 def _settings(
-    suite: Suite, model: SuiteModel, inputs: SuiteInputs, input_files: list[str], mistakes: Mistakes
+    suite: Suite,
+    model: SuiteModel,
+    inputs: SuiteInputs,
+    input_files: list[str],
+    paths: list[str],
+    mistakes: Mistakes,
 ) -> dict[str, Any]:
     options = {**model.rules.options, **inputs.options}
-    option_files = [path for key in sorted(FILES & options.keys()) for path in paths_of(options[key])]
+    named = [path for key in sorted(FILES & options.keys()) for path in paths_of(options[key])]
+    inside = {path for path in paths if path.startswith(tuple(f"{name}/" for name in named))}
+    option_files = [f"{name}/" if any(p.startswith(f"{name}/") for p in inside) else name for name in named]
     files = [*model.files, *input_files, *option_files]
     for line in check_options(
-        options, {*model.files, *inputs.files, *option_files}, bool(inputs.text), own_engines=True
+        options, {*model.files, *inputs.files, *named, *inside}, bool(inputs.text), own_engines=True
     ):
         mistakes.add(" ".join(filter(None, (model.name, inputs.name))), line)
     return {

@@ -221,7 +221,7 @@ class _Reader:
         if any(path.endswith("/manifest.json") for path in files) or not (self._path.parent / text).is_dir():
             table.add_mistake("split", "wanted a folder of frames, without manifest.json")
             return []
-        frames = sorted(files)
+        frames = sorted(path for path in files if path != options.get("labels"))
         pieces = [frames[at : at + frames_per_job] for at in range(0, len(frames), frames_per_job)]
         return [
             SuiteInputs(f"{name}.{number}", job_path, {path: files[path] for path in piece}, options)
@@ -280,6 +280,9 @@ class _Reader:
         path = self._paths.absolute(name)
         try:
             job_path = self._paths.of(path)
+            if key == "labels" and path.is_dir():
+                self._more_files |= inputs_of(name, self._paths)[1]
+                return job_path
             if not path.is_file():
                 raise UsageError(f"{name}: no such file in {self._path.parent}")
             self._more_files[job_path] = path

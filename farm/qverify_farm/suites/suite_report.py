@@ -17,7 +17,7 @@ Change = Literal[
 class JobRow:
     """One job. name: the same in every run of the suite. board: the board on which it ran last, or "". verdict: null while
     there is none. why: the reason of a verdict that is not PASSED, or of a cancellation. nodes: the first nodes that failed.
-    caveats: what weakens the verdict, in one line, or "". report, capture: SHA-256 of artifacts, or "". change: compared with the job's last verdict in an earlier run; `known`, with
+    caveats: what weakens the verdict, in one line, or "". gate: the criteria of its report, in words. report, capture: SHA-256 of artifacts, or "". change: compared with the job's last verdict in an earlier run; `known`, with
     `baseline`, if it FAILED as its baseline did; `unlike baseline`, if it FAILED in the same place, but differently or worse.
     before: that last verdict."""
 
@@ -39,6 +39,7 @@ class JobRow:
     before: Verdict | None = None
     facts: dict[str, str] = field(default_factory=dict)
     caveats: str = ""
+    gate: str = ""
 
 
 @dataclass(frozen=True, slots=True)

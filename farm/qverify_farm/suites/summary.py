@@ -118,6 +118,7 @@ def _row(
         cast("Verdict | None", earlier.verdict if earlier is not None else None),
         {str(k): str(v) for k, v in (job.facts or {}).items()},
         job.caveats if job.verdict is not None else "",
+        job.gate if job.verdict is not None else "",
     )
 
 

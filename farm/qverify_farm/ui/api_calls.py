@@ -45,9 +45,9 @@ class ApiCalls:
             timeout=TIMEOUT_S,
         )
 
-    async def get(self, path: str, **query: str | int | None) -> Any:
+    async def get(self, path: str, **query: str | int | list[str] | None) -> Any:
         """Returns the JSON at a path of the API. Query parameters that are None or "" are left out."""
-        parameters = {key: value for key, value in query.items() if value not in (None, "")}
+        parameters = {key: value for key, value in query.items() if value not in (None, "", [])}
         if not path.isprintable():
             raise RefusedError(404, "no such page")
         return _json_of(await self._client.get(f"{API}{path}", params=parameters))

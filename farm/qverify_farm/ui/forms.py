@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
 from qverify_farm.ui.api_calls import ApiCalls, RefusedError
+from qverify_farm.ui.draft_child import draft_in_child
 from qverify_farm.ui.page_rendering import check_form, redirect_to, show, visitor
+from qverify_farm.work.job_options import JOB_OPTIONS
 
 PIECE_BYTES = 1 << 20
 OPEN_PATHS = ("/login", "/logout")  # forms that do not need a session
 MAX_FILES, MAX_FIELDS = 1000, 60
-NUMBER_OPTIONS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
+_FORM = {keyword: option for keyword, option in JOB_OPTIONS.items() if option.form}
+_IS_CHOICE = ("flag", "boolean", "simulator")  # kinds of options that are chosen: default, yes or no
+BOOLEAN_OPTIONS = {keyword: option.form for keyword, option in _FORM.items() if option.kind in _IS_CHOICE}
+NUMBER_OPTIONS = {keyword: option.form for keyword, option in _FORM.items() if keyword not in BOOLEAN_OPTIONS}
+FIELDS: dict[str, Any] = {"numbers": NUMBER_OPTIONS, "choices": BOOLEAN_OPTIONS}
 MAX_DESCRIPTION = 20_000  # characters
 DESCRIPTION = "description.toml"  # the job's path of it
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
-DRAFT = """\
-[inputs.NAME]           # the model's name of the input
-format = "featuremap"   # (x - mean) / std of each pixel x, 0..255, computed on the host
-size = "224x224"        # of the input, WIDTHxHEIGHT
-train = "rgb"           # or "bgr", "gray": the order of channels in training
-fit = "stretch"         # or "crop", "letterbox"
-mean = 0                # or one for each channel: [123.675, 116.28, 103.53]
-std = 255               # or one for each channel: [58.395, 57.12, 57.375]
-"""
+CASE_FILES = ("models", "photo", "dump", "capture", "description", "outputs", "device_outputs")
 BOARD_ACTIONS = ("drain", "undrain", "check")
-BOOLEAN_OPTIONS = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
 
 
 async def login_form(request: Request) -> Response:
@@ -66,7 +65,7 @@ def _with_cookies(reply: Response, cookies: list[str]) -> Response:
 async def submit_form(request: Request) -> Response:
     boards = (await ApiCalls(request).get("/boards"))["boards"]
     given = {"board": request.query_params.get("board", "")[:200]}
-    return await show(request, "submit.html", boards=boards, wrong="", given=given)
+    return await show(request, "submit.html", boards=boards, wrong="", given=given, **FIELDS)
 
 
 async def submit(request: Request) -> Response:
@@ -77,8 +76,10 @@ async def submit(request: Request) -> Response:
         except RefusedError as error:
             boards, given = (await calls.get("/boards"))["boards"], _typed(form)
             if isinstance(error, UndescribedError):
-                given["description"] = DRAFT
-            return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=given)
+                given["description"] = await _draft_description(_uploads(form, "models"))
+            return await show(
+                request, "submit.html", error.status, boards=boards, wrong=error.text, given=given, **FIELDS
+            )
         return redirect_to(f"/runs/{run}")
 
 
@@ -97,6 +98,18 @@ def _missing_description(models: list[UploadFile], inputs: list[UploadFile], des
     return (
         f"inputs: {pictures[0]}: a picture needs a description of its bytes; correct the draft below, and send it again"
     )
+
+
+async def _draft_description(models: list[UploadFile]) -> str:
+    """Returns the draft of a description of the model's pictures, or the reason why there is none as a comment."""
+    with tempfile.TemporaryDirectory(prefix="qverify-draft-") as folder:
+        paths = []
+        for number, upload in enumerate(models):
+            paths.append(Path(folder, f"{number}-{PurePosixPath(_job_path(upload.filename or '')).name}"))
+            with paths[-1].open("wb") as file:
+                async for piece in _pieces(upload):
+                    file.write(piece)
+        return await run_in_threadpool(draft_in_child, paths)
 
 
 async def _bytes(data: bytes) -> AsyncIterator[bytes]:
@@ -200,8 +213,11 @@ async def bad_case(request: Request) -> Response:
 
 async def _submit_bad_case(form: FormData, calls: ApiCalls) -> str:
     """Submits the bad case of a form and returns the id of its run."""
-    parts = {key: _uploads(form, key) for key in ("models", "photo", "dump", "capture", "description")}
-    if not parts["capture"] and not (parts["models"] and parts["dump"]):
+    parts = {key: _uploads(form, key) for key in CASE_FILES}
+    has_outputs = bool(parts["device_outputs"])
+    if has_outputs and not (parts["outputs"] or parts["capture"] or parts["dump"]):
+        raise RefusedError(422, "give the network's outputs, a capture or the board's dump beside the device's outputs")
+    if not has_outputs and not parts["capture"] and not (parts["models"] and parts["dump"]):
         raise RefusedError(422, "give a capture, or the models together with the board's dump")
     files: dict[str, str] = {}
     body: dict[str, Any] = {"kind": "bad-case", "note": _text(form, "note", 500)}
@@ -214,6 +230,9 @@ async def _submit_bad_case(form: FormData, calls: ApiCalls) -> str:
             body["inputs"] = paths[0] if len(paths) == 1 else key
         elif paths:
             body[key] = paths[0] if len(paths) == 1 and key != "capture" else f"{key}/"
+    for key in ("decoder", "written"):
+        if value := _text(form, key, 500):
+            body[key] = value
     if name := _text(form, "name", 200):
         body["name"] = name
     body |= {"files": files, "labels": _labels(_text(form, "labels", 2000))}

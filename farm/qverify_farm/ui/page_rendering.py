@@ -34,6 +34,7 @@ def environment() -> jinja2.Environment:
     loader = jinja2.PackageLoader("qverify_farm.ui", "templates")
     templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     templates.filters |= {"when": when, "ago": ago, "short": lambda text: str(text)[:12], "seconds": seconds}
+    templates.filters["shown"] = shown
     return templates
 
 
@@ -45,6 +46,12 @@ def when(stamp: float | None) -> str:
         return datetime.datetime.fromtimestamp(stamp, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
         return "?"
+
+
+def shown(value: str | None) -> str:
+    """Returns a fact's value: of a hash, the first digits."""
+    text = "none" if value is None else value
+    return text[:12] if len(text) == 64 and all(c in "0123456789abcdef" for c in text) else text
 
 
 def ago(stamp: float | None) -> str:

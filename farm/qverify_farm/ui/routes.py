@@ -24,6 +24,7 @@ def add_pages(app: FastAPI) -> None:
         ("/runs/{run}/resume", forms.run_action, post),
         ("/jobs/{job}", views.job, get),
         ("/history", views.history, get),
+        ("/matrix", views.matrix, get),
         ("/compare", views.compare, get),
         ("/inbox", views.inbox, get),
         ("/inbox/new", forms.bad_case_form, get),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +20,7 @@ MAX_HOLDERS = 100  # number of busy boards for which the job is shown
 MAX_JOBS = 1000
 HISTORY_ROWS, HISTORY_POINTS = 200, 50
 BY_TIME = "time"  # instead of a label
-MAX_NAMES = 50  # number of jobs that the history suggests
+MATRIX_RUNS, MAX_CELLS, MAX_FACTS = 2000, 4000, 8
 VERDICT_ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
 
 
@@ -78,33 +79,76 @@ async def job(request: Request) -> Response:
     return await show(request, "job.html", job=details, run=await calls.get(f"/runs/{details['run']}"))
 
 
+FILTERS = ("suite", "model", "board", "verdict", "since", "until")
+
+
 async def history(request: Request) -> Response:
     calls, query = ApiCalls(request), request.query_params
-    given = {key: query.get(key, "")[:500] for key in ("name", "board", "node", "label")}
-    filters = {"job": given["name"], "board": given["board"]}
-    last_jobs = (await calls.get("/history", limit=HISTORY_ROWS))["jobs"]
-    names = list(dict.fromkeys(row["name"] for row in last_jobs))[:MAX_NAMES]
-    boards = sorted({row["board"] for row in last_jobs if row["board"]})
-    jobs = (await calls.get("/history", **filters, limit=HISTORY_ROWS))["jobs"] if given["name"] else []
+    given = {key: query.get(key, "")[:500] for key in ("name", "node", "label", *FILTERS)}
+    filters = {"job": given["name"], **{key: given[key] for key in FILTERS}}
+    choices = await calls.get("/history/choices")
+    node = "" if given["name"] else given["node"]  # the chart of a job shows where it has no numbers, too
+    jobs = (await calls.get("/history", **filters, node=node, limit=HISTORY_ROWS))["jobs"]
     points: list[dict[str, Any]] = []
     if given["name"] and given["node"]:
         points = (await calls.get("/history/nodes", **filters, node=given["node"], limit=HISTORY_POINTS))["points"]
     labels = sorted({key for row in jobs for key in row["labels"]})
-    if jobs:
+    if jobs and given["name"]:
         given["label"] = given["label"] or ("firmware" if "firmware" in labels else next(iter(labels), BY_TIME))
     label = "" if given["label"] == BY_TIME and BY_TIME not in labels else given["label"]
-    chart = draw_values(points, label) if given["node"] else draw_results(jobs[::-1], label)
+    chart = None
+    if given["name"]:
+        chart = draw_values(points, label) if given["node"] else draw_results(jobs[::-1], label)
     nodes = sorted({row["blame_node"] for row in jobs if row["blame_node"]} | {n for row in jobs for n in row["nodes"]})
-    values: dict[str, Any] = {
-        "jobs": jobs,
-        "chart": chart,
-        "label": label,
-        "labels": labels,
-        "nodes": nodes,
-        "names": names,
-        "boards": boards,
-    }
+    values: dict[str, Any] = {"jobs": jobs, "chart": chart, "label": label, "labels": labels, "nodes": nodes}
+    values |= {"choices": choices, "is_cut": len(jobs) == HISTORY_ROWS}
     return await show(request, "history.html", asked=given, **values)
+
+
+async def matrix(request: Request) -> Response:
+    calls, query = ApiCalls(request), request.query_params
+    given = {key: query.get(key, "")[:200] for key in ("order", *FILTERS)}
+    axes = {key: [name[:200] for name in query.getlist(key) if name][:MAX_FACTS] for key in ("rows", "columns")}
+    choices = await calls.get("/history/choices")
+    order = given["order"] if given["order"] == "date" else "version"
+    wrong, document = "", None
+    try:
+        filters = {key: given[key] for key in FILTERS}
+        document = await calls.get("/matrix", **filters, **axes, order=order, limit=MATRIX_RUNS)
+    except RefusedError as error:
+        if error.status != 422:
+            raise
+        wrong = error.text
+    if not axes["rows"] and document:
+        axes = {"rows": document["rows_by"], "columns": document["columns_by"]}
+    values: dict[str, Any] = {
+        "choices": choices,
+        "wrong": wrong,
+        "document": document,
+        "axes": axes,
+        "link": _json_link(request),
+    }
+    values |= {"facts": document["facts_known"] if document else [*axes["rows"], *axes["columns"]]}
+    return await show(request, "matrix.html", asked=given, grid=_grid(document) if document else [], **values)
+
+
+def _json_link(request: Request) -> str:
+    """Returns the address of the same matrix as JSON."""
+    pairs = [
+        (key, value)
+        for key, value in request.query_params.multi_items()
+        if value and key in ("rows", "columns", "order", *FILTERS)
+    ]
+    return f"/api/v1/matrix?{urlencode(pairs)}" if pairs else "/api/v1/matrix"
+
+
+def _grid(document: Mapping[str, Any]) -> list[list[dict[str, Any] | None]]:
+    """Returns the cells of each row of a matrix, None where there is no run; those that changed first, if they are too many."""
+    columns = len(document["columns"])
+    grid: list[list[dict[str, Any] | None]] = [[None] * columns for _ in document["rows"]]
+    for cell in document["cells"]:
+        grid[cell["row"]][cell["column"]] = cell
+    return grid[: max(1, MAX_CELLS // max(1, columns))]
 
 
 async def compare(request: Request) -> Response:

@@ -16,7 +16,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     folder."""
     worker = JobWorker(Path(request["folder"]))
     try:
-        return run_job(JobTask.from_json(request["task"]), worker).to_json()
+        return run_job(JobTask.from_json(request["task"]), worker, may_isolate=False).to_json()
     finally:
         worker.close()
 

@@ -8,38 +8,24 @@ from typing import Any
 
 from qverify.closest_names import closest_names
 from qverify.errors import UsageError
+from qverify.options.commands import keywords
+from qverify.options.engines import ONNXRUNTIME
+from qverify.options.option import RUNS_CODE
 from qverify.session.chosen_sides import choose_engine
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import find_engine, read_engines
 from qverify_agents.inventory_tables import ENGINE_NAME
 
-FILES = frozenset({"description", "labels", "quantization"})  # options with paths of the job's files
-ENGINES = frozenset({"run_sim", "reference", "simulator"})  # options that may name engines
-VALUES = frozenset(
-    {
-        *("compare_digits", "dump_all_nodes_results", "rule", "gate", "criteria", "nan_equal", "relax_board", "strict"),
-        *("atol", "rtol", "min_cosine", "max_rmse", "min_sqnr", "min_euclid", "max_lsb"),
-        *("seed", "roi", "run_sim", "shape", "pull", "allow_other_model", "no_host", "repeat", "paranoid", "spot_seed"),
-        *("reference", "simulator", "reference_spread", "timeout"),
-    }
-)
-DEFAULT_REFERENCE = ("reference", "onnxruntime")
-_RUNS = "it runs a command or loads code on the host of the board"
-_REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
-REFUSED = {
-    **dict.fromkeys(("reference_python", "reference_engine", "reference_timeout", "task_metric"), _RUNS),
-    **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
-    **dict.fromkeys(("user", "ssh_config", "ssh_backend", "accept_new_host_key", "wait"), _REACHES),
-    "arithmetic": "compile the model.bin with --arithmetic and give it to the job",
-    "signature": "a job verifies the first signature of a .tflite",
-    **dict.fromkeys(("steps", "feed", "decode"), "a job verifies independent frames, not the steps of a sequence"),
-    "capture": "it names a folder of the host; a job's keep_capture stores the capture as an artifact",
-    **dict.fromkeys(("models", "board", "inputs"), "it is a field of the job"),
-    **dict.fromkeys(
-        ("profile", "side", "dtype", "layer_info", "frame", "map"), "a job has a board, not a dump in its place"
-    ),
-    **dict.fromkeys(("server", "token"), "a job runs where it was sent"),
+JOB_OPTIONS = keywords("verify")  # a job verifies
+FILES = frozenset(k for k, option in JOB_OPTIONS.items() if option.job == "file")  # paths of the job's files
+VALUES = frozenset(keyword for keyword, option in JOB_OPTIONS.items() if option.job == "value")
+REFUSED = {keyword: option.job for keyword, option in JOB_OPTIONS.items() if keyword not in VALUES | FILES}  # and why
+ENGINES = frozenset(k for k, option in JOB_OPTIONS.items() if option.engine)  # options that may name engines
+ONE_NETWORK = {  # texts of options of which a job may have some only, since it verifies one network
+    "check": ("batch", "it opens a second network; a job checks the order of frames (order)"),
+    "shape": ("{", "several shapes are several networks; give each a job of its own"),
 }
+DEFAULT_REFERENCE = ("reference", ONNXRUNTIME)
 
 
 def check_options(
@@ -108,11 +94,30 @@ def _check_keywords(
         value = allowed.pop(keyword)
         several = isinstance(value, (list, tuple)) and keyword == "quantization"
         for path in value if several else [value]:
-            if not isinstance(path, str) or path not in files:
+            is_folder = keyword == "labels" and isinstance(path, str) and any(f.startswith(f"{path}/") for f in files)
+            if not isinstance(path, str) or not (path in files or is_folder):
                 mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
+    if isinstance(allowed.get("decoder"), str) and ".npy" in allowed["decoder"]:
+        mistakes.append("decoder: a job must not name a file of the host (priors=FILE); wanted the numbers")
+        allowed.pop("decoder")
+    if isinstance(allowed.get("decoder"), str) and ":" in allowed["decoder"]:
+        mistakes.append(
+            f"decoder: {str(allowed.pop('decoder'))[:80]!r}: a job must not name a function: {RUNS_CODE}; wanted a packaged decoder"
+        )
+    for keyword, (refused, why) in ONE_NETWORK.items():
+        value = allowed.get(keyword, ())
+        if any(refused in text for text in _texts_within(value)):
+            mistakes.append(f"{keyword}: a job must not have {refused!r}: {why}")
+            allowed.pop(keyword)
     if "labels" in options and not inputs:
         mistakes.append("labels: wanted inputs, too, to which the labels belong")
     return mistakes, allowed
+
+
+def _texts_within(value: Any) -> list[str]:
+    """Returns the texts of an option: of a text, a list or a mapping."""
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else [value]
+    return [text for text in inside if isinstance(text, str)]
 
 
 def _refusal(keyword: str) -> str:
@@ -141,10 +146,24 @@ def _value_mistakes(keyword: str, value: Any) -> list[str]:
 
 def _value_mistake(options: Mapping[str, Any]) -> str:
     """Returns the message with which the command refuses these values, or "". No file is opened."""
-    from qverify.cli.python_options import parse_command
+    from qverify.compare.roles import is_role_gate, parse_role_gate
+    from qverify.session.requests.parse_command import parse_command
 
+    checked, gates = dict(options), options.get("gate", ())
+    further = (
+        [g for g in gates if isinstance(g, str) and (g.startswith("task:") or is_role_gate(g))]
+        if isinstance(gates, (list, tuple))
+        else []
+    )
+    if further:  # what they need is in files, which are not opened here
+        checked["gate"] = [gate for gate in gates if gate not in further]
+    if "decoder" in options:
+        checked = {"task": "classification", **checked}
     try:
-        parse_command("verify", [], {"models": ["model"], "inputs": "input", **options})
+        for gate in further:
+            if is_role_gate(gate):
+                parse_role_gate(gate)
+        parse_command("verify", [], {"models": ["model"], "inputs": "input", **checked})
     except UsageError as error:
         keyword = f"{next(iter(options))}: "
         return keyword + str(error).removeprefix(keyword) if len(options) == 1 else str(error)

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qverify.cli.python_options import parse_command
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.session.chosen_sides import LITERT, ChosenSides, choose_sides
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import Request
+from qverify.session.requests.parse_command import parse_command
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.work.file_cache import digest_of
@@ -126,6 +126,7 @@ def make_job_request(task: JobTask, folder: Path) -> JobRequest:
         inside = [str(folder / path) for path in paths_of(options[keyword])]
         options[keyword] = inside[0] if isinstance(options[keyword], str) else inside
     other_paths = {str(task.options[keyword]) for keyword in FILES & options.keys() - {"quantization"}}
+    other_paths |= {path for path in paths if path.startswith(tuple(f"{other}/" for other in other_paths))}
     inputs = None
     if task.inputs:
         inputs = ",".join(_input_path(part, folder, paths, other_paths) for part in task.inputs.split(","))

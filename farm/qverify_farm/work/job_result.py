@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from qverify.report.document import ReportDocument
+from qverify.report.matrix.stored_runs import describe_gates
 from qverify.report.weakenings import list_caveats
 
 from qverify_farm.work.failure_extent import extent_of, failed_rows
 from qverify_farm.work.job_task import JobResult
 
 MAX_BYTES, MAX_WHY_LENGTH, MAX_NODES, MAX_NAME_LENGTH = 2048, 300, 10, 120
-MAX_CAVEATS_LENGTH, MIN_TEXT_LENGTH = 600, 80
+MAX_CAVEATS_LENGTH, MAX_GATE_LENGTH, MIN_TEXT_LENGTH = 600, 200, 80
 
 
 def verdict_fields(report: ReportDocument) -> dict[str, Any]:
@@ -22,13 +23,21 @@ def verdict_fields(report: ReportDocument) -> dict[str, Any]:
     blame, nodes = report.blame, [*failed_rows(report)][:MAX_NODES]
     return {
         "verdict": report.verdict,
-        "why": _why(report),
+        "why": _why(report) if report.sequence is None else _why_of_sequence(report, report.sequence.steps),
         "caveats": "; ".join(list_caveats(report)),
+        "gate": describe_gates(report),
         "blame_side": blame.side if blame is not None else "",
         "blame_node": blame.node if blame is not None else "",
         "nodes": tuple(nodes),
         "extent": extent_of(report, nodes),
     }
+
+
+def _why_of_sequence(report: ReportDocument, steps: int) -> str:
+    """Returns the reason with the first step that has the verdict."""
+    why = _why(report)
+    first = next((at for at, row in enumerate(report.frames) if row["verdict"] == report.verdict), None)
+    return f"step {first} of {steps}: {why}" if why and first is not None else why
 
 
 def _why(report: ReportDocument) -> str:
@@ -52,6 +61,7 @@ def shortened(result: JobResult) -> JobResult:
         result,
         why=_cut(" ".join(result.why.split()), MAX_WHY_LENGTH),
         caveats=_cut(" ".join(result.caveats.split()), MAX_CAVEATS_LENGTH),
+        gate=_cut(" ".join(result.gate.split()), MAX_GATE_LENGTH),
         blame_node=_cut(result.blame_node, MAX_NAME_LENGTH),
         nodes=tuple(_cut(name, MAX_NAME_LENGTH) for name in result.nodes),
         facts={_cut(k, 20): _cut(v, 60) for k, v in [*result.facts.items()][:5]},

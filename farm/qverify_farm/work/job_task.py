@@ -81,6 +81,7 @@ class JobResult:
             the artifact store or the worker's disk is full, or the worker was stopped; the job is tried again, and this does
             not count as an attempt. "lost" if the worker died. "cancelled" if the attempt was cancelled.
         why: One line of at most 300 characters.
+        gate: The criteria of the report's pairs, in words, at most 200 characters, or "".
         caveats: What weakens the verdict, in one line of at most 600 characters, or "".
         of_board: Whether the board itself caused the INCONCLUSIVE: it was not reached, died, or contradicted itself.
         blame_side: The blamed side, or "".
@@ -101,6 +102,7 @@ class JobResult:
     verdict: Verdict = "INCONCLUSIVE"
     why: str = ""
     caveats: str = ""
+    gate: str = ""
     of_board: bool = False
     blame_side: str = ""
     blame_node: str = ""

@@ -16,9 +16,11 @@ from qverify.errors import BadFileError, MissingExtraError, QVerifyError, Unsupp
 from qverify.inputs.sources import prepared_inputs
 from qverify.report.document import ReportDocument
 from qverify.report.report_json import to_json
+from qverify.session.host_sides import HostSides
 from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify.session.models import Models
+from qverify.session.sequence.verify_sequence import verify_sequence
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import BoardBusy, LinkError, LinkTimeout
@@ -44,14 +46,15 @@ MISTAKES = (BadFileError, UnsupportedError, UsageError)  # of whoever submitted 
 READ_TRIES = 3  # attempts to read host results, which another process may remove in between
 
 
-def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> JobResult:
+def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None, may_isolate: bool = True) -> JobResult:
     """Runs an attempt and returns its result. Only exceptions that end the process, such as KeyboardInterrupt, are raised.
-    limit: lets the caller end the attempt."""
+    limit: lets the caller end the attempt. may_isolate: whether this process may start another one for it."""
     start, limit = time.monotonic(), limit or JobLimit(task.timeout_s)
     attempt = RunningAttempt(task, worker, limit)
     with worker.running(task.job, limit), apply_time_limit(limit):
         try:
-            result = attempt.run_isolated() if task.isolated else attempt.run()
+            isolates = may_isolate and (task.isolated or attempt.is_sequence)
+            result = attempt.run_isolated() if isolates else attempt.run()
         except (BoardBusy, StoreUnavailableError) as error:
             result = attempt.result(ending="busy", why=str(error))
         except LinkError as error:
@@ -84,6 +87,12 @@ class RunningAttempt:
         self.task, self._worker, self._limit = task, worker, limit
         self.uses_board, self.reads_job, self.prefix = False, False, ""
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the job verifies the steps of a sequence. Their host results cannot be computed ahead, since the inputs of a
+        step are results of the one before, so that the models run in this process."""
+        return self.task.options.get("steps") is not None
+
     def result(self, **fields: object) -> JobResult:
         """Returns a result of this attempt with these fields. The defaults are "finished" and INCONCLUSIVE."""
         values = {"ending": "finished", "worker": self._worker.name, **fields}
@@ -108,17 +117,18 @@ class RunningAttempt:
     def _run_once(self, folder: Path, artifacts: ArtifactStore | None) -> JobResult:
         self.prefix, self.reads_job = os.path.join(folder, ""), True
         job_request = self._worker.job_requests.of(self.task, folder)
-        results = self._host_results(job_request, folder)
+        results = {} if self.is_sequence else self._host_results(job_request, folder)
         models, vendor = self._worker.open_models(job_request)
         engines = self._worker.engines(job_request, models)
         with contextlib.closing(engines), contextlib.ExitStack() as stack:
-            self._run_engines(job_request, models, engines)  # before the board is held
+            if not self.is_sequence:
+                self._run_engines(job_request, models, engines)  # before the board is held
             capture = ""
             if self.task.keep_capture and artifacts is not None:
                 temporary = tempfile.TemporaryDirectory(prefix="capture-", dir=self._worker.folder)
                 capture = os.path.join(stack.enter_context(temporary), "capture")
             with _hold_board(self._worker, self.task.board_name):
-                host = StoredSides(models, results, engines)
+                host = HostSides(models, engines=engines) if self.is_sequence else StoredSides(models, results, engines)
                 job = FarmJob(job_request.request, OpenedModels(models, vendor, host), job_request.sides, capture)
                 self.uses_board = True
                 with self._discard_damaged(job_request, results, engines):
@@ -145,6 +155,8 @@ class RunningAttempt:
         )
 
     def _verify(self, job_request: JobRequest, job: FarmJob) -> JobOutcome:
+        if self.is_sequence:
+            return verify_sequence(job_request.request, job_request.frames, lambda row: None, job=job)
         if job_request.frames is None:
             return verify(job_request.request, job=job)
         return verify_frames(job_request.request, job_request.frames, lambda row: None, job=job)
@@ -217,7 +229,7 @@ class RunningAttempt:
     def run_isolated(self) -> JobResult:
         """Runs the attempt in a separate process. The result is "lost" if that process dies."""
         child = Child(ISOLATED)
-        request = {"task": replace(self.task, isolated=False).to_json(), "folder": str(self._worker.folder)}
+        request = {"task": self.task.to_json(), "folder": str(self._worker.folder)}
         try:
             answer = child.ask(
                 request, Deadline(self._limit.left() + EXTRA_S, "the job's process", "the job's timeout")

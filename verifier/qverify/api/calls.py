@@ -13,23 +13,14 @@ from qverify_agents.errors import LinkError
 
 from qverify.api.arrays import ARRAY, input_files
 from qverify.api.cancel import cancellable
-from qverify.api.options import (
-    CompareOptions,
-    CompileOptions,
-    Inputs,
-    Path,
-    Progress,
-    ReplayOptions,
-    TriageOptions,
-    VerifyOptions,
-    with_options,
-)
+from qverify.api.options import CompareOptions, CompileOptions, ReplayOptions, TriageOptions, VerifyOptions
 from qverify.api.results import Compiled, KeptTensors, Report, Triage, keep_tensors_of
-from qverify.cli.python_options import parse_command
-from qverify.cli.server_options import load
+from qverify.api.signatures import Inputs, Path, Progress, with_options
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import JobOutcome
 from qverify.session.request import Request
+from qverify.session.requests.farm import load
+from qverify.session.requests.parse_command import parse_command
 from qverify.session.triage.triage_request import TriageRequest
 from qverify.session.verify_boards import VerifyJob
 
@@ -114,7 +105,10 @@ def _verify_board(request: Request, frames: Any, progress: Progress | None) -> J
     from qverify.session.job import verify as verify_frame
     from qverify.session.many_frames import verify_frames
     from qverify.session.sequence.verify_sequence import verify_sequence
+    from qverify.session.swept_shapes import verify_shapes
 
+    if request.sweep:
+        return verify_shapes(request, lambda row: None, progress, frames)
     if frames is None and request.sequence is None:
         return verify_frame(request, progress)
     done, total = 0, request.sequence.steps if request.sequence is not None else len(frames)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from qverify_agents.deadline import ThreadTimeLimit, apply_time_limit
 
-from qverify.api.options import Progress
+from qverify.api.signatures import Progress
 from qverify.errors import CancelledError
 
 LOOK_S = 0.1  # between looks at the event

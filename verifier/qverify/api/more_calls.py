@@ -1,20 +1,20 @@
-"""Further commands as functions: quantize, inputs diff, report diff, suites."""
+"""Further commands as functions: quantize, inputs diff, outputs diff, report diff, report matrix, suites."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from qverify.api.arrays import input_files
 from qverify.api.calls import documented_errors
 from qverify.api.cancel import cancellable
-from qverify.api.options import InputsDiffOptions, Path, Progress, QuantizeOptions, with_options
+from qverify.api.options import InputsDiffOptions, OutputsDiffOptions, QuantizeOptions
 from qverify.api.results import Report
-from qverify.api.tool_results import InputsDiff, Quantized, ReportDiff, Suite
-from qverify.cli.python_options import parse_command
+from qverify.api.signatures import Path, Progress, with_options
+from qverify.api.tool_results import InputsDiff, OutputsDiff, Quantized, ReportDiff, ReportMatrix, Suite
+from qverify.session.requests.parse_command import parse_command
 
 
 @with_options("quantize", QuantizeOptions)
@@ -38,7 +38,7 @@ def quantize(
     Raises UsageError or BadFileError like verify."""
     with documented_errors(), input_files(inputs) as fed, cancellable(cancel, progress) as watch:
         keywords = {"output": output, "inputs": fed.files, **options}
-        made = parse_command("quantize", [os.fspath(model)], keywords).job(watch)
+        made = parse_command("quantize", [os.fspath(model)], keywords).job.run(watch)
         return Quantized(os.fspath(output), made)
 
 
@@ -63,6 +63,25 @@ def inputs_diff(
         return InputsDiff(os.fspath(a), os.fspath(b), frames)
 
 
+@with_options("outputs_diff", OutputsDiffOptions)
+def outputs_diff(
+    reference: Path,
+    device: Path,
+    *,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+    **options: Unpack[OutputsDiffOptions],
+) -> OutputsDiff:
+    """Compares what the device's application made of the final outputs (device) with what it should have made of them
+    (reference: the outputs), as `qverify outputs diff REFERENCE DEVICE` does, and returns the mistakes that reproduce it.
+    progress, cancel: as for verify. options: those of the command, such as decoder."""
+    from qverify.session.outputs import compare_outputs
+
+    with documented_errors(), cancellable(cancel, progress) as watch:
+        request = parse_command("outputs_diff", [os.fspath(reference), os.fspath(device)], options).job
+        return OutputsDiff(os.fspath(reference), os.fspath(device), request, compare_outputs.compare(request, watch))
+
+
 def report_diff(a: Path | Report, b: Path | Report) -> ReportDiff:
     """Compares two runs, a before b, as `qverify report diff A B` does. a, b: reports, or paths of JSON reports, captures or
     bundles."""
@@ -73,6 +92,33 @@ def report_diff(a: Path | Report, b: Path | Report) -> ReportDiff:
         before, now = (run.document if isinstance(run, Report) else open_report(os.fspath(run)) for run in (a, b))
         names = [name if isinstance(run, Report) else os.fspath(run) for run, name in ((a, "a"), (b, "b"))]
         return ReportDiff(compare_reports(before, now, names[0], names[1]))
+
+
+def report_matrix(
+    paths: Sequence[Path],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    skip_unreadable: bool = False,
+    by_date: bool = False,
+) -> ReportMatrix:
+    """Puts many runs beside each other, as `qverify report matrix REPORT...` does.
+
+    Args:
+        paths: of JSON reports, captures, bundles, and folders of them.
+        rows, columns: names of facts; () for the usual ones.
+        labels: facts of the runs that do not state them themselves.
+        skip_unreadable: list what cannot be read in the document, instead of raising its error.
+        by_date: columns in the order of their oldest runs, not of their versions.
+
+    Raises BadFileError for what cannot be read, and UsageError for an unknown fact, no run, or too many cells."""
+    from qverify.session.offline.make_matrix import make_matrix
+    from qverify.session.offline.open_runs import open_runs
+
+    with documented_errors():
+        opened = open_runs([os.fspath(path) for path in paths], labels, skip_unreadable)
+        return ReportMatrix(make_matrix(opened, tuple(rows), tuple(columns), by_date=by_date))
 
 
 def suite(
@@ -95,6 +141,7 @@ def suite(
 
     Raises UsageError, with a line for each mistake in the file, and BoardError if the server cannot be reached."""
     from qverify.errors import UsageError
+    from qverify.extras import import_farm
 
     if server is None and token is not None:
         raise UsageError("token: it is that of a server; give server, too")
@@ -103,17 +150,7 @@ def suite(
     given = {str(key): str(value) for key, value in (labels or {}).items()}
     with documented_errors():
         if server is not None:
-            run = _farm("suite_server").run_on_server
+            run = import_farm("cli.suite_server", "suite()").run_on_server
             return Suite(run(os.fspath(path), server, token, given, quiet=True))
-        run = _farm("suite_work").run_suite
+        run = import_farm("cli.suite_work", "suite()").run_suite
         return Suite(run(os.fspath(path), database, artifacts, given, None, (None, None, None), quiet=True))
-
-
-def _farm(name: str) -> Any:
-    """Returns a module of the farm, a higher layer, which is loaded by name. Raises MissingExtraError without its libraries."""
-    from qverify.cli.command_modules import missing_extra
-
-    try:
-        return import_module(f"qverify_farm.cli.{name}")
-    except ModuleNotFoundError as error:
-        raise missing_extra("suite()", error) or error from None

@@ -1,255 +1,98 @@
-"""The options of the functions, which have the names of the commands' options. An option that is left out has the
-command's default, which the function's signature shows."""
+"""The options of the functions by keyword. Written by `scripts/docs_output` from the table of options (qverify.options)."""
 
 from __future__ import annotations
 
-import inspect
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
-import numpy.typing as npt
+from qverify.api.signatures import Path, Shapes, Some
 
-Path = str | os.PathLike[str]
-Some = str | Sequence[str]  # one value, or several for an option that may be repeated
-Shapes = Mapping[str, Sequence[int]] | Some
-Inputs = Path | Mapping[str, Path] | npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
-Progress = Callable[[str, int, int], None]
-Function = TypeVar("Function", bound=Callable[..., Any])
+# ruff: noqa: UP013 (a line for each would be 200 lines)
+# fmt: off
 
+VerifyOptions = TypedDict("VerifyOptions", {
+    "run_sim": "bool | str", "reference": "str", "simulator": "Some", "quantization": "Some", "shape": "Shapes",
+    "signature": "str", "pull": "Literal['differ', 'all']", "arithmetic": "Path", "allow_other_model": "bool",
+    "no_host": "bool", "repeat": "int", "check": "Some", "paranoid": "bool", "spot_seed": "int | None",
+    "reference_spread": "bool", "reference_python": "Some", "reference_engine": "Some", "reference_timeout": "float",
+    "capture": "Path | None", "server": "str | None", "token": "str | None", "profile": "str", "side": "str",
+    "dtype": "Mapping[str, str] | Some", "layer_info": "Path", "frame": "int", "map": "Path",
+    "layout": "Literal['NCHW', 'NHWC'] | None", "seed": "int", "description": "Path | None",
+    "roi": "Mapping[str, Sequence[int]] | Some", "task": "str | None", "labels": "Path | None",
+    "decoder": "str | None", "task_metric": "str | None", "timeout": "float", "user": "str | None",
+    "ssh_config": "Path | None", "ssh_backend": "Literal['paramiko', 'openssh'] | None",
+    "accept_new_host_key": "bool", "wait": "float | None", "python": "str | None", "provider": "Some",
+    "runner": "str | None", "runtime": "str | None", "runner_option": "Some", "compare_digits": "int | None",
+    "dump_all_nodes_results": "bool | None", "rule": "str | None", "gate": "Some", "atol": "float | None",
+    "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
+    "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
+    "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some", "steps": "int | None",
+    "feed": "str | None", "decode": "Some",
+}, total=False)
 
-class RunnerOptions(TypedDict, total=False):
-    """Options of a board that runs something other than qvrt."""
+TriageOptions = TypedDict("TriageOptions", {
+    "stages": "Some | None", "run_sim": "bool | str", "reference": "str", "simulator": "Some",
+    "app_input": "Path | None", "app_output": "Path | None", "loss": "Literal['auto', 'always', 'never']",
+    "shape": "Shapes", "allow_other_model": "bool", "explain": "float", "repeat": "int", "reduce": "Path | None",
+    "arithmetic": "Path", "build_cmd": "str | None", "capture": "Path | None", "reference_engine": "Some",
+    "reference_python": "Some", "reference_timeout": "float", "seed": "int", "description": "Path | None",
+    "roi": "Mapping[str, Sequence[int]] | Some", "timeout": "float", "user": "str | None",
+    "ssh_config": "Path | None", "ssh_backend": "Literal['paramiko', 'openssh'] | None",
+    "accept_new_host_key": "bool", "wait": "float | None", "python": "str | None", "provider": "Some",
+    "runner": "str | None", "runtime": "str | None", "runner_option": "Some", "compare_digits": "int | None",
+    "dump_all_nodes_results": "bool | None", "rule": "str | None", "gate": "Some", "atol": "float | None",
+    "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
+    "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
+    "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some", "steps": "int | None",
+    "feed": "str | None", "decode": "Some",
+}, total=False)
 
-    runner: str | None
-    runner_option: Some
+CompileOptions = TypedDict("CompileOptions", {
+    "integer_onnx": "Path | None", "rounding": "str", "arithmetic": "Path | None", "align": "int", "shape": "Shapes",
+    "no_fuse": "bool", "strip_io_quant": "bool", "input": "Mapping[str, str] | Some", "description": "Path | None",
+    "no_host": "bool", "check": "bool",
+}, total=False)
 
+QuantizeOptions = TypedDict("QuantizeOptions", {
+    "stated": "Some", "engine": "str", "scheme": "Literal['u8s8', 's8s8', 'u8u8', 's16s8']",
+    "method": "Literal['minmax', 'entropy', 'percentile']", "per_tensor": "bool", "float": "Some", "int16": "Some",
+    "shape": "Shapes", "seed": "int", "description": "Path | None", "roi": "Mapping[str, Sequence[int]] | Some",
+}, total=False)
 
-class LinkOptions(TypedDict, total=False):
-    """Options of the link to a board: login, timeouts, runtime."""
+CompareOptions = TypedDict("CompareOptions", {
+    "model": "Path | None", "quantization": "Some", "shape": "Shapes", "profile": "str", "profile_a": "str",
+    "profile_b": "str", "dtype": "Mapping[str, str] | Some", "layer_info": "Path", "side": "str", "side_a": "str",
+    "side_b": "str", "frame": "int", "map": "Path", "layout": "Literal['NCHW', 'NHWC'] | None",
+    "description": "Path | None", "arithmetic": "Path", "outputs_only": "bool", "compare_digits": "int | None",
+    "dump_all_nodes_results": "bool | None", "rule": "str | None", "gate": "Some", "atol": "float | None",
+    "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
+    "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
+    "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some",
+}, total=False)
 
-    timeout: float
-    user: str | None
-    ssh_config: Path | None
-    ssh_backend: Literal["paramiko", "openssh"] | None
-    accept_new_host_key: bool
-    wait: float | None
-    python: str | None
-    provider: Some
-    runtime: str | None
+ReplayOptions = TypedDict("ReplayOptions", {
+    "dump": "Path | None", "model": "Some | None", "rerun": "Some | None", "board": "str | None", "runtime": "str",
+    "run_sim": "bool", "timeout": "float", "user": "str | None", "ssh_config": "Path | None",
+    "ssh_backend": "Literal['paramiko', 'openssh'] | None", "accept_new_host_key": "bool", "wait": "float | None",
+    "python": "str | None", "provider": "Some", "compare_digits": "int | None",
+    "dump_all_nodes_results": "bool | None", "rule": "str | None", "gate": "Some", "atol": "float | None",
+    "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
+    "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
+    "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some",
+}, total=False)
 
+InputsDiffOptions = TypedDict("InputsDiffOptions", {
+    "seconds": "float", "description": "Path | None", "model": "Path | None", "name": "str | None",
+    "format": "str | None", "size": "str | None", "train": "str | None", "mode": "str | None", "range": "str | None",
+    "siting": "str | None", "colour_rounding": "str | None", "library": "str | None", "interpolation": "str | None",
+    "resize_dtype": "str | None", "fit": "str | None", "roi": "str | None", "source": "str | None",
+    "fill": "str | None", "mean": "str | None", "scale": "str | None", "std": "str | None",
+    "resize_order": "str | None", "quantize": "str | None", "quantize_dtype": "str | None", "rounding": "str | None",
+    "layout": "str | None", "stride": "str | None", "width_align": "str | None", "height_align": "str | None",
+    "innermost_align": "str | None", "buffer_align": "str | None", "profile": "str | None",
+}, total=False)
 
-class JudgingOptions(TypedDict, total=False):
-    """Options that determine what counts as equal."""
-
-    compare_digits: int | None
-    dump_all_nodes_results: bool | None
-    rule: str | None
-    gate: Some
-    atol: float | None
-    rtol: float | None
-    min_cosine: float | None
-    max_rmse: float | None
-    min_sqnr: float | None
-    min_euclid: float | None
-    max_lsb: int | None
-    criteria: Some
-    nan_equal: bool
-    relax_board: bool
-    strict: bool
-
-
-class InputOptions(TypedDict, total=False):
-    """Options that determine how files become inputs."""
-
-    seed: int
-    description: Path | None
-    roi: Mapping[str, Sequence[int]] | Some
-
-
-class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
-    """The options of verify()."""
-
-    run_sim: bool | str
-    reference: str
-    simulator: Some
-    quantization: Some
-    shape: Shapes
-    pull: Literal["differ", "all"]
-    arithmetic: Path | str
-    allow_other_model: bool
-    signature: str
-    no_host: bool
-    repeat: int
-    paranoid: bool
-    spot_seed: int | None
-    reference_spread: bool
-    reference_engine: Some
-    reference_python: Some
-    reference_timeout: float
-    capture: Path | None
-    labels: Path | None
-    task_metric: str | None
-    steps: int | None
-    feed: str | None
-    decode: Some
-    profile: str
-    side: str
-    dtype: Mapping[str, str] | Some
-    layer_info: Path
-    frame: int
-    map: Path
-    server: str | None
-    token: str | None
-
-
-class TriageOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
-    """The options of triage(). A gate may be of one rung (`A~B=GATE`), or of the main job."""
-
-    stages: Some | None
-    run_sim: bool | str
-    reference: str
-    simulator: Some
-    app_input: Path | None
-    app_output: Path | None
-    loss: Literal["auto", "always", "never"]
-    shape: Shapes
-    arithmetic: Path | str
-    allow_other_model: bool
-    explain: float
-    repeat: int
-    reference_engine: Some
-    reference_python: Some
-    reference_timeout: float
-    capture: Path | None
-    reduce: Path | None
-    build_cmd: str | None
-    steps: int | None
-    feed: str | None
-    decode: Some
-
-
-class CompareOptions(JudgingOptions, total=False):
-    """The options of compare()."""
-
-    model: Path | None
-    profile: str
-    profile_a: str
-    profile_b: str
-    dtype: Mapping[str, str] | Some
-    layer_info: Path
-    side: str
-    side_a: str
-    side_b: str
-    frame: int
-    arithmetic: Path | str
-    quantization: Some
-    map: Path
-    outputs_only: bool
-
-
-class QuantizeOptions(InputOptions, total=False):
-    """The options of quantize(). stated: --from. engine: --with."""
-
-    stated: Some
-    engine: str
-    scheme: Literal["u8s8", "s8s8", "u8u8", "s16s8"]
-    method: Literal["minmax", "entropy", "percentile"]
-    per_tensor: bool
-    float: Some
-    int16: Some
-    shape: Shapes
-
-
-class InputsDiffOptions(TypedDict, total=False):
-    """The options of inputs_diff(): how long to search, and the description of the intended bytes, as the command takes it."""
-
-    seconds: float
-    description: Path | None
-    model: Path | None
-    name: str
-    format: str
-    size: str
-    train: str
-    mode: str
-    range: str
-    siting: str
-    colour_rounding: str
-    library: str
-    interpolation: str
-    resize_dtype: str
-    fit: str
-    roi: str
-    source: str
-    fill: str
-    mean: str
-    scale: str
-    std: str
-    resize_order: str
-    quantize: str
-    quantize_dtype: str
-    rounding: str
-    layout: str
-    stride: str
-    width_align: str
-    height_align: str
-    innermost_align: str
-    buffer_align: str
-    profile: str
-
-
-class ReplayOptions(LinkOptions, JudgingOptions, total=False):
-    """The options of replay()."""
-
-    dump: Path | None
-    model: Some | None
-    rerun: Some | None
-    board: str | None
-    run_sim: bool
-
-
-class CompileOptions(TypedDict, total=False):
-    """The options of compile()."""
-
-    integer_onnx: Path | None
-    rounding: str
-    arithmetic: Path | str
-    align: int
-    shape: Shapes
-    no_fuse: bool
-    strip_io_quant: bool
-    input: Mapping[str, str] | Some
-    description: Path | None
-    no_host: bool
-    check: bool
-
-
-def with_options(name: str, options: type) -> Callable[[Function], Function]:
-    """Returns a decorator that adds every option to the function's signature, with the command's default. name: of the
-    command. options: the TypedDict of the function's options."""
-
-    def decorate(function: Function) -> Function:
-        from qverify.cli.python_options import python_options
-
-        declared = python_options(name)
-        hints = {key: getattr(hint, "__forward_arg__", hint) for key, hint in options.__annotations__.items()}
-        signature = inspect.signature(function)
-        explicit = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        added = [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_default(declared[key]), annotation=hint)
-            for key, hint in hints.items()
-        ]
-        complete = signature.replace(parameters=[*explicit, *added])
-        function.__signature__ = complete  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
-def _default(option: Any) -> Any:
-    """Returns the value that the command line uses for an option that is not given."""
-    if option.multiple:
-        return ()
-    if option.is_flag:
-        return bool(option.secondary_opts) and option.default is True
-    return option.default if isinstance(option.default, (bool, int, float, str)) else None
+OutputsDiffOptions = TypedDict("OutputsDiffOptions", {
+    "decoder": "str | None", "description": "Path | None", "output": "Mapping[str, str] | Some",
+    "outputs": "Some | None", "written": "str | None", "side": "str", "frame": "int", "seconds": "float",
+}, total=False)

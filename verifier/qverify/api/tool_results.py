@@ -1,4 +1,4 @@
-"""The results of quantize(), inputs_diff(), report_diff() and suite()."""
+"""The results of quantize(), inputs_diff(), outputs_diff(), report_diff() and suite()."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from qverify.api.results import Judgement, Result
-from qverify.renderers import difference_text, inputs_difference
+from qverify.renderers import difference_text, inputs_difference, matrix_text, outputs_difference
 from qverify.renderers.text_view import TextView
 from qverify.report.difference import ReportDifference
 from qverify.report.document import Verdict
+from qverify.report.matrix.document import MatrixDocument
 
 if TYPE_CHECKING:
+    from qverify.outputs.difference import ComparedPart
     from qverify.session.inputs.compare_inputs import ComparedFrame
+    from qverify.session.outputs.compare_outputs import OutputsRequest
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,6 +85,40 @@ class InputsDiff:
         return f"<qverify.InputsDiff {'EQUAL' if self.equal else 'DIFFERENT'}>"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class OutputsDiff:
+    """The result of outputs_diff. reference, device: the paths. parts: the difference of the results, or of each output."""
+
+    reference: str
+    device: str
+    _request: OutputsRequest
+    parts: list[ComparedPart]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the device wrote what was intended."""
+        return outputs_difference.is_equal(self.parts)
+
+    @property
+    def mistakes(self) -> list[str]:
+        """The known mistakes that reproduce what differs, in words; [] if nothing differs, or not every part is explained."""
+        differing = [part.difference for part in self.parts if not part.difference.equal]
+        if not all(difference.exact for difference in differing):
+            return []
+        said = [e.said for difference in differing for group in difference.exact for e in group]
+        return list(dict.fromkeys(said))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the document qverify.outputs_diff/1 as plain values."""
+        return outputs_difference.to_document(self.reference, self.device, self._request.decoder, self.parts)
+
+    def __str__(self) -> str:
+        return "\n".join(outputs_difference.render(self.parts))
+
+    def __repr__(self) -> str:
+        return f"<qverify.OutputsDiff {'EQUAL' if self.equal else 'DIFFERENT'}>"
+
+
 class ReportDiff(Result):
     """The result of report_diff. document: a report.difference.ReportDifference. str() returns the text that the command
     prints."""
@@ -113,6 +150,33 @@ class ReportDiff(Result):
 
     def __repr__(self) -> str:
         return f"<qverify.ReportDiff {self.change}>"
+
+
+class ReportMatrix(Result):
+    """The result of report_matrix. document: a report.matrix.document.MatrixDocument, with `rows`, `columns` and `cells`. str()
+    returns the text that the command prints."""
+
+    _writer = "write_matrix"
+
+    def __init__(self, result: MatrixDocument):
+        self.document = result
+
+    @property
+    def verdicts(self) -> Literal["same", "changed", "not known"]:
+        """Whether every row has one verdict in all its columns."""
+        verdicts: Literal["same", "changed", "not known"] = self.document.verdicts
+        return verdicts
+
+    @property
+    def exit_status(self) -> int:
+        """The command's exit status: 0 same, 1 changed, 3 not known."""
+        return int(self.document.exit_status)
+
+    def __str__(self) -> str:
+        return matrix_text.render(self.document, TextView())
+
+    def __repr__(self) -> str:
+        return f"<qverify.ReportMatrix {self.verdicts}>"
 
 
 @dataclass(frozen=True, repr=False)

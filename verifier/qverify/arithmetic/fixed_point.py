@@ -1,5 +1,5 @@
 """The logistic function and the hyperbolic tangent of 16-bit fixed-point numbers, as LiteRT's recurrent operators compute them
-(NUMERICS.md section 1, recurrent operators of a .tflite)."""
+(LITERT.md, Recurrent operators of a .tflite)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A function of int16 in 512 straight segments over the range of its input, each step in float32, as LiteRT's kernels compute GELU and
-EXP (NUMERICS.md section 1)."""
+EXP (LITERT.md, int16 of a .tflite)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Functions of one or two 8-bit tensors as LiteRT's reference kernels compute them, as tables of every stored value
-(NUMERICS.md section 1, tables of LiteRT)."""
+(LITERT.md, Tables of LiteRT)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Computes the places along one axis at which LiteRT's kernels take the samples of a linear resize (RESIZE_BILINEAR;
-NUMERICS.md section 1)."""
+verifier/qverify/ops/resize_linear.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The logistic function and the hyperbolic tangent of 16 bits in straight segments, as LiteRT's reference kernels and TFLM
-compute them (NUMERICS.md section 1, functions in segments)."""
+compute them (LITERT.md, Functions in segments)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A softmax of 8 bits in fixed point: exponentials with 31 fraction bits, sums with 19, one reciprocal a row. LiteRT's
-reference kernels and TFLM compute so (NUMERICS.md section 1)."""
+reference kernels and TFLM compute so (verifier/qverify/ops/softmax.md)."""
 
 from __future__ import annotations
 

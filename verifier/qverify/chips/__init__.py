@@ -14,6 +14,8 @@ from qverify.vendor_names import OTHER_NAMES, plain_name
 
 ROWS = ("chips", "toolkit", "files", "quantizes", "reference", "simulator", "criteria", "tried")
 
+LAYOUT_WORDS = ("nchw", "nhwc", "nc1hwc2", "nchwc8", "nchw4", "nhcw", "layout", "layouts", "dumptoml")  # no chips
+
 
 @dataclass(frozen=True, slots=True)
 class ChipPage:
@@ -59,6 +61,11 @@ def find_page(word: str) -> ChipPage:
         return pages[next(iter(started.values()))]
     if begun:
         return pages[max(begun, key=len)]
+    if wanted in LAYOUT_WORDS:
+        raise UsageError(
+            f"qverify chips {word}: an order of axes, not a chip; `qverify compare --help` (--layout) and dump.toml "
+            "(verifier/PROFILES.md of a clone) say how it is stated; in the page of a maker: qverify chips rockchip"
+        )
     near = closest_names(wanted, pages, 1)
     meant = f"did you mean {near[0]}? " if near else ""
     raise UsageError(f"qverify chips {word}: no page; {meant}makers: {', '.join(p.name for p in read_pages())}")
@@ -66,6 +73,6 @@ def find_page(word: str) -> ChipPage:
 
 def _names(page: ChipPage) -> list[str]:
     """Returns every word by which a page is found, without blanks, dots and dashes, in small letters."""
-    listed = re.split(r", | or |\(.*?\)", f"{page.rows['chips']}, {page.rows['files']}")
+    listed = re.split(r", | or | with | and | beside it|\(.*?\)", f"{page.rows['chips']}, {page.rows['files']}")
     words = [page.name, *re.split(r", | and ", page.title), *OTHER_NAMES.get(page.name, ()), *listed]
     return [plain for word in words if (plain := plain_name(word))]

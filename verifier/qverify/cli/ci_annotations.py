@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from qverify.report.difference import ReportDifference
     from qverify.report.document import ReportDocument
+    from qverify.report.matrix.document import MatrixDocument
     from qverify.report.triage_document import TriageDocument
 
 MAX_SUMMARY_BYTES = 1 << 20  # GitHub discards a larger summary completely
 
 
-def annotate(report: ReportDocument | TriageDocument | ReportDifference) -> None:
+def annotate(report: ReportDocument | TriageDocument | ReportDifference | MatrixDocument) -> None:
     """Does nothing unless this runs on GitHub Actions (GITHUB_ACTIONS=true). There it prints workflow commands to
     standard error, which GitHub's runner reads like standard output, and appends the Markdown report to the file
     GITHUB_STEP_SUMMARY. If that cannot be written, a warning is printed; the verdict stays."""
@@ -29,7 +30,7 @@ def annotate(report: ReportDocument | TriageDocument | ReportDifference) -> None
         _append_summary(report, path)
 
 
-def _append_summary(report: ReportDocument | TriageDocument | ReportDifference, path: str) -> None:
+def _append_summary(report: ReportDocument | TriageDocument | ReportDifference | MatrixDocument, path: str) -> None:
     """Appends the Markdown report to a file, or prints a warning if that fails."""
     from qverify.renderers.annotations import Annotation, github_commands
     from qverify.renderers.formats.markdown import text

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from qverify import extras
 from qverify.errors import MissingExtraError
-from qverify.extras import EXTRAS
 
 if TYPE_CHECKING:
     import click
@@ -22,11 +23,21 @@ def load_command(name: str) -> click.Command:
 
 
 def missing_extra(name: str, error: ModuleNotFoundError) -> MissingExtraError | None:
-    """Returns the error for the user, which names the extra to install, if a command of the farm (or --server) lacks a
-    library of an extra; None for any other error."""
-    library = EXTRAS.get((error.name or "").partition(".")[0])
-    if name not in (*FARM_MODULES, "--server") or library is None:
+    """Returns the error for the user, which names the extra to install, if a command of the farm lacks a library of an extra;
+    None for any other error."""
+    return extras.missing_extra(f"qverify {name}", error) if name in FARM_MODULES else None
+
+
+def missing_library(error: ImportError) -> MissingExtraError | None:
+    """Returns the error for the user if a package could not load a library of the system; None for any other error."""
+    found = re.search(r"(lib[\w.+-]*\.so[.\d]*): cannot open shared object", str(error))
+    if found is None:
         return None
+    trace, package = error.__traceback__, ""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        package = name if name not in ("", "importlib", "qverify") else package
+        trace = trace.tb_next
     return MissingExtraError(
-        f"{name if name.startswith('--') else f'qverify {name}'} needs {library[0]}: pip install 'qverify[{library[1]}]'"
+        f"{package or 'a package'} cannot be loaded: {found[1]} is not on this machine; install it with the system's packages"
     )

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.description_options import description_options
-from qverify.cli.numbers import Finite
-from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import require_writable
+from qverify.cli.json_document import check_document, write_document
+from qverify.cli.takes import takes_all
 from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
     from qverify.inputs.difference import MistakeExplanation
+    from qverify.options.given import Given
     from qverify.session.inputs.compare_inputs import ComparedFrame
 
 PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first bytes of PNG and JPEG files
@@ -27,19 +26,15 @@ PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first
     help="Compare A (picture, .npy pixels or .bin, with a description; a folder of prepare) with the captured bytes B (a file, a folder): "
     "equal, or the known mistake, or pair of mistakes, that reproduces them; else the nearest. Exit status 0 equal, 1 different"
 )
-@click.argument("a")
-@click.argument("b")
-@click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="how long to search")
-@click.option("--json", "path", metavar="FILE", help="write the result as qverify.inputs_diff/1; - for stdout")
-@description_options
-def diff(a: str, b: str, seconds: float, path: str | None, description: Description | None, name: str) -> int:
+@takes_all("inputs_diff")
+def diff(given: Given) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import compare_inputs
+    from qverify.session.requests.differences import inputs_diff_request
 
-    if path is not None and path != "-":
-        require_writable("--json", path)
-    if hand_over((a, b, description, seconds)):
-        return 0
+    path = given["path"]
+    a, b, description, seconds = inputs_diff_request(given)
+    check_document(path)
     with progress_bars() as watch:
         frames = compare_inputs.compare(a, b, description, seconds, watch)
     if path:
@@ -112,11 +107,7 @@ def _format(value: object) -> str:
 
 def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
     """Writes the result as JSON to a file, or to stdout if the path is `-`."""
-    import json
-    import sys
-
     from qverify import __version__
-    from qverify.files import write_text
     from qverify.renderers.inputs_difference import SCHEMA, to_json
     from qverify.session.inputs.compare_inputs import common_mistakes
 
@@ -130,8 +121,4 @@ def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
         "common": [[explanation.said for explanation in group] for group in common_mistakes(frames)],
         "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
     }
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        write_text(text, path)
+    write_document(document, path)

@@ -8,7 +8,7 @@ import sys
 import warnings
 
 from qverify import __version__
-from qverify.cli.command_modules import load_command, missing_extra
+from qverify.cli.command_modules import load_command, missing_extra, missing_library
 from qverify.cli.interrupts import Interrupts
 from qverify.cli.normalize_options import normalize_options
 from qverify.cli.streams import Streams
@@ -19,6 +19,7 @@ COMMANDS = {
     "quantize": "float ONNX to quantized ONNX, with your pictures",
     "compile": "quantized ONNX to model.bin",
     "inspect": "the contents of a quantized ONNX or model.bin: nodes, tensors, scales, ranges",
+    "outputs": "what the device's application made of the outputs, compared with what it should have made",
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
     "plan": "bytes and seconds that a board's link will take, before touching the board",
     "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",
@@ -33,7 +34,7 @@ COMMANDS = {
     "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
     "identify": "learn the arithmetic of a chip or runtime: from a dump with its nodes, or by probes on a board",
     "chips": "how the accelerator of your chip is tested, and not only its processor",
-    "report": "draw a capture again, as a page or in any other format; what changed between two runs",
+    "report": "draw a capture again, as a page or in any other format; what changed between two runs; many runs side by side",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",
     "suite": "many jobs over many boards: models, inputs and boards of suite.toml; plan, run, resume, report, bisect",
@@ -96,13 +97,20 @@ def _run_words(argv: list[str]) -> int:
         return 2
     with Interrupts() as interrupts:
         try:
-            return _run(name, words)
-        except KeyboardInterrupt:
+            return _run_interruptibly(name, words, interrupts)
+        except KeyboardInterrupt:  # raised again before further ones were ignored
             return _report_interrupt(interrupts)
-        except Exception as error:
-            if interrupts.first_signal:  # an import turned Ctrl-C into another exception
-                return _report_interrupt(interrupts)
-            return _report_internal(error)
+
+
+def _run_interruptibly(name: str, words: list[str], interrupts: Interrupts) -> int:
+    try:
+        return _run(name, words)
+    except KeyboardInterrupt:
+        return _report_interrupt(interrupts)
+    except Exception as error:
+        if interrupts.first_signal:  # an import turned Ctrl-C into another exception
+            return _report_interrupt(interrupts)
+        return _report_internal(error)
 
 
 def _overview() -> str:
@@ -177,6 +185,11 @@ def _run(name: str, words: list[str]) -> int:
         return int(error.exit_code)
     except ModuleNotFoundError as error:
         if (missing := missing_extra(name, error)) is None:
+            raise
+        print(f"qverify: {one_line(str(missing))}", file=sys.stderr)
+        return missing.exit_status
+    except ImportError as error:
+        if (missing := missing_library(error)) is None:
             raise
         print(f"qverify: {one_line(str(missing))}", file=sys.stderr)
         return missing.exit_status

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.reporting import ReportFiles, emit, report_options
-from qverify.cli.view_options import QUIET, screen
+from qverify.cli.reporting import emit, read_reports
+from qverify.cli.takes import takes
+from qverify.cli.view_options import screen
+from qverify.options import output
+from qverify.options.commands import REPORT
+
+if TYPE_CHECKING:
+    from qverify.options.given import Given
 
 EPILOG = """Exit status: 0 every verdict is the same or better; 1 the verdict of the run or of a pair is worse (PASSED to
 FAILED or INCONCLUSIVE, INCONCLUSIVE to FAILED); 3 not known: B lacks a pair that A has, the two have no tensor in common, or
@@ -21,14 +28,13 @@ FAILED became INCONCLUSIVE; 2 usage or a bad file. Numbers that change while the
 )
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
-@click.option("--all", "every", is_flag=True, help="list every change")
-@QUIET
-@report_options("write_difference")
-def diff(a: str, b: str, every: bool, quiet: bool, reports: ReportFiles) -> int:
+@takes(output.ALL.but(help="list every change"), output.QUIET, *REPORT)
+def diff(a: str, b: str, given: Given) -> int:
     from qverify.renderers import difference_text
     from qverify.report.compare_reports import compare_reports
     from qverify.session.offline.open_report import open_report
 
+    reports = read_reports(given, "write_difference")
     difference = compare_reports(open_report(a), open_report(b), a, b)
-    view = replace(screen(), every=every, detail="quiet" if quiet else "normal")
+    view = replace(screen(), every=given["every"], detail="quiet" if given["quiet"] else "normal")
     return emit(difference, difference_text.render(difference, view), reports)

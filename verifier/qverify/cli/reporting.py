@@ -1,65 +1,37 @@
-"""--report FORMAT=PATH, --json and the other options for report files, which every command that judges has, and the
-function that prints and writes a report."""
+"""The files of --report FORMAT=PATH, --json and the other options for reports, and the function that prints and writes a
+report."""
 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 
 from qverify.cli.ci_annotations import annotate
+from qverify.files import require_writable
+from qverify.options import output
+from qverify.options.commands import DRAWN_REPORT, REPORT
+from qverify.options.given import Given
+from qverify.options.parse import repeating_command
 
 if TYPE_CHECKING:
+    from qverify.renderers.text_view import TextView
     from qverify.report.difference import ReportDifference
     from qverify.report.document import ReportDocument
+    from qverify.report.matrix.document import MatrixDocument
     from qverify.report.triage_document import TriageDocument
+    from qverify.session.job import JobOutcome
+
+    AnyDocument: TypeAlias = ReportDocument | TriageDocument | ReportDifference | MatrixDocument
 
 
-class ReportOption(click.Option):
-    """The option --report. Its help lists the formats, which are loaded only when the help is shown."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from qverify.renderers.formats import names
-
-        self.help = (
-            f"also write the report to a file (FORMAT: {', '.join(names())}; PATH: a file, - for stdout, or a folder, "
-            "which gets report.SUFFIX); may be repeated"
-        )
-        return super().get_help_record(ctx)
-
-
-OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
-NPZ = click.option(
-    "--npz",
-    metavar="FILE",
-    help="write every side's tensors, as SIDE/NAME, of one frame and at most one board",
-)
-PLOTS = click.option(
-    "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
-)
-OUTPUT_OPTIONS = (
-    "--report",
-    "--plots",
-    "--npz",
-    "--json",
-    "--html",
-    "--junit",
-    "--csv",
-    "--markdown",
-)  # options whose values are paths of files to write
+OUTPUT_OPTIONS = tuple(
+    option.flag for option in (*DRAWN_REPORT, output.NPZ)
+)  # their values are paths of files to write
 DRAWING_WRITERS = ("write", "write_triage")  # of reports that have drawings
-SHORT = {  # formats that have an option of their own, and its help
-    "json": "",
-    "html": "one page to look at and send on",
-    "junit": "for CI systems",
-    "csv": "a row for each tensor",
-    "markdown": "a comment for a merge request",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +67,7 @@ class ReportFiles:
         if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for _, name in self.files):
             raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
-    def save(self, report: ReportDocument | TriageDocument | ReportDifference, stdout: bool = True) -> None:
+    def save(self, report: AnyDocument, stdout: bool = True) -> None:
         """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
         preliminary report. Raises UsageError for the first file that cannot be written, after the others are there."""
         from qverify.renderers.formats import page
@@ -123,27 +95,13 @@ def each_or_first_error(write: Callable[[str, str], None], files: Iterable[tuple
         raise errors[0]
 
 
-def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Returns a decorator that adds the options. The command receives them as one `reports` (ReportFiles), which were
-    checked before anything runs. writer: as in ReportFiles."""
-
-    def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        @wraps(command)
-        def wrapper(**others: Any) -> int:
-            short = {name: others.pop(f"{name}_path") for name in SHORT}
-            files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
-            _check_writer(files, writer)
-            plots = _check_plots(others.pop("plots")) if writer in DRAWING_WRITERS else None
-            return command(reports=ReportFiles(files, writer, repeating_command(given_words()), plots), **others)
-
-        decorated: Callable[..., int] = wrapper
-        for name in reversed(SHORT):
-            decorated = _short_option(name)(decorated)
-        for option in reversed((*OPTIONS, PLOTS) if writer in DRAWING_WRITERS else OPTIONS):
-            decorated = option(decorated)
-        return decorated
-
-    return decorate
+def read_reports(given: Given, writer: str = "write") -> ReportFiles:
+    """Returns the files to which the options send reports, checked before anything runs. writer: as in ReportFiles."""
+    short = {o.flag.removeprefix("--"): given[o.name] for o in REPORT[1:] if given[o.name] is not None}
+    files = _parse_files(given["report"], short)
+    _check_writer(files, writer)
+    plots = _check_plots(given["plots"]) if writer in DRAWING_WRITERS else None
+    return ReportFiles(files, writer, repeating_command(given_words()), plots)
 
 
 def _check_plots(folder: str | None) -> str | None:
@@ -164,23 +122,6 @@ def given_words() -> list[str]:
     """Returns the words of the running command, with its name first; [] if it was not started by cli.main."""
     words = click.get_current_context().find_root().obj
     return list(words) if isinstance(words, (list, tuple)) else []
-
-
-def repeating_command(words: list[str]) -> str:
-    """Returns the command as a line for a shell, without the options that name report files, and without a token, which
-    must stay secret; "" without words."""
-    left_out = ("--report", "--plots", "--token", *(f"--{name}" for name in SHORT))
-    kept, is_value = list[str](), False  # is_value: the word is the value of an option that was left out
-    for word in words:
-        is_left_out = word.partition("=")[0] in left_out and not is_value
-        kept += [] if is_left_out or is_value else [word]
-        is_value = is_left_out and "=" not in word and not is_value
-    return shlex.join(["qverify", *kept]) if kept else ""
-
-
-def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    purpose = f"{SHORT[name]}: " if SHORT[name] else ""
-    return click.option(f"--{name}", f"{name}_path", metavar="FILE", help=f"{purpose}short for --report {name}=FILE")
 
 
 def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -257,26 +198,7 @@ def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
     return name, path
 
 
-def require_writable(option: str, path: str, regular: bool = False) -> None:
-    """Raises UsageError, which names the option, for a file that could not be written, or an empty path. regular: also for a
-    device or a pipe, which cannot be replaced as a whole."""
-    from qverify.errors import UsageError
-    from qverify.files import check_writable
-
-    if path == "":
-        raise click.UsageError(f"{option}: the path is empty (an unset shell variable?)")
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
-    try:
-        check_writable(path)
-    except UsageError as error:
-        raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
-    if regular and os.path.exists(path) and not os.path.isfile(path):
-        raise click.UsageError(f"{option} {path}: is no regular file; wanted a new file or a regular one")
-
-
-def emit(report: ReportDocument | TriageDocument | ReportDifference, text: str, reports: ReportFiles) -> int:
+def emit(report: AnyDocument, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     command."""
     if not reports.stdout_taken:
@@ -286,7 +208,16 @@ def emit(report: ReportDocument | TriageDocument | ReportDifference, text: str, 
     return exit_status(report)
 
 
-def exit_status(report: ReportDocument | TriageDocument | ReportDifference) -> int:
+def emit_judged(outcome: JobOutcome, view: TextView, reports: ReportFiles) -> int:
+    """Prints and writes the report of a capture or bundle that was judged again, as emit() does."""
+    from qverify.renderers import frame_lines, terminal
+
+    report = outcome.report
+    text = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
+    return emit(report, text, reports)
+
+
+def exit_status(report: AnyDocument) -> int:
     """Returns the exit status for a result: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE; 2 if a frame could not be
     prepared and none FAILED. Triage and differences have their own rules."""
     from qverify.report.document import EXIT, ReportDocument

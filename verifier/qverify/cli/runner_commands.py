@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.board_options import link_options
-from qverify.cli.input_options import input_options
-from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
+from qverify.cli.takes import takes
+from qverify.options.commands import INPUTS, RUNNERS, link_with
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import InputRequest
+    from qverify.options.given import Given
 
 
 @click.group(help="Boards that run something other than qvrt: list the runners, try a board's runner")
@@ -46,20 +45,19 @@ def list_runners() -> int:
 )
 @click.argument("board")
 @click.option("-m", "--model", "models", multiple=True, help="quant.onnx, or quant.onnx,vendor.bin")
-@input_options
-@link_options(60.0, runtime=False)
-@runner_options
+@takes(*INPUTS, *link_with(60.0, runtime=False), *RUNNERS)
 def test(
     board: str,
     models: tuple[str, ...],
-    inputs: InputRequest,
-    deadline_s: float,
-    reach: dict[str, str],
-    runner: tuple[tuple[str, str], ...],
+    given: Given,
 ) -> int:
     from qverify.session.other_jobs.try_runner import try_runner
     from qverify.session.request import Request
+    from qverify.session.requests.inputs import read_inputs
+    from qverify.session.requests.sides import read_link, read_runner
 
+    inputs, (deadline_s, reach) = read_inputs(given), read_link(given)
+    runner = read_runner(given, reach)
     paths = [p for model in models for p in model.split(",")]
     request = Request(paths, board, inputs=inputs, deadline_s=deadline_s, reach=reach, runner=runner)
     trial = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))

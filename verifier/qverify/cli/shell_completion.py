@@ -15,14 +15,7 @@ from qverify.cli.command_modules import load_command
 VARIABLE = "_QVERIFY_COMPLETE"  # the shell's script sets it to, for example, bash_complete
 MODEL_OPTIONS, BOARD_OPTIONS = ("-m", "--model"), ("-b", "--board")
 MODEL_SUFFIXES = (".onnx", ".bin", ".tflite")
-FIXED_ADDRESSES = (
-    "local",
-    "qemu-user:aarch64",
-    "qemu-user:armv7",
-    "qemu-user:riscv64",
-    "qemu-user:s390x",
-    "qemu:arm64",
-)
+FIXED_ADDRESSES = ("local", *(f"qemu-user:{m}" for m in ("aarch64", "armv7", "riscv64", "s390x")), "qemu:arm64")
 
 
 class Commands(click.Group):

@@ -1,58 +1,34 @@
-"""The options on how much of a report is shown, which every command that prints a report has, and the properties of the
-terminal."""
+"""How much of a report is shown, and the properties of the terminal."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
+
+from qverify.options.given import Given
 
 if TYPE_CHECKING:
     from qverify.renderers.text_view import TextView
 
 DEFAULT_COLUMNS, MIN_COLUMNS = 80, 40  # if the width is not known; narrower output could not be read
 UNLIMITED_COLUMNS = 1 << 30  # more than any row has
-QUIET = click.option("-q", "--quiet", is_flag=True, help="print the verdict lines only")
-DETAIL = (
-    QUIET,
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="also print engines, times (of each node on the board, too), traffic of the link",
-    ),
-)
-ROWS = (
-    click.option("--all", "every", is_flag=True, help="list every tensor"),
-    click.option("--top", type=click.IntRange(1), metavar="N", help="list the N tensors that differ most"),
-)
 
 
-def view_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as one `view` (renderers.text_view.TextView). Options that contradict each
-    other are a usage error."""
+def read_view(given: Given) -> TextView:
+    """Returns the view that the options state. Options that contradict each other are a usage error."""
+    from dataclasses import replace
 
-    @wraps(command)
-    def wrapper(quiet: bool, verbose: bool, every: bool, top: int | None, **others: Any) -> int:
-        from dataclasses import replace
-
-        is_given = {"-q": quiet, "-v": verbose, "--all": every, "--top": top is not None}
-        for a, b in (("-q", "-v"), ("-q", "--all"), ("-q", "--top"), ("--all", "--top")):
-            if is_given[a] and is_given[b]:
-                raise click.UsageError(f"{a} and {b} contradict each other; give one")
-        view = replace(screen(), every=every, top=top)
-        if quiet or verbose:
-            view = replace(view, detail="quiet" if quiet else "verbose")
-        return command(view=view, **others)
-
-    for option in reversed((*DETAIL, *ROWS)):
-        wrapper = option(wrapper)
-    return wrapper
+    quiet, verbose, every, top = (given[name] for name in ("quiet", "verbose", "every", "top"))
+    is_given = {"-q": quiet, "-v": verbose, "--all": every, "--top": top is not None}
+    for a, b in (("-q", "-v"), ("-q", "--all"), ("-q", "--top"), ("--all", "--top")):
+        if is_given[a] and is_given[b]:
+            raise click.UsageError(f"{a} and {b} contradict each other; give one")
+    view = replace(screen(), every=every, top=top)
+    return replace(view, detail="quiet" if quiet else "verbose") if quiet or verbose else view
 
 
 def screen() -> TextView:

@@ -104,6 +104,12 @@ def describe(name: str) -> str:
     return f"rounding {mode} (qverify compile --rounding {mode}{'; ' + how if how else ''})"
 
 
+SHIPPED = {  # shipped arithmetics, and what of the catalogue only they are
+    "esp32-s3": ("pow2-half-up",),
+    "htp": (HTP_SUMS, HTP_ADD, HTP_MUL),
+}
+
+
 def choose_name(names: Collection[str]) -> str:
     """Returns the name to show of several arithmetics that give the same bytes: a mode of powers of two, which fits no
     other scales, then the order of the catalogue."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.compare.judge import Judged
 from qverify.plural import count
+from qverify.tensors.axis_moves import find_move, move_axes, shows_order
 from qverify.tensors.codes import is_narrow, restore_codes
 from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array, Recording, Tensors
@@ -18,6 +19,7 @@ from qverify.tensors.spec import TensorSpec
 
 REAL, VALUES, BITS, SHIFTED, AS_GIVEN = "as real values", "by value", "by bits", "with 128 added", ""
 STORED = "as stored integers"
+IN_ORDER, FLOATS_NEAR = 0.98, 2.0**-6  # share of the elements that must be near; of the largest value
 
 
 def unwrap(recording: Recording, model: Mapping[str, TensorSpec], peers: Sequence[Recording]) -> Recording:
@@ -26,9 +28,13 @@ def unwrap(recording: Recording, model: Mapping[str, TensorSpec], peers: Sequenc
     does not hold is left as it is. model: the specs of the model. peers: other sides, by whose values one of several
     readings is chosen."""
     specs, containers, loaders = dict(recording.specs), dict[str, str](), {}
+    throughout = _find_common_move(recording, model)
     for name, given in recording.specs.items():
         wanted = model.get(name)
-        if wanted is None or name not in recording.tensors or not _is_other_container(given, wanted):
+        if wanted is None or name not in recording.tensors:
+            continue
+        move = find_move(given.shape, wanted.shape, throughout) if _may_be_moved(given, wanted) else ""
+        if not move and not _is_other_container(given, wanted):
             continue
         value = recording.tensors[name]
         if (value.shape, value.dtype) != (
@@ -36,13 +42,17 @@ def unwrap(recording: Recording, model: Mapping[str, TensorSpec], peers: Sequenc
             given.numpy_dtype,
         ):  # not what the side states: a fault of its own
             continue
-        how = _choose_reading(value, wanted, _find_peer(name, wanted, peers))
-        if how is None or (how == AS_GIVEN and given.shape == wanted.shape and not is_narrow(given.numpy_dtype)):
+        peer = _find_peer(name, wanted, peers)
+        if move and _is_in_order(value, wanted, peer):
+            move = ""
+        how = _choose_reading(move_axes(value, move), wanted, peer)
+        kept = given.shape == wanted.shape and not move
+        if how is None or (how == AS_GIVEN and kept and not is_narrow(given.numpy_dtype)):
             continue
         own = replace(given, shape=wanted.shape, aligned_shape=wanted.shape)
         specs[name] = own if how == AS_GIVEN and given.dtype != wanted.dtype else wanted
-        loaders[name] = partial(_load, recording.tensors, name, wanted, how)
-        words = f", read {how}" if how else ""
+        loaders[name] = partial(_load, recording.tensors, name, wanted, move, how)
+        words = ", read " + ", ".join(t for t in (move, how) if t) if move or how else ""
         containers[name] = f"given as {_describe(given)}{words}, wanted {_describe(wanted)}"
     if not containers:
         return recording
@@ -58,13 +68,14 @@ def unwrap_differing(
     differing = {
         name: model[name]
         for name, spec in first.specs.items()
-        if name in model and name in second.specs and not _is_alike(spec, second.specs[name])
+        if name in model and name in second.specs and _may_differ(spec, second.specs[name])
     }
     return unwrap(first, differing, [second]), unwrap(second, differing, [first])
 
 
-def _is_alike(a: TensorSpec, b: TensorSpec) -> bool:
-    return (a.dtype, a.shape) == (b.dtype, b.shape)
+def _may_differ(a: TensorSpec, b: TensorSpec) -> bool:
+    """Returns whether two sides may give a tensor in different containers: also one whose shape shows no order of its axes."""
+    return (a.dtype, a.shape) != (b.dtype, b.shape) or len(a.shape) == 4
 
 
 def _is_other_container(given: TensorSpec, wanted: TensorSpec) -> bool:
@@ -105,6 +116,33 @@ def _choose_reading(value: Array, wanted: TensorSpec, peer: Array | None) -> str
     return next(iter(readings)) if best == STORED and 2 * near[best] < peer.size else best
 
 
+def _find_common_move(recording: Recording, model: Mapping[str, TensorSpec]) -> str:
+    """Returns the move of axes that all tensors of four axes have whose sizes show an order, "" if they differ or none shows
+    one."""
+    shapes = [(s.shape, model[n].shape) for n, s in recording.specs.items() if n in model and len(s.shape) == 4]
+    moves = {move for given, wanted in shapes if (move := find_move(given, wanted)) and shows_order(move, wanted)}
+    move = moves.pop() if len(moves) == 1 else ""
+    return move if move and not any(given == wanted and shows_order(move, wanted) for given, wanted in shapes) else ""
+
+
+def _may_be_moved(given: TensorSpec, wanted: TensorSpec) -> bool:
+    """Returns whether a tensor may be one of the model's with its axes in another order: not with a scale of its own."""
+    own = given.quantized and (given.scale, given.zero_point) != (wanted.scale, wanted.zero_point)
+    return not own and given.numpy_dtype.kind in "iubf"
+
+
+def _is_in_order(value: Array, wanted: TensorSpec, peer: Array | None) -> bool:
+    """Returns whether nearly all elements are the peer's in the order in which the file has them."""
+    if peer is None or not peer.size:
+        return False
+    if peer.dtype.kind in "iu":
+        near = max((_count_near(reading, wanted, peer) for _, reading in _list_readings(value, wanted)), default=0)
+    else:
+        a, b = to_float64(value.reshape(wanted.shape)), to_float64(peer)
+        near = int((np.abs(a - b) <= FLOATS_NEAR * np.abs(b).max(initial=0.0, where=np.isfinite(b))).sum())
+    return near >= IN_ORDER * peer.size
+
+
 def _count_near(reading: Array, wanted: TensorSpec, peer: Array) -> int:
     """Returns the number of elements within 1 LSB of the peer's; 0 for real values that stand for no integers."""
     codes = restore_codes(reading, wanted) if reading.dtype.kind == "f" else reading
@@ -137,8 +175,8 @@ def _holds_integers(value: Array, wanted: TensorSpec) -> bool:
     return bool(((real == np.rint(real)) & (real >= limits.min) & (real <= limits.max)).all())
 
 
-def _load(tensors: Mapping[str, Array], name: str, wanted: TensorSpec, how: str) -> Array:
-    return dict(_list_readings(tensors[name], wanted))[how]
+def _load(tensors: Mapping[str, Array], name: str, wanted: TensorSpec, move: str, how: str) -> Array:
+    return dict(_list_readings(move_axes(tensors[name], move), wanted))[how]
 
 
 def _replace(tensors: Mapping[str, Array], loaders: Mapping[str, partial[Array]]) -> Mapping[str, Array]:

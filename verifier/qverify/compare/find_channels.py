@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
-from qverify.compare.channels import describe_marked_channels
+from qverify.compare.channels import CHANNEL_AXIS, are_zero, describe_marked_channels
 from qverify.compare.decimals import matches
 from qverify.compare.judge import Judged
 from qverify.compare.paired_values import Reals
 from qverify.compare.values import Values
 from qverify.report.facts import Finding
+from qverify.report.side_names import within
 from qverify.tensors.spec import TensorSpec
 
 
@@ -30,13 +32,24 @@ def _describe(judged: Judged, name: str) -> str:
     a, b = _read(judged.a, judged.names[name].a), _read(judged.b, judged.names[name].b)
     if a is None or b is None or a.shape != b.shape:
         return ""
+    if a.ndim >= 2 and a.size <= a.shape[0] * a.shape[1]:  # a vector: each channel is one element, which says nothing
+        return ""
+    errors = judged.rows[name].channels
+    axis = CHANNEL_AXIS if errors is None else errors.axis
+    differing = _mark(judged, a, b)
+    text = describe_marked_channels(differing, axis)
+    return f"{text}, all of 0 {within(judged.pair.b)}" if text and are_zero(differing, b, axis) else text
+
+
+def _mark(judged: Judged, a: Reals, b: Reals) -> npt.NDArray[np.bool_]:
+    """Returns the mask of the elements that do not match."""
     if judged.gate.bits or not judged.gate.decimals:
-        return describe_marked_channels(a != b)
+        return np.asarray(a != b)
     with np.errstate(invalid="ignore"):
         distance = np.abs(a - b)
     distance[~np.isfinite(distance)] = np.inf
     distance[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-    return describe_marked_channels(~matches(judged.gate.rule, judged.gate.digits, a, b, distance))
+    return ~matches(judged.gate.rule, judged.gate.digits, a, b, distance)
 
 
 def _read(side: Values, name: str) -> Reals | None:

@@ -3,46 +3,38 @@ alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.functions64 import log2_of
+from qverify.compare.find_exchanges import find_exchange
 from qverify.compare.judge import Judged
 from qverify.compare.orders import Order, count_values, list_orders, match_channels
-from qverify.compare.values import Values
+from qverify.compare.side_values import (
+    MIN_BITS,
+    MIN_VALUES,
+    MOST_TENSORS,
+    Sides,
+    at_least,
+    bits_of_a_match,
+    read_sides,
+)
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.layouts import ON_PLANES
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
 from qverify.report.facts import Finding
 from qverify.report.side_names import named, within
-from qverify.tensors.real_values import to_float64
-from qverify.tensors.recording import Array
-from qverify.tensors.spec import TensorSpec
 
-Real = npt.NDArray[np.float64]
 MIN_SHARE = 0.98  # of the elements, that must agree in the other order
-MIN_VALUES = 8  # different values among the elements that are wrong in place
-MIN_BITS = 20.0  # of evidence: a chance of less than one in a million
 LOOSE = 2.0**-6  # of the range of the values: rounding that has accumulated
-MOST_TENSORS = 16  # tried in one pair
 MOST_ELEMENTS = 1 << 24  # of one tensor
 MOST_ELEMENTS_IN_ALL = 1 << 24
-MOST_OTHERS = 64  # tensors of the same size, in whose place a tensor may be
 SAMPLE = 256
-AT_ONCE = 1 << 14  # elements that are compared at once
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The values of one tensor. wanted: of side a. given: of side b, of any shape. step: one LSB, or 0 for floats."""
-
-    wanted: Real
-    given: Real
-    step: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +48,17 @@ class FoundOrder:
     values: int
 
 
-def find_orders(judged: Judged, graph: Graph | None, frame: int) -> list[Finding]:
+def find_orders(judged: Judged, graph: Graph | None, frame: int, failed: Sequence[str] | None = None) -> list[Finding]:
     """Returns findings on tensors that did not pass, of a board, a dump or dumps compared with each other, whose values
-    are in another order. frame: number of the frame."""
+    are in another order. frame: number of the frame. failed: the tensors that did not pass; None: those that do not now."""
     if judged.pair.verdict == "PASSED" or judged.b.recording.side not in ("board", "dump", "B"):
         return []
-    return list(_find_in_pair(judged, graph, frame))
+    return list(_find_in_pair(judged, graph, frame, list_failed(judged) if failed is None else failed))
+
+
+def list_failed(judged: Judged) -> list[str]:
+    """Returns the judged tensors that did not pass."""
+    return [n for n, row in judged.rows.items() if row.verdict != "PASSED"]
 
 
 def list_orders_found(pairs: Iterable[Judged]) -> list[Finding]:
@@ -76,30 +73,52 @@ def list_orders_found(pairs: Iterable[Judged]) -> list[Finding]:
 
 def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[str, Forced]) -> None:
     """Makes a unit INCONCLUSIVE that FAILED where it reads a tensor that is in another order: what it read on the side is
-    not known."""
-    reordered = {n for finding in judged.orders for n in (finding.tensor, *finding.also)}
-    for unit in units:
-        read = next((n for n in unit.inputs if n in reordered), None)
-        for name in unit.outputs if read is not None else ():
-            if name in verdicts and verdicts[name].verdict == "FAILED":
-                why = f"its input {read} is in another order {within(judged.pair.b)}"
+    not known. Of a dump whose order is another one throughout, that is so of every tensor of four axes."""
+    reordered, known = {n for finding in judged.orders for n in (finding.tensor, *finding.also)}, list(units)
+    throughout = judged.b.recording.side in ("dump", "B") and _is_order_of_dump(known, reordered)
+    if throughout:
+        reordered |= {
+            n for n, row in judged.rows.items() if sum(d > 1 for d in row.shape[1:]) > 1 and len(row.shape) == 4
+        }
+    for unit in known:
+        inputs = [(n, "input") for n in unit.inputs]
+        read = next(((n, kind) for n, kind in inputs if n in reordered), None)
+        for name in unit.outputs:
+            place = read or ((name, "output") if throughout and name in reordered else None)
+            if place is not None and name in verdicts and verdicts[name].verdict == "FAILED":
+                why = f"its {place[1]} {place[0]} is in another order {within(judged.pair.b)}"
                 verdicts[name] = replace(verdicts[name], verdict="INCONCLUSIVE", why=why, at_fault="", arithmetics=[])
                 if name in judged.rows:
                     judged.rows[name].forced = verdicts[name]
 
 
-def _find_in_pair(judged: Judged, graph: Graph | None, frame: int) -> Iterator[Finding]:
+def _is_order_of_dump(units: list[Unit], reordered: set[str]) -> bool:
+    """Returns whether a tensor in another order is computed from another one by a node that mixes places: the side read the
+    first one in the right order, or the second one would hold no values of the other side, in any order. So it is the dump
+    that is written in another order, and no node that computes so."""
+    below, mixed = set[str](reordered), set[str]()  # what is computed from such a tensor, and so by such a node
+    for unit in units:
+        if not below & {*unit.inputs}:
+            continue
+        below |= {*unit.outputs}
+        if mixed & {*unit.inputs} or any(node.op in ON_PLANES for node in unit.nodes):
+            if reordered & {*unit.outputs}:
+                return True
+            mixed |= {*unit.outputs}
+    return False
+
+
+def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequence[str]) -> Iterator[Finding]:
     partners = set[str]()  # tensors that are said to be exchanged for another, which say nothing more
-    failed = [n for n, row in judged.rows.items() if row.verdict != "PASSED"]
-    failed.sort(key=lambda n: not judged.rows[n].final)
+    failed = sorted(names, key=lambda n: not judged.rows[n].final)
     by_words: dict[str, list[str]] = {}
     left = MOST_ELEMENTS_IN_ALL
     for name in failed[:MOST_TENSORS]:
-        sides = _read(judged, graph, name, name) if name not in partners else None
+        sides = read_sides(judged, graph, name, name) if name not in partners else None
         if sides is None or sides.wanted.size > min(left, MOST_ELEMENTS):
             continue
         left -= sides.wanted.size
-        if found_other := _find_other(judged, graph, name, sides):
+        if found_other := find_exchange(judged, graph, name):
             text, partner = found_other
             partners |= {partner} if partner else set()
             yield Finding("order", name, text, frame)
@@ -142,7 +161,7 @@ class _Search:
         sample = places[np.linspace(0, len(places) - 1, min(SAMPLE, len(places))).astype(np.int64)]
         self.sample = np.unravel_index(sample, wrong.shape)
         self.values = count_values(self.wanted[wrong], tolerance)
-        self.bits = _bits_of_a_match(self.wanted[wrong], sides.given, tolerance)
+        self.bits = bits_of_a_match(self.wanted[wrong], sides.given, tolerance)
         self.tried = 0
 
     def first(self, orders: Iterable[Order]) -> FoundOrder | None:
@@ -170,72 +189,6 @@ def _tolerances(sides: Sides) -> list[float]:
     return sorted({0.0, sides.step, max(sides.step, span * LOOSE)})
 
 
-def _bits_of_a_match(wanted: Real, given: Real, tolerance: float) -> float:
-    """Returns how many bits of evidence it is if one wanted element agrees with a given one that was drawn at
-    random."""
-    ordered = np.sort(given, axis=None)
-    few = wanted[:: max(1, wanted.size // 4096)]
-    below = np.searchsorted(ordered, few - tolerance, "left")
-    share = float(np.mean(np.searchsorted(ordered, few + tolerance, "right") - below)) / max(len(ordered), 1)
-    return -log2_of(min(1.0, max(share, 1 / max(len(ordered), 2))))
-
-
-def _find_other(judged: Judged, graph: Graph | None, name: str, sides: Sides) -> tuple[str, str] | None:
-    """Returns a sentence if side b gives another tensor's values under this name, with the other's name if the two are
-    exchanged (else ""), or None."""
-    if sides.given.size != sides.wanted.size or _wrong_in_place(sides, sides.step) is None:
-        return None
-    others = [n for n, row in judged.rows.items() if n != name and row.elements == sides.wanted.size]
-    others.sort(key=lambda n: judged.rows[n].final != judged.rows[name].final)  # outputs are exchanged for outputs
-    for other in others[:MOST_OTHERS]:
-        crossed = _read(judged, graph, other, name)
-        if crossed is None or not _is_other(crossed, sides):
-            continue
-        a, b = (named(side) for side in (judged.pair.a, judged.pair.b))
-        back, own = _read(judged, graph, name, other), _read(judged, graph, other, other)
-        exchanged = back is not None and own is not None and back.given.size == sides.wanted.size
-        if exchanged and back is not None and own is not None and _is_other(back, own):
-            each = f"each has on {b} the values of the other in {a}"
-            return f"{name} and {other} are exchanged: {each}{_evidence(crossed)}", other
-        return f"{name}: the values that {b} gives are those of {other} in {a}{_evidence(crossed)}", ""
-    return None
-
-
-def _is_other(crossed: Sides, own: Sides) -> bool:
-    """Returns whether the values given under one name are those wanted under another, and not those wanted under their
-    own. crossed: with the other's wanted values. own: with its own."""
-    given = crossed.given.reshape(crossed.wanted.shape)
-    if _is_share_below(given.reshape(-1), crossed.wanted.reshape(-1), crossed.step):
-        return False
-    wrong = _wrong_in_place(own, max(own.step, crossed.step))
-    if wrong is None:
-        return False
-    wanted = crossed.wanted.reshape(-1)[wrong]
-    values = count_values(wanted, crossed.step)
-    bits = values * _bits_of_a_match(wanted, given, crossed.step) - log2_of(MOST_OTHERS)
-    return values >= MIN_VALUES and bits >= MIN_BITS
-
-
-def _wrong_in_place(own: Sides, step: float) -> npt.NDArray[np.bool_] | None:
-    """Returns which elements, flat, are more than a step off in their own place; None if too few are."""
-    wrong = np.abs(own.given.reshape(-1) - own.wanted.reshape(-1)) > step
-    return wrong if np.count_nonzero(wrong) >= max(MIN_VALUES, 0.1 * wrong.size) else None
-
-
-def _is_share_below(given: Real, wanted: Real, step: float) -> bool:
-    """Returns whether fewer elements agree within a step than MIN_SHARE, as soon as enough of them do not."""
-    far = 0
-    for part in (slice(start, start + AT_ONCE) for start in range(0, given.size, AT_ONCE)):
-        far += int(np.count_nonzero(np.abs(given[part] - wanted[part]) > step))
-        if (given.size - far) / given.size < MIN_SHARE:
-            return True
-    return False
-
-
-def _evidence(sides: Sides) -> str:
-    return f" ({count(sides.wanted.size, 'element')}; {_at_least(count_values(sides.wanted, sides.step))} different values)"
-
-
 def _describe(judged: Judged, found: FoundOrder) -> str:
     """Returns the sentence on an order; it is the same for similar frames."""
     a, b = (named(side) for side in (judged.pair.a, judged.pair.b))
@@ -243,39 +196,5 @@ def _describe(judged: Judged, found: FoundOrder) -> str:
     if not found.exact and found.tolerance:
         how += f", within {found.tolerance:.3g}"
     text = f"{b}'s values are those of {a} in another order: {found.order.words}"
-    text += f" ({how}; {_at_least(found.values)} different values were in wrong places)"
+    text += f" ({how}; {at_least(found.values)} different values were in wrong places)"
     return f"{text}; {found.order.advice}" if found.order.advice else text
-
-
-def _at_least(number: int) -> str:
-    """Returns the number in words, rounded down to a power of two, so that similar frames have the same words."""
-    return f"at least {1 << (number.bit_length() - 1)}" if number else "0"
-
-
-def _read(judged: Judged, graph: Graph | None, wanted: str, given: str) -> Sides | None:
-    """Returns the values of side a under one name and of side b under another, in stored integers if both have the
-    same type, else in real values; None if they are not there, not finite, or of no known scale."""
-    a, spec_a = _find(judged.a, graph, judged.names[wanted].a)
-    b, spec_b = _find(judged.b, graph, judged.names[given].b)
-    if a is None or b is None or not a.size or not b.size or a.dtype.kind not in "iufb" or b.dtype.kind not in "iufb":
-        return None
-    if a.dtype == b.dtype:
-        step = 0.0 if a.dtype.kind == "f" else 1.0
-        real_a, real_b = to_float64(a), to_float64(b)
-    elif (spec_a.quantized or a.dtype.kind == "f") and (spec_b.quantized or b.dtype.kind == "f"):
-        if len(spec_b.scale) > 1 and b.shape != spec_b.shape:
-            return None
-        step = float(max((*spec_a.scale, *spec_b.scale), default=0.0)) * (1 + 2.0**-20)
-        real_a, real_b = spec_a.dequantized(a), spec_b.dequantized(b)
-    else:
-        return None
-    finite = bool(np.isfinite(real_a).all() and np.isfinite(real_b).all())
-    return Sides(real_a, real_b, step) if finite else None
-
-
-def _find(side: Values, graph: Graph | None, name: str) -> tuple[Array | None, TensorSpec]:
-    value = side.get_local(name)
-    spec = side.recording.specs.get(name) or (graph.tensors.get(name) if graph is not None else None)
-    if value is not None and (spec is None or spec.dtype != value.dtype.name):
-        spec = TensorSpec(name, value.dtype.name, value.shape)
-    return value, spec or TensorSpec(name, "float32", ())

@@ -97,6 +97,8 @@ class Forcing:
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
         self._kernel_sets = KernelSets((kernel_sets or {}) if is_foreign(judged.b.recording) else {})
+        # What shipped_arithmetics.find_rounded_otherwise() returns, set by who forces all units.
+        self.rounded_otherwise: dict[str, Forced] = {}
         self.giving: dict[str, list[str]] = {}  # sets of kernels that give every byte of a recorded output, by its name
         self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 

@@ -28,8 +28,8 @@ HOST = ("reference", "simulator")
 
 @dataclass(slots=True)
 class _TensorHistory:
-    """The runs of one tensor of one side. digests: the different digests, in the order of the runs. runs: number of
-    runs that gave it. samples: some of its elements, for each different digest of which the values are known, until
+    """The runs of one tensor of one side. digests: the different digests, in the order of the runs; after the second one, only
+    those of samples. runs: number of runs that gave it. samples: some of its elements, for each different digest of which the values are known, until
     their large changes have MIN_BITS of information. bits: the information of all changes. large: that of changes by more
     than an integer, or SMALL."""
 
@@ -44,8 +44,10 @@ class _TensorHistory:
         self.runs += 1
         if digest in self.digests:
             return
-        self.digests[digest] = None
-        if values is not None and self.large < MIN_BITS and len(self.samples) < MOST_SAMPLES:
+        is_sampled = values is not None and self.large < MIN_BITS and len(self.samples) < MOST_SAMPLES
+        if is_sampled or len(self.digests) < 2:
+            self.digests[digest] = None
+        if values is not None and is_sampled:
             self.samples.append(_sample(values))
             self.bits = _measure_information(self.samples, _differs)
             self.large = _measure_information(self.samples, _differs_much)

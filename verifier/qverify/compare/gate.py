@@ -10,12 +10,14 @@ import numpy as np
 from qverify.compare import decimals, scale
 from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, NOT_MILDER
 from qverify.compare.options import Options
-from qverify.compare.paired_values import Block
+from qverify.compare.paired_values import Block, PairedValues
+from qverify.compare.roles import SIGNS
 from qverify.plural import count
 from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
-_SIGN = {gate.metric: gate.sign for gate in GATES}
+_SIGN = {**{gate.metric: gate.sign for gate in GATES}, **SIGNS}
+WHOSE = {"renesas": "R-Car's rule, not that of RZ/V"}  # of names that mean more chips than their rule
 # qverify's own sides send their values in full, so a precision that they state is ignored.
 OWN_SIDES = ("reference", "simulator", "board")
 
@@ -41,13 +43,38 @@ class Gate:
     relaxed: tuple[str, ...] = ()
     criteria: str = ""
 
+    @property
+    def whose(self) -> str:
+        """Returns whose rule the criteria are, where their name stands for more chips; else ""."""
+        return f", {WHOSE[self.criteria]}" if self.criteria in WHOSE else ""
+
     def describe(self) -> str:
         """Returns a description of the gate, for the report."""
         if self.bits:
             return "bit equality"
         parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
         parts += [f"{name} {_SIGN.get(name, '')} {limit:.12g}".replace("  ", " ") for name, limit in self.extra.items()]
-        return "; ".join(parts) + (f" (criteria {self.criteria})" if self.criteria else "")
+        return "; ".join(parts) + (f" (criteria {self.criteria})" if self.criteria else "") + self.whose
+
+
+def count_failing(gate: Gate, values: PairedValues) -> int:
+    """Returns how many elements miss the decimals rule of the gate."""
+    counted = GateCount(gate)
+    for block in values.blocks():
+        counted.add(block)
+    return counted.failing
+
+
+def describe_norms(gate: Gate, metrics: dict[str, Metric]) -> str:
+    """Returns the reason why a tensor fails a gate of the cosine alone by its norms, which no column shows; "" if it does
+    not."""
+    ratio = metrics.get("norm_ratio")
+    if gate.decimals or gate.bits or set(gate.extra) != scale.BLIND or not isinstance(ratio, float):
+        return ""
+    factor = scale.largest_factor(gate.extra["cosine"])
+    if scale.holds(ratio, factor):
+        return ""
+    return f"{scale.describe(ratio)}; wanted a ratio of the norms of 1/{factor:.3g} to {factor:.3g}"
 
 
 def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
@@ -93,7 +120,9 @@ def _describe_relaxation(gate: Gate) -> list[str]:
     if gate.rule != "exact" and (gate.digits < DIGITS or gate.rule not in NOT_MILDER):
         return [f"judged to {decimals.describe(gate.rule, gate.digits)}"]
     if gate.criteria:
-        return [f"criteria {gate.criteria}: {gate.describe().removesuffix(f' (criteria {gate.criteria})')}"]
+        return [
+            f"criteria {gate.criteria}: {gate.describe().removesuffix(gate.whose).removesuffix(f' (criteria {gate.criteria})')}{gate.whose}"
+        ]
     return []
 
 
@@ -139,13 +168,8 @@ class GateCount:
             applied = True
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
                 reasons.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
-        ratio = metrics.get("norm_ratio")
-        if not gate.decimals and not gate.bits and set(gate.extra) == scale.BLIND and isinstance(ratio, float):
-            factor = scale.largest_factor(gate.extra["cosine"])
-            if not scale.holds(ratio, factor):
-                reasons.append(
-                    f"{scale.describe(ratio)}; wanted a ratio of the norms of 1/{factor:.3g} to {factor:.3g}"
-                )
+        if norms := describe_norms(gate, metrics):
+            reasons.append(norms)
         if not applied and not bit_equal:
             reasons.append("the bytes differ")
         return reasons

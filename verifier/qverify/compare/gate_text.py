@@ -8,9 +8,10 @@ from typing import Any
 
 from qverify.closest_names import did_you_mean
 from qverify.compare.criteria import MAX_DIGITS
+from qverify.compare.roles import is_role_gate, parse_role_gate
 from qverify.errors import UsageError
 
-WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback, or of a sequence tokens:topK"
+WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, euclid:X, rmse:X, lsb:N, no-fallback, of a sequence tokens:topK, of a role OUTPUT.ROLE:METRIC>=LIMIT, or with --task task:METRIC>=LIMIT"
 _LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "euclid": "min_euclid", "rmse": "max_rmse", "lsb": "max_lsb"}
 MAX_TOP = 1_000_000  # of tokens:topK
 _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db", "min_euclid")
@@ -22,6 +23,13 @@ def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
     the stricter one for all values)."""
     fields: dict[str, Any] = {}
     for text in texts:
+        if is_role_gate(text):
+            parse_role_gate(text)
+            fields["role_gates"] = (*fields.get("role_gates", ()), text)
+            continue
+        if text.startswith("task:"):
+            fields["task_gates"] = (*fields.get("task_gates", ()), text)
+            continue
         for field, value in _parse(text).items():
             if field not in fields:
                 fields[field] = value

@@ -3,17 +3,23 @@ ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import measure_agreement
+from qverify.compare.channel_errors import measure_channels
+from qverify.compare.judge_roles import RoleJudge
+from qverify.compare.measured_rows import Measured, MeasuredRows
 from qverify.compare.metrics import Context, make_measures, measure_equal
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
-from qverify.compare.values import Values
+from qverify.compare.values import Values, both_keep_arrays
+from qverify.model_bin.channel_axes import default_axis, find_channel_axes
 from qverify.model_bin.graph import Graph, Node
 from qverify.plural import count
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
@@ -22,6 +28,8 @@ from qverify.report.side_names import named, within
 from qverify.tensors.codes import store_as
 from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
+
+SHOWN = 3  # names in a note
 
 
 @dataclass(slots=True)
@@ -73,21 +81,45 @@ class Judged:
 
 
 class Judge:
-    """Compares side b with side a, which is the standard that b is measured against."""
+    """Compares side b with side a, which is the standard that b is measured against. measured: rows that the pairs of one
+    comparison share. only: the metrics to measure, if nothing else is asked, neither by a gate nor of channels."""
 
-    def __init__(self, a: Values, b: Values, graph: Graph | None, options: Options):
+    def __init__(
+        self,
+        a: Values,
+        b: Values,
+        graph: Graph | None,
+        options: Options,
+        measured: MeasuredRows | None = None,
+        only: Collection[str] = (),
+    ):
+        self._only = only
+        is_shared = both_keep_arrays(a, b) and not options.roles and not options.role_gates
+        self._measured = measured if is_shared else None
         self.a, self.b, self.graph, self.options = a, b, graph, options
         self.gate = gate.choose_gate(a.recording, b.recording, options)
+        self.roles = RoleJudge(options, self.gate)
         self.exact = gate.requires_equal_bits(a.recording, b.recording)
-        self.makers = graph.producers() if graph is not None else {}
+        self.makers = graph.once(Graph.producers) if graph is not None else {}
         self.outputs = {*a.recording.finals, *b.recording.finals, *(graph.outputs if graph is not None else ())}
+
+    @cached_property
+    def axes(self) -> dict[str, int]:
+        """The axis of each tensor's channels, of those that the network knows."""
+        return self.graph.once(find_channel_axes) if self.graph is not None else {}
 
     def run(self, label_a: str, label_b: str) -> Judged:
         """Returns the judged pair. label_a, label_b: the names of the sides in the report."""
         a, b = self.a.recording, self.b.recording
-        pair = Pair(label_a, label_b, "INCONCLUSIVE", frame=self.options.frame, gate=self.gate.describe())
+        pair = Pair(
+            label_a,
+            label_b,
+            "INCONCLUSIVE",
+            frame=self.options.frame,
+            gate=self.gate.describe() + self.roles.describe(),
+        )
         pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
-        pair.relaxed = list(self.gate.relaxed)
+        pair.relaxed = [*self.gate.relaxed, *self.roles.describe_relaxation()]
         judged = Judged(pair, self.a, self.b, self.gate, {}, {})
         if why := _check_runs(a, b):
             pair.cause, pair.why = "does_not_run", why
@@ -198,21 +230,55 @@ class Judge:
             return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._accept_equal(p, spec_a, None)
-        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.share_histograms(self.b)), equal, judged)
+        values = PairedValues(a, b, spec_a, spec_b, self.a.share_histograms(self.b))
+        if self._measured is None:
+            return self._measure(p, values, equal, judged)
+        return self._measure_once(self._measured, p, values, equal, judged)
+
+    def _measure_once(
+        self, shared: MeasuredRows, p: NamePair, values: PairedValues, equal: bool | None, judged: Judged
+    ) -> TensorRow:
+        """Returns the row of a tensor, measured here or for another pair."""
+        name, found = p.name, shared.find(p.name, values, equal, self.gate)
+        if found is None or found.row.final != (name in self.outputs):
+            row = self._measure(p, values, equal, judged)
+            only = name in judged.decimals_only
+            found = Measured(row, only, judged.untried.get(name), judged.not_finite.get(name))
+            shared.keep(name, values, equal, self.gate, found)
+            return row
+        judged.decimals_only |= {name} if found.decimals_only else set()
+        judged.untried |= {} if found.untried is None else {name: found.untried}
+        judged.not_finite |= {} if found.not_finite is None else {name: found.not_finite}
+        return found.row
 
     def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
 
     def _accept_equal(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
-        context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
+        context = Context(
+            self.gate.rule,
+            self.gate.digits,
+            spec.elements,
+            spec.numpy_dtype.kind in "iub",
+            "" if spec.scale else spec.dtype,
+        )
         row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
         row.metrics, row.failing = measure_equal(context), 0
         row.beyond = 0 if gate.GateCount(self.gate).close else None
+        row.roles = self.roles.list_equal(p.name, spec, self._axis(p, spec))
         return row
+
+    def _axis(self, p: NamePair, spec: TensorSpec) -> int:
+        """Returns the axis of a tensor's channels, as the network knows it, or else as its dump states the order of its axes."""
+        last = len(spec.shape) - 1
+        known = self.axes.get(p.name, last if spec.layout in ("NHWC", "NWC") else default_axis(spec.shape))
+        return known if known < len(spec.shape) else default_axis(spec.shape)
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
-        metrics = make_measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
+        metrics = make_measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers, values.dtype))
+        if self._only:
+            metrics = {name: metrics[name] for name in self._only}
         for block in values.blocks():
             counted.add(block)
             for measure in metrics.values():
@@ -220,6 +286,12 @@ class Judge:
         row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         row.beyond = counted.beyond if counted.close else None
+        places = p.name not in self.axes and values.a.shape[1:] == (values.a.size, 1)  # [1, anchors, 1] of a detector
+        is_whole = row.bit_equal or places or self._only
+        row.channels = None if is_whole else measure_channels(values, self._axis(p, values.spec_a))
+        row.roles = self.roles.measure(p.name, values, self._axis(p, values.spec_a))
+        if (rest := self.roles.rest_of(p.name, values, self._axis(p, values.spec_a))) is not None:
+            counted.failing = gate.count_failing(self.gate, rest)
         refusals, missed = counted.list_refusals(row.bit_equal, row.metrics), counted.describe_missed_decimals()
         unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
         plainly = not values.one_sided and not unknown
@@ -229,6 +301,7 @@ class Judge:
             judged.untried[p.name] = missed
         if (values.one_sided or unknown) and refusals in ([], [missed]):
             judged.not_finite[p.name] = values.one_sided, unknown
+        refusals += [f"role {role.role}: {role.why}" for role in row.roles if role.why]
         if values.one_sided:
             some = count(values.one_sided, "element", "is", "are")
             refusals.insert(0, f"{some} NaN or Inf on one side only, or not the same on both")
@@ -275,6 +348,9 @@ class Judge:
             pair.notes.append(
                 f"{decimals.describe(self.gate.rule, self.gate.digits)}: not requested, would have {outcome}"
             )
+        floats = [row.name for row in judged.rows.values() if row.dtype.startswith(("float", "bfloat"))]
+        if floats and "max_lsb" in self.gate.extra and not self.gate.bits:
+            pair.notes.append(self._describe_lsb_of_floats(floats))
         if self.exact and not self.gate.bits:
             lost, compared = [r.name for r in judged.rows.values() if not r.bit_equal], len(judged.rows)
             pair.relaxed.append(
@@ -282,6 +358,14 @@ class Judge:
                 if lost
                 else f"bit-equal in {'all ' if compared > 1 else ''}{count(compared, 'tensor')} compared"
             )
+
+    def _describe_lsb_of_floats(self, floats: list[str]) -> str:
+        """Returns the note that the gate of stored integers does not judge these tensors, and what does."""
+        others = self.gate.decimals or len(self.gate.extra) > 1
+        judged_by = "the other gates judge them" if others else "their bytes must be equal; --atol or -c limits them"
+        shown = ", ".join(floats[:SHOWN]) + (" ..." if len(floats) > SHOWN else "")
+        are = count(len(floats), "tensor", "is", "are")
+        return f"--max-lsb counts steps of stored integers and cannot apply to float outputs: {are} float ({shown}); {judged_by}"
 
 
 def describe_alike(elements: int) -> str:
@@ -314,8 +398,7 @@ def conclude(judged: Judged) -> None:
     pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
     bad = [r for r in rows.values() if r.verdict == pair.verdict]
     if pair.verdict == "FAILED":
-        more = f" (and {count(len(bad) - 1, 'more tensor')})" if len(bad) > 1 else ""
-        pair.why = f"{bad[0].name}: {bad[0].why}{more}"
+        pair.why = f"{bad[0].name}: {bad[0].why}{_describe_more(judged, bad)}"
     elif pair.verdict == "INCONCLUSIVE":
         pair.cause = "coverage" if hole else "not_finite"
         pair.why = hole or f"{bad[0].name}: {bad[0].why}"
@@ -323,6 +406,17 @@ def conclude(judged: Judged) -> None:
         if side.state == "partial" and pair.verdict == "PASSED":
             pair.verdict, pair.cause = "INCONCLUSIVE", "does_not_run"
             pair.why = f"{named(side.side)} ran only partly: {side.why}"
+
+
+def _describe_more(judged: Judged, bad: list[TensorRow]) -> str:
+    """Returns how many tensors failed besides the first, with the first of those that failed by their norms, if it did
+    not itself: the cosine beside that one passes."""
+    if len(bad) == 1:
+        return ""
+    norms = {row.name: gate.describe_norms(judged.gate, row.metrics) for row in bad}
+    by_norms = next((name for name, why in norms.items() if why), bad[0].name)
+    named_too = f"; {by_norms}: {norms[by_norms]}" if by_norms != bad[0].name else ""
+    return f" (and {count(len(bad) - 1, 'more tensor')}{named_too})"
 
 
 def _make_spec(name: str, value: Array) -> TensorSpec:

@@ -186,6 +186,8 @@ def accept_kernel_sets(
     gives every byte. It must give every byte of the other operators of the kind, too, apart from those that no set explains. giving: the sets that give every byte of an output that differs. gives_all:
     whether a set gives every byte of a unit that is equal, or that passed otherwise. converted: whether the units are qverify's
     own, so that it knows what is right: an integer more than 1 LSB from it is wrong whatever kernel gives it."""
+    if not any(giving.values()):
+        return
     for op in dict.fromkeys(unit.op for unit in units):
         outputs = {u.name: [o for o in u.outputs if o in forced] for u in units if u.op == op}
         members = [u for u in units if u.op == op and outputs[u.name]]

@@ -100,16 +100,17 @@ def judge_node_by_node(
     if not rows:
         return
     first_failed = next(r for r in judged.rows.values() if r.verdict == "FAILED")
-    judged.pair.notes.append(f"--strict would have FAILED: {first_failed.name}: {first_failed.why}")
+    strict = f"--strict would have FAILED: {first_failed.name}: {first_failed.why}"
     for row in rows:
         row.verdict, row.why, row.node_by_node = "PASSED", "", True
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
-    judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
+    choices = _list_choices(units, {row.name for row in rows}, kernels)
     how = f"ops without a form in {stated.name}" if stated is not None else NAMES.get(kernels, "")
     how = how or ("other kernels of LiteRT" if graph.is_of_operators else "")
     judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
+    judged.pair.notes += [*([strict] if judged.pair.verdict != "FAILED" else []), *choices]
 
 
 def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from qverify.closest_names import did_you_mean
 from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, RULE, RULES
+from qverify.compare.roles import parse_role_gate, parse_roles
 from qverify.errors import UsageError
 
 
@@ -26,6 +30,10 @@ class Options:
         no_fallback: whether a node that ran elsewhere than the user asked makes a pair FAILED (compare/placement.py).
         tokens_top: K of --gate tokens:topK, which only sequences have (sequences/tokens.py); 0 without it.
         drawings: whether tensors are also drawn (report/drawings.py). No verdict depends on drawings.
+        roles: tables [outputs.NAME] of the description, by output (compare/roles.py).
+        role_gates: gates of single roles, as given (OUTPUT.ROLE:METRIC>=LIMIT).
+        task_gates: gates of the task's numbers, as given (task:METRIC>=LIMIT), which the session judges.
+        facts: what the user states about the run (--fact), as (name, value); no verdict depends on it.
     """
 
     digits: int = DIGITS
@@ -48,12 +56,23 @@ class Options:
     no_fallback: bool = False
     tokens_top: int = 0
     drawings: bool = False
+    roles: Mapping[str, Any] = field(default_factory=dict)
+    role_gates: tuple[str, ...] = ()
+    task_gates: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise UsageError(f"decimals rule: got {self.rule!r}, wanted one of {', '.join(RULES)}")
         if type(self.digits) is not int or not 0 <= self.digits <= MAX_DIGITS:
             raise UsageError(f"decimal places: got {self.digits}, wanted 0 to {MAX_DIGITS} (float64 has no more)")
+        described = parse_roles(self.roles)
+        for text in self.role_gates:
+            if (role := parse_role_gate(text)).output not in described:
+                meant = did_you_mean(role.output, list(described))
+                raise UsageError(
+                    f"--gate {text}: no roles of {role.output} are described{meant}; wanted [outputs.{role.output}] roles"
+                )
         for gate in GATES:
             limit = getattr(self, gate.option)
             if limit is not None and not gate.allows(limit):

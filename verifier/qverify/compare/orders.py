@@ -85,6 +85,7 @@ def _list_transposed(flat: Array, shape: Shape) -> Iterator[Order]:
         name, own = LAYOUTS.get(order, ("", ""))
         words = f"its axes are {_spell(order)}" + (f" ({own} stored as {name})" if name else "")
         advice = f'write it as {own}, or declare shape = {list(stored)} and layout = "{name}" in a dump.toml'
+        advice += f", or give --layout {name}" if len(stored) == 4 else ""
         yield Order(words, advice if name else "", flat.reshape(stored).transpose(back))
         if name:  # a reader moved the axes, although they were in order
             words = f"its memory was taken as {list(stored)} and moved by axes {_spell(back)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -95,11 +96,42 @@ class PairedValues:
 
     def blocks(self) -> Iterator[Block]:
         """Yields all elements, block by block."""
-        single = len(self.spec_a.scale) <= 1 and len(self.spec_b.scale) <= 1
-        if self.integers and self.a.dtype.itemsize == 1 and single:
+        if self.integers and self.a.dtype.itemsize == 1 and self._single:
             yield self._histogram_block()
         else:
-            yield from self._float_blocks(single)
+            yield from self._float_blocks()
+
+    @property
+    def dtype(self) -> str:
+        """The type of both sides; "" if they have two, or are quantized."""
+        plain = not self.spec_a.scale and not self.spec_b.scale
+        return self.a.dtype.name if self.a.dtype == self.b.dtype and plain else ""
+
+    def select(self, at: Counts) -> Block:
+        """Returns the elements at these flat positions, one per row. The counts of elements that are not finite do not
+        change."""
+        qa, qb = self.a.reshape(-1)[at], self.b.reshape(-1)[at]
+        a, b = self._real(at, qa, qb)
+        counted = self.one_sided, self.both_sided, self.infinite
+        block = self._block(a, b, qa, qb)
+        self.one_sided, self.both_sided, self.infinite = counted
+        return block
+
+    @property
+    def _single(self) -> bool:
+        """Whether each side has at most one scale."""
+        return len(self.spec_a.scale) <= 1 and len(self.spec_b.scale) <= 1
+
+    @cached_property
+    def _whole(self) -> tuple[Reals, Reals]:
+        """The real values of both sides, flat."""
+        return self.spec_a.dequantized(self.a).reshape(-1), self.spec_b.dequantized(self.b).reshape(-1)
+
+    def _real(self, at: slice | Counts, qa: Array, qb: Array) -> tuple[Reals, Reals]:
+        """Returns the real values of the elements at these flat positions, whose stored values are qa and qb."""
+        if self._single:
+            return _dequantize(qa, self.spec_a), _dequantize(qb, self.spec_b)
+        return self._whole[0][at], self._whole[1][at]
 
     def _histogram_block(self) -> Block:
         rows, counts = self._histograms.get(self.spec_a.name, self.a, self.b)
@@ -110,22 +142,11 @@ class PairedValues:
         a, b = _dequantize(values, self.spec_a)[rows >> 8], _dequantize(values, self.spec_b)[rows & 255]
         return Block(a, b, np.abs(a - b), qb - qa, counts)
 
-    def _float_blocks(self, single: bool) -> Iterator[Block]:
+    def _float_blocks(self) -> Iterator[Block]:
         flat_a, flat_b = self.a.reshape(-1), self.b.reshape(-1)
-        whole = (
-            None
-            if single
-            else (self.spec_a.dequantized(self.a).reshape(-1), self.spec_b.dequantized(self.b).reshape(-1))
-        )
         for start in range(0, flat_a.size, FLOAT_BLOCK):
             part = slice(start, start + FLOAT_BLOCK)
-            qa, qb = flat_a[part], flat_b[part]
-            a, b = (
-                (_dequantize(qa, self.spec_a), _dequantize(qb, self.spec_b))
-                if whole is None
-                else (whole[0][part], whole[1][part])
-            )
-            yield self._block(a, b, qa, qb)
+            yield self._block(*self._real(part, flat_a[part], flat_b[part]), flat_a[part], flat_b[part])
 
     def _block(self, a: Reals, b: Reals, qa: Array, qb: Array) -> Block:
         with np.errstate(invalid="ignore", over="ignore"):

@@ -17,6 +17,7 @@ from qverify.report.distance import Distance, OutputDistance
 from qverify.report.document import Metric, TensorRow
 from qverify.tensors.recording import Array
 
+METRICS = ("mismatched", "max_lsb", "max_abs", "sqnr_db", "cosine")  # of a final output
 MAX_MEASURED = 1 << 24  # elements of an inner tensor, beyond which only its bytes are compared
 
 
@@ -27,7 +28,9 @@ def has_gate(options: Options) -> bool:
 
 def measure_reference_distance(reference: Values, side: Values, graph: Graph, options: Options) -> Distance:
     """Returns the distance of a side from the reference. Only final outputs are pulled from a board."""
-    judged = Judge(reference, side, graph, replace(options, dump_all=False)).run("reference", side.recording.side)
+    only = () if has_gate(options) or options.roles else METRICS
+    judge = Judge(reference, side, graph, replace(options, dump_all=False), only=only)
+    judged = judge.run("reference", side.recording.side)
     pair = judged.pair
     equal = map_known_equality(judged)
     differing = [name for name, same in equal.items() if not same]

@@ -46,9 +46,9 @@ def settle_pair(
         _leave_other_outputs_open(judged, forced)
     _state_not_judged(judged, force.graph, units, forced)
     _state_fixed_point(judged, forced)
-    judged.pair.others = find_other_differences(
-        judged, find_agreeing(force.graph, units, forced, map_known_equality(judged))
-    )
+    if find_other_differences(judged) is not None:
+        agreeing = find_agreeing(force.graph, units, forced, map_known_equality(judged))
+        judged.pair.others = find_other_differences(judged, agreeing)
 
 
 def _find_kernels(force: Forcing, units: list[Unit], forced: Mapping[str, Forced]) -> str:

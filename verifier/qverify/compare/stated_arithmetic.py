@@ -34,12 +34,19 @@ class StatedArithmetic:
         return node.op in MOVING or (node.name not in self.without and bool(find_of_node(self.forms, node, graph)))
 
     def describe(self, units: Iterable[Unit], graph: Graph) -> str:
-        """Returns the name, how many nodes are stated, and the ops of integers without a form."""
+        """Returns the name, how many nodes are stated, and the ops of integers without a form, and those of nodes that cannot have
+        the form that is stated."""
         members = [u for u in units if any(graph.spec(o).quantized for o in u.outputs)]
         lacking = [u for u in members if not self.states(u, graph)]
-        ops = ", ".join(dict.fromkeys(u.nodes[0].op for u in lacking))
+        unfit = [u for u in lacking if not isinstance(u, Region) and u.nodes[0].name in self.without]
+        ops = ", ".join(dict.fromkeys(u.nodes[0].op for u in lacking if u not in unfit))
+        stated = ", ".join(f"{op} ({form})" for op, form in self._list_forms(unfit, graph).items())
         without = f"; without a form: {ops}" if ops else ""
+        without += f"; stated in a form that the simulator cannot compute: {stated}" if stated else ""
         return f"arithmetic {self.name}: {len(members) - len(lacking)} of {count(len(members), 'node')}{without}"
+
+    def _list_forms(self, members: Iterable[Unit], graph: Graph) -> dict[str, str]:
+        return {u.nodes[0].op: find_of_node(self.forms, u.nodes[0], graph) or "" for u in members}
 
 
 def read_stated(graph: Graph | None) -> StatedArithmetic | None:

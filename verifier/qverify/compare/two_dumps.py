@@ -3,11 +3,13 @@ recorded, for each dump by itself, and the blame follows from these verdicts as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.distance import measure_distance
 from qverify.compare.find_orders import leave_reordered_open
+from qverify.compare.first_nodes import CAUSE, Mistaken, leave_open, list_gross, name_mistake
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged, conclude
 from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
@@ -16,6 +18,12 @@ from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmeti
 from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
 from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.shipped_arithmetics import (
+    NO_FAULT,
+    describe_rounded_otherwise,
+    find_rounded_otherwise,
+    name_shipped,
+)
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.straight_concats import StraightConcats
 from qverify.compare.values import Values
@@ -37,6 +45,10 @@ class HostUnits:
         same_inputs: whether both dumps are known to be of the same inputs of the network.
         distrusted: as in blame.find_culprits().
         made, kernel_sets: as for judge_all().
+        inputs: inputs of the network from which the first dump was computed, and which the second one's device was given
+            as the user says.
+        mistaken: what a device may have been given by a known mistake: for an input's name and values, the mistake in
+            words and the values.
     """
 
     graph: Graph
@@ -47,6 +59,8 @@ class HostUnits:
     distrusted: Collection[str] = ()
     made: Collection[str] = ()
     kernel_sets: Mapping[str, RunUnit] = field(default_factory=dict)
+    inputs: Mapping[str, Array] = field(default_factory=dict)
+    mistaken: Mistaken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,11 @@ class _LocatedDump:
     def verdicts(self) -> dict[str, Forced]:
         """The forced verdicts by the reference, or by the simulator if there is no reference."""
         return next(iter(self.matrix.values()), {})
+
+    @property
+    def rounded_otherwise(self) -> dict[str, Forced]:
+        """Those of find_rounded_otherwise() among them."""
+        return self.forcing[0].rounded_otherwise if self.forcing else {}
 
 
 class _BothDumps(Forcing):
@@ -83,6 +102,7 @@ class _DumpForcing(Forcing):
         exact = read_stated(host.graph) is not None
         super().__init__(judged, host.graph, run_unit, exact, {}, kernel_sets=host.kernel_sets)
         self._both, self._peer = both, peer
+        self.inputs = {n: value for n, value in host.inputs.items() if not self.is_offered(n)}
         self._last: tuple[str, Mapping[str, Array], dict[str, Forced]] = "", {}, {}
         self._given: dict[tuple[str, str], bool | None] = {} if peer is None else peer._given
 
@@ -130,6 +150,18 @@ class _DumpForcing(Forcing):
         given = f"{name} has {count(sizes.pop(), 'element')} in both dumps, {wanted.elements} in the model"
         return self._make_inconclusive(unit, name, f"{given} (-m of another network?)")
 
+    def measure_from(self, unit: Unit, name: str, inputs: Mapping[str, Array]) -> Forced | None:
+        """Returns the distance of a recorded output from what the unit gives if some of its inputs are others; None if it cannot be
+        computed."""
+        intended = self.inputs
+        self.inputs = {**intended, **inputs}
+        computed, recorded = self._compute(unit, [name], False), self._read_output(name)
+        self.inputs = intended
+        if isinstance(computed, str) or recorded is None or computed[name].shape != recorded.shape:
+            return None
+        pair, limit = self.judged.pair, self._choose_limit(unit, name)[0]
+        return measure_distance(computed[name], recorded, self.graph.spec(name), limit, pair.a, pair.b)
+
     def find_verdicts(self, unit: Unit, computed: Mapping[str, Array]) -> dict[str, Forced]:
         """Returns the verdicts on the unit that was judged last if this side computed the same bytes, else {}."""
         name, own, verdicts = self._last
@@ -164,9 +196,17 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     if judged.pair.verdict == "PASSED":
         return []
     both = _BothDumps(judged, host)
+    stated = read_stated(host.graph)
+    by = [side for side in host.run_unit if stated is None or side == "simulator"]  # the reference computes otherwise
     dumps = [
-        _recompute(values, name, both, host) for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
+        _recompute(values, name, both, host, by)
+        for values, name in ((judged.a, judged.pair.a), (judged.b, judged.pair.b))
     ]
+    if stated is not None and (own := _recompute_as_reference(judged, both, host, dumps[0])) is not None:
+        dumps[0] = own
+        judged.pair.notes.append(
+            f"{judged.pair.a} computes as the reference does, in every bit, not as --arithmetic states: only {judged.pair.b} is held to it; `-m MODEL,DUMP -i INPUT` judges that one by itself"
+        )
     for dump in dumps:
         for verdicts in dump.matrix.values():
             leave_reordered_open(judged, dump.steps, verdicts)
@@ -176,20 +216,27 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
             judged.rows[name].forced = forced
     parts = replace_by_regions(host.units, dumps[1].steps)
     if not options.strict:
-        stated = read_stated(host.graph)
         judge_node_by_node(judged, host.graph, parts, merged, options.nan_equal, stated=stated)
     blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
-    _explain(both, dumps, parts, merged)
+    _explain(both, dumps, parts, merged, host)
     return blamed
 
 
-def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _LocatedDump:
-    """Returns a dump with the verdicts of each side of this host on its nodes and regions."""
+def _recompute_as_reference(judged: Judged, both: Forcing, host: HostUnits, first: _LocatedDump) -> _LocatedDump | None:
+    """Returns the first dump recomputed by the reference if that gives every bit of it and the stated arithmetic does not: it is
+    the host's own run, beside which a chip's dump is laid. Else None."""
+    if "reference" not in host.run_unit or all(f.verdict == "PASSED" for f in first.verdicts.values()):
+        return None
+    own = _recompute(judged.a, judged.pair.a, both, host, ["reference"])
+    return own if own.verdicts and all(f.verdict == "PASSED" for f in own.verdicts.values()) else None
+
+
+def _recompute(values: Values, name: str, both: Forcing, host: HostUnits, by: Iterable[str]) -> _LocatedDump:
+    """Returns a dump with the verdicts of sides of this host on its nodes and regions. by: these sides."""
     located = _LocatedDump(name, [])
     stated = read_stated(host.graph)
-    for side, run_unit in host.run_unit.items():
-        if stated is not None and side != "simulator":
-            continue  # the reference does not compute as the dump is stated to
+    for side in by:
+        run_unit = host.run_unit[side]
         pair, own = Pair(side, name, "INCONCLUSIVE"), Values(host.recordings.get(side) or Recording(side, ""))
         judged = Judged(pair, own, values, both.judged.gate, both.judged.names, {})
         peer = located.forcing[0] if located.forcing else None
@@ -207,9 +254,15 @@ def _recompute(values: Values, name: str, both: Forcing, host: HostUnits) -> _Lo
         if not host.graph.is_of_operators:
             accept_one_arithmetic(free, verdicts, forcing.gives_all, forcing.needs_evidence)
             StraightConcats(free, host.graph, forcing.read_recorded, forcing.gives_all).accept(verdicts)
+            forcing.rounded_otherwise = find_rounded_otherwise(
+                stated, host.graph, list_single(located.steps), verdicts, forcing.gives_all, forcing.needs_evidence
+            )
         accept_kernel_sets(
             located.steps, verdicts, forcing.giving, forcing.gives_all_by_kernels, not host.graph.is_of_operators
         )
+    if values is both.judged.b:
+        for forcing, verdicts in zip(located.forcing, located.matrix.values(), strict=True):
+            leave_open(located.steps, forcing.inputs, verdicts)
     return located
 
 
@@ -236,7 +289,10 @@ def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
     places = {unit.name: at for at, unit in enumerate(host.units)}
     blamed = dict[str, Blame]()
     for dump in dumps:
-        matrix = {(side, "board"): verdicts for side, verdicts in dump.matrix.items()}
+        matrix = {
+            (side, "board"): verdicts | own.rounded_otherwise
+            for (side, verdicts), own in zip(dump.matrix.items(), dump.forcing, strict=True)
+        }
         for blame in find_culprits(host.units, matrix, host.distrusted, dump.name, not host.graph.is_of_operators):
             known = blamed.get(blame.side)
             if known is None or places[blame.node] < places[known.node]:
@@ -244,20 +300,30 @@ def _find_blamed(dumps: list[_LocatedDump], host: HostUnits) -> list[Blame]:
     return sorted(blamed.values(), key=lambda b: places[b.node])
 
 
-def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged: Mapping[str, Forced]) -> None:
+def _lacks_input(unit: Unit, dump: _LocatedDump) -> bool:
+    """Returns whether a dump does not have all that a unit reads, or nothing that it gives."""
+    return any(not own.is_offered(n) for own in dump.forcing[:1] for n in unit.inputs)
+
+
+def _explain(
+    both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged: Mapping[str, Forced], host: HostUnits
+) -> None:
     """Sets the pair's first divergence and, if it FAILED, its cause and the arithmetics of the dumps."""
     pair = both.judged.pair
     pair.first_divergence = find_first_divergence(parts, both.same, pair.b)
     if pair.verdict != "FAILED":
         return
-    failed = [f for f in merged.values() if f.verdict == "FAILED"]
-    inside = find_inside(parts, {o for o, f in merged.items() if f.verdict == "PASSED"})
-    outputs = {u.name: [o for o in u.outputs if not both.graph.spec(o).interior] for u in parts}
-    unknown = [
-        u
-        for u in parts
-        if u.name not in inside and not all(o in merged and merged[o].verdict == "PASSED" for o in outputs[u.name])
+    failed = [
+        f
+        for dump in dumps
+        for o, f in dump.verdicts.items()
+        if o in merged and f.verdict == "FAILED" and o not in dump.rounded_otherwise
     ]
+    rounded = {o for dump in dumps for o in dump.rounded_otherwise}
+    right = rounded | {o for o, f in merged.items() if f.verdict == "PASSED"}
+    inside = find_inside(parts, right)
+    outputs = {u.name: [o for o in u.outputs if not both.graph.spec(o).interior] for u in parts}
+    unknown = [u for u in parts if u.name not in inside and not right.issuperset(outputs[u.name])]
     if failed:
         pair.cause = "node" if any(f.region is None for f in failed) else "region"
     elif unknown or not parts:
@@ -271,6 +337,7 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         )
     else:
         pair.cause = "accumulated_rounding"
+    _suspect_inputs(both.judged, dumps[1], list_gross(unknown, both.graph, both.judged), merged, host)
     differing = [dump for dump in dumps if any(f.mismatched for f in dump.verdicts.values())]
     named = (
         []
@@ -282,6 +349,38 @@ def _explain(both: Forcing, dumps: list[_LocatedDump], parts: list[Unit], merged
         ]
     )
     pair.arithmetics = [f"{name}: {line}" for name, lines, _ in named for line in lines]
-    if pair.cause == "accumulated_rounding" and named and all(everywhere for _, _, everywhere in named):
+    lacking = all(_lacks_input(u, dump) for u in unknown for dump in differing)  # only what was not given is unknown
+    explained = pair.cause == "accumulated_rounding" or (pair.cause == "unlocated" and bool(parts) and lacking)
+    if explained and (rounded or (named and all(everywhere for _, _, everywhere in named))):
         pair.cause = "other_rounding"
     pair.notes += pair.arithmetics
+    shipped = {
+        name_shipped(lines, list_single(dump.steps), both.graph, dump.verdicts, dump.forcing[0].gives_all)
+        for dump, (_, lines, _) in zip((dump for dump in differing if dump.forcing), named, strict=False)
+        if lines
+    }
+    pair.notes += [
+        f"the shipped arithmetic {name} computes so: --arithmetic {name} judges by it, bit for bit"
+        for name in shipped
+        if name and len(shipped) == 1
+    ]
+    for dump in dumps:
+        lines = describe_rounded_otherwise(
+            read_stated(both.graph), list_single(dump.steps), dump.rounded_otherwise, dump.name
+        )
+        pair.relaxed += lines
+        pair.notes += [NO_FAULT.format(line) for line in lines]
+
+
+def _suspect_inputs(
+    judged: Judged, dump: _LocatedDump, gross: list[tuple[Unit, str]], merged: Mapping[str, Forced], host: HostUnits
+) -> None:
+    """Sets the cause of a pair that is not located to the second dump's input, or the first node, if nodes that could not be judged
+    read the network's input and differ grossly, and others are right by themselves; and says which known mistake of the input
+    explains the difference. gross: those nodes."""
+    pair = judged.pair
+    if not gross or pair.cause != "unlocated" or all(f.verdict != "PASSED" for f in merged.values()):
+        return
+    pair.cause, own = CAUSE, dump.forcing[0]
+    text = name_mistake(gross, own.inputs, host.mistaken, own.measure_from) if host.mistaken is not None else ""
+    pair.why = "; ".join(t for t in (text, pair.why) if t)

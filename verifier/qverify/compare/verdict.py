@@ -4,20 +4,22 @@ blame, in this order."""
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from itertools import combinations
-from typing import Any, TypeVar
 
 from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.combine_reports import sum_by_name
 from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
-from qverify.compare.find_orders import find_orders, leave_reordered_open, list_orders_found
+from qverify.compare.find_orders import find_orders, leave_reordered_open, list_failed, list_orders_found
+from qverify.compare.find_scales import find_other_scales
 from qverify.compare.forced import Forcing, Located, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
+from qverify.compare.measured_rows import MeasuredRows
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
@@ -33,6 +35,7 @@ from qverify.compare.regions import (
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
+from qverify.compare.shipped_arithmetics import NO_FAULT, describe_rounded_otherwise, find_rounded_otherwise
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.straight_concats import StraightConcats
 from qverify.compare.untapped import judge_untapped, name_optimization
@@ -44,13 +47,11 @@ from qverify.plural import count
 from qverify.report.distance import Distance
 from qverify.report.document import Blame, Forced, NetworkUnit, Pair, ReportDocument, TensorRow, worst
 from qverify.report.side_names import named
-from qverify.report.spread import combine_runs
 from qverify.tensors.recording import NO_VALUES, Array, Recording
 
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # A and B: two dumps that are compared with each other
 Progress = Callable[[int, int], None]
 Locate = Callable[[Judged], list[Blame]]
-Number = TypeVar("Number", int, float)
 
 
 def judge_all(
@@ -68,6 +69,7 @@ def judge_all(
     locate: Locate | None = None,
     made: Collection[str] = (),
     kernel_sets: Mapping[str, RunUnit] | None = None,
+    model: Graph | None = None,
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -90,19 +92,20 @@ def judge_all(
         locate: function that locates the differences of a pair whose graph is not given, and returns whom to blame.
         made: tensors of the graph that the compiler made, which no board can give by their names.
         kernel_sets: as for Forcing; those of the reference.
+        model: the model of dumps whose graph is not given, which states scales and outputs for findings.
     """
     sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
-    judged, forcing, cache = [], list[tuple[Forcing, list[Unit]]](), SameArrays()
+    judged, forcing, cache, measured = [], list[tuple[Forcing, list[Unit]]](), SameArrays(), MeasuredRows()
     matrix: dict[tuple[str, str], dict[str, Forced]] = {}
     located_blame, stated, distances = list[Blame](), read_stated(graph), list[Distance]()
     for (label_a, a), (label_b, b) in combinations(sides, 2):
         if stated is not None and a.side == "reference" and not b.is_engine:
             continue  # a side that rounds in its own way is not judged by the reference
-        judge = Judge(values[label_a], values[label_b], graph, options)
+        judge = Judge(values[label_a], values[label_b], graph, options, measured)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
         judged.append(judged_pair)
         if graph is not None and judged_pair.pair.cause != "does_not_run":
@@ -115,17 +118,27 @@ def judge_all(
                 if a.is_engine
                 else _force_pair(force, steps, progress, located is not None)
             )
-            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
-            leave_reordered_open(judged_pair, steps, matrix[(a.side, b.side)])
+            found, failed = matrix[(a.side, b.side)], list_failed(judged_pair)
+            needs_orders = force.is_foreign or any(f.verdict == "FAILED" for f in found.values())
+            if needs_orders:
+                judged_pair.orders = find_orders(judged_pair, graph, options.frame)
+                leave_reordered_open(judged_pair, steps, found)
             forcing.append((force, replace_by_regions(units, steps)))
-            settle_pair(*forcing[-1], matrix[(a.side, b.side)], options, distrusted)
+            settle_pair(*forcing[-1], found, options, distrusted)
+            if not needs_orders:  # a pair that passes node by node is not searched
+                judged_pair.orders = find_orders(judged_pair, graph, options.frame, failed)
         elif graph is None:
-            judged_pair.orders = find_orders(judged_pair, graph, options.frame)
+            judged_pair.orders = find_orders(judged_pair, model, options.frame)
             located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
     suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
     engines = [r.side for _, r in sides if r.is_engine]
     is_compiled = graph is None or not graph.is_of_operators
+    for force, _ in forcing:
+        key = (force.judged.a.recording.side, force.judged.b.recording.side)
+        matrix[key] = (
+            matrix[key] | force.rounded_otherwise
+        )  # of the pair they stay FAILED, and nobody is blamed for them
     blamed = _blame_devices(units, matrix, suspect, ["board", *engines], is_compiled) if _any_failed(judged) else []
     blamed = [*blamed, *located_blame]
     for force, parts in forcing:
@@ -150,7 +163,10 @@ def judge_all(
     if not report.pairs:
         report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
     report.units = [_describe_unit(unit) for unit in units]
-    report.findings = [*find_scales(report.pairs), *list_orders_found(judged)]
+    scales = find_other_scales(judged, graph or model, options.frame)
+    named_scales = {f.tensor for f in scales}
+    factors = [f for f in find_scales(report.pairs) if f.tensor not in named_scales]
+    report.findings = [*scales, *factors, *list_orders_found(judged)]
     if graph is None and not blamed:
         report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED" and not j.orders)
     return report
@@ -274,14 +290,17 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
     force.prefetch(todo)
     verdicts: dict[str, Forced] = {}
     for i, unit in enumerate(todo):
-        region = describe_region(unit, judged.pair.b)
-        verdicts.update({o: replace(f, region=region) for o, f in force.force_unit(unit).items()})
+        found, region = force.force_unit(unit), describe_region(unit, judged.pair.b)
+        verdicts |= found if region is None else {o: replace(f, region=region) for o, f in found.items()}
         if progress is not None:
             progress(i + 1, len(todo))
     if force.is_foreign and not force.graph.is_of_operators:
         free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
         accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
         StraightConcats(free, force.graph, force.read_recorded, force.gives_all).accept(verdicts)
+        force.rounded_otherwise = find_rounded_otherwise(
+            force.stated, force.graph, list_single(todo), verdicts, force.gives_all, force.needs_evidence
+        )
     accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels, not force.graph.is_of_operators)
     for name, verdict in verdicts.items():
         if name in judged.rows:
@@ -335,7 +354,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
     ]
     if failed:
         pair.cause = "node" if any(verdicts[name].region is None for name in failed) else "region"
-    elif unknown or not units or force.exact:
+    elif unknown or not units or (force.exact and not force.rounded_otherwise):
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
@@ -345,8 +364,12 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
         pair.arithmetics, everywhere = name_arithmetics(
             list_single(units), verdicts, force.gives_all, force.needs_evidence
         )
-        pair.cause = "other_rounding" if everywhere and pair.cause == "accumulated_rounding" else pair.cause
+        by_one = everywhere or bool(force.rounded_otherwise)
+        pair.cause = "other_rounding" if by_one and pair.cause == "accumulated_rounding" else pair.cause
         pair.notes += pair.arithmetics
+        lines = describe_rounded_otherwise(force.stated, list_single(units), force.rounded_otherwise, named(pair.b))
+        pair.relaxed += lines
+        pair.notes += [NO_FAULT.format(line) for line in lines]
 
 
 def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:
@@ -382,10 +405,11 @@ def _make_report(
         decimals={"digits": options.digits, "rule": options.rule},
         pairs=pairs,
         blamed=blamed,
-        link=_sum_by_name(r.link for r in recordings.values()),
+        link=sum_by_name(r.link for r in recordings.values()),
         dump_all=options.dump_all,
         criteria=options.criteria,
         boards=[r.host for r in recordings.values() if r.side == "board" and r.host],
+        facts=dict(options.facts),
     )
     for label, r in recordings.items():
         report.sides.append(
@@ -401,6 +425,8 @@ def _make_report(
                 **({"node_seconds": r.node_seconds} if r.node_seconds else {}),
                 **({"placement": [asdict(p) for p in r.placement]} if r.placement else {}),
                 **({"ledger": r.ledger} if r.ledger else {}),
+                **({"inventory": r.inventory} if r.inventory else {}),
+                **({"tags": r.tags} if r.tags else {}),
             }
         )
     if not blamed and any(p.cause == "unlocated" for p in pairs) and (hint := _hint_by_outputs(pairs)):
@@ -418,69 +444,3 @@ def _hint_by_outputs(pairs: list[Pair]) -> str:
         return ""
     odd_side = next(s for p in pairs for s in (p.a, p.b) if s not in (agreeing[0].a, agreeing[0].b))
     return f"{agreeing[0].a} and {agreeing[0].b} agree; {named(odd_side)} differs from both"
-
-
-def combine(reports: list[ReportDocument]) -> ReportDocument:
-    """Returns the reports of several boards or frames as one, with the worst verdict, its blame, and every pair. Raises
-    UsageError if there is no report."""
-    if not reports:
-        raise UsageError("no report to combine: nothing ran")
-    first = reports[0]
-    blamed = [b for r in reports for b in r.blamed]
-    _show_cause(blamed)
-    return ReportDocument(
-        verdict=worst([r.verdict for r in reports]),
-        blame=blamed[0] if blamed else None,
-        decimals=first.decimals,
-        pairs=[p for r in reports for p in r.pairs],
-        blamed=blamed,
-        inputs=first.inputs,
-        models=first.models,
-        sides=[s for r in reports for s in r.sides],
-        not_run=list({n.side: n for r in reports for n in r.not_run}.values()),
-        plain_onnxruntime=first.plain_onnxruntime,
-        no_integer_reference=first.no_integer_reference,
-        on_host=first.on_host,
-        canary=first.canary,
-        link=_sum_by_name(r.link for r in reports),
-        timings=_sum_by_name(r.timings for r in reports),
-        notes=[n for r in reports for n in r.notes],
-        dump_all=first.dump_all,
-        criteria=first.criteria,
-        caveats=list(dict.fromkeys(c for r in reports for c in r.caveats)),
-        repeat=_combine_repeats([r.repeat for r in reports if r.repeat]),
-        frames=[f for r in reports for f in r.frames],
-        reference_spread=combine_runs(s for r in reports for s in r.reference_spread),
-        date=first.date,
-        boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
-        drafts={name: draft for r in reports for name, draft in r.drafts.items()},
-        input_drawings=[*{(d.frame, d.name): d for r in reports for d in r.input_drawings}.values()],
-        units=first.units,
-        tasks=[t for r in reports for t in r.tasks],
-        distance=[d for r in reports for d in r.distance],
-        findings=[f for r in reports for f in r.findings],
-        sequence=next((r.sequence for r in reports if r.sequence is not None), None),
-    )
-
-
-def _show_cause(blamed: list[Blame]) -> None:
-    """Gives the first blame the cause that a later frame shows at the same node of the same side, if it has none."""
-    first = blamed[0] if blamed else None
-    if first is not None and first.cause is None:
-        same = (b.cause for b in blamed if (b.side, b.node) == (first.side, first.node) and b.cause is not None)
-        first.cause = next(same, None)
-
-
-def _combine_repeats(outcomes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Returns the worst outcome of --repeat: an unstable one, else one that was broken off, else one with the fewest
-    runs."""
-    return min(outcomes, key=lambda r: (not r["unstable"], not r["why"], r["runs"]), default=None)
-
-
-def _sum_by_name(rows: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
-    """Returns the sum of each name's numbers over all rows."""
-    sums: dict[str, Number] = {}
-    for row in rows:
-        for name, number in row.items():
-            sums[name] = sums[name] + number if name in sums else number
-    return sums

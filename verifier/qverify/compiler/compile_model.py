@@ -50,6 +50,7 @@ from qverify.onnx_model.held_data import embed_held
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
 from qverify.onnx_model.mapped_model import MappedModel
+from qverify.onnx_model.opsets import notes_on_newest
 from qverify.onnx_model.saturated_constants import find_saturated
 from qverify.onnx_model.widen_float16 import has_float16
 from qverify.tensors.spec import TensorSpec
@@ -200,7 +201,7 @@ def _compile(
     parsed = parse(source, name) if parsed is None else parsed
     options = _with_multipliers(options, parsed, name)
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
-    notes = notes_on_levels(parsed) if in_blocks else []
+    notes = [*notes_on_newest(parsed), *(notes_on_levels(parsed) if in_blocks else [])]
     constants = {i.name for i in parsed.graph.initializer}
     inputs = [i.name for i in parsed.graph.input if i.name not in constants]
     model = load(parsed, name, options.folder, options.shapes)

@@ -58,15 +58,15 @@ COPIED = {"Clip": (0,), "ScatterElements": (0, 2), "ScatterND": (0, 2), "TopK": 
 
 def reinterpret(model: onnx.ModelProto, known: Stated | None = None) -> tuple[onnx.ModelProto, Stated]:
     """Returns the model with a copy of each integer tensor that is read with another scale or zero point than it has,
-    and the quantization of every computed integer tensor; the model itself and an empty dict if there is no such
-    tensor.
+    and the quantization of every computed integer tensor; if there is no such tensor, the model itself, and the
+    quantization of the inputs that only nodes of COPIED read, as the reader behind these states it.
 
     model: its nodes are in running order and its value_info is complete. known: the quantization of tensors that another file
     states."""
     graph = _Graph(model, known or {})
     nodes = graph.with_copies()
     if not graph.declarations and not graph.constants:
-        return model, {}
+        return model, {name: graph.quantizations[name] for name in graph.moved_inputs}
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     del changed.graph.node[:]
@@ -83,6 +83,7 @@ class _Graph:
         quantizations: the quantization of each tensor that has one.
         declarations: types and shapes of the computed copies.
         constants: the copies of constants.
+        moved_inputs: network inputs whose quantization only a reader behind a node of COPIED states.
     """
 
     def __init__(self, model: onnx.ModelProto, known: Stated):
@@ -94,6 +95,7 @@ class _Graph:
         self.declarations: list[onnx.ValueInfoProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.quantizations: Stated = {}
+        self.moved_inputs = {i.name for i in graph.input}
         self._find_quantizations()
 
     def _find_quantizations(self) -> None:
@@ -107,6 +109,7 @@ class _Graph:
             for at, stated in self._of_operands(node):
                 read.setdefault(node.input[at], stated)
         copies = {o: n for n in self._nodes if self._copied(n) for o in n.output if self._kind(o) in QUANTIZED_TYPES}
+        self.moved_inputs -= {*found, *read}
         for output, node in reversed(copies.items()):
             for name in self._copied(node) if output in read and _is_single(read[output]) else ():
                 read.setdefault(name, read[output])
@@ -119,6 +122,7 @@ class _Graph:
             sources = [found[n] for n in self._copied(node) if n in found and _is_single(found[n])]
             if sources or output in read:
                 found[output] = sources[0] if sources else read[output]
+        self.moved_inputs &= {n for c in copies.values() if c.op_type in COPIED for n in self._copied(c) if n in found}
 
     def with_copies(self) -> list[onnx.NodeProto]:
         """Returns the nodes with a copy before the first reader of each tensor that states another quantization."""

@@ -17,7 +17,7 @@ from qverify.inputs.description import Description
 MAX_FILE_BYTES = 1 << 20
 
 
-LOOP = ("state", "steps")  # tables of sequences (sequences/state_tables.py)
+OTHERS = ("state", "steps", "outputs", "decoder")  # of sequences, roles of outputs (compare/roles.py), decoders
 
 
 def read_tables(path: str | None) -> dict[str, dict[str, Any]]:
@@ -27,17 +27,22 @@ def read_tables(path: str | None) -> dict[str, dict[str, Any]]:
 
 
 def read_description(path: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Returns the [inputs.NAME] tables of a TOML or JSON file by name, and its tables [state] and [steps] as they are, by
-    these names. Raises UsageError for a file with none of them."""
-    content = _read_content(path)
+    """Returns the [inputs.NAME] tables of a TOML or JSON file by name, and its tables of OTHERS as they are, by these names.
+    Raises UsageError for a file with none of them."""
+    content = read_content(path)
     by_name = content.get("inputs", {})
-    loop = {name: content[name] for name in LOOP if name in content}
-    if not isinstance(by_name, dict) or not (by_name or loop) or not all(isinstance(t, dict) for t in by_name.values()):
-        raise UsageError(f"{path}: wanted tables [inputs.NAME]; of a sequence [state] and [steps]")
-    return {name: _replace_dashes(table, path) for name, table in by_name.items()}, loop
+    others = {name: content[name] for name in OTHERS if name in content}
+    if wrong := next((name for name, table in others.items() if not isinstance(table, dict)), ""):
+        raise UsageError(f"{path}: {wrong} is not a table; wanted [{wrong}], and its keys below it")
+    tables = [*by_name.values(), *others.values()] if isinstance(by_name, dict) else []
+    if not tables or not all(isinstance(t, dict) for t in tables):
+        raise UsageError(
+            f"{path}: wanted tables [inputs.NAME], [outputs.NAME], [decoder]; of a sequence [state] and [steps]"
+        )
+    return {name: _replace_dashes(table, path) for name, table in by_name.items()}, others
 
 
-def _read_content(path: str) -> dict[str, Any]:
+def read_content(path: str) -> dict[str, Any]:
     """Returns the tables of a TOML or JSON file, {} for JSON that is no object."""
     try:
         text = read_regular(path, MAX_FILE_BYTES + 1, follow=True).decode("utf-8-sig")

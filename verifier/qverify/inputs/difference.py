@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.errors import MissingExtraError, UsageError
-from qverify.inputs.hypotheses import InputHypothesisPage, pages
+from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start, compute_size, sort_by_stages
 from qverify.inputs.residual import Residual, measure_residual, undo_byte_steps
 from qverify.inputs.sample import Sample
+from qverify.mistakes import Explanation, list_pairs, list_single_mistakes
 
 Watch = Callable[[str, int, int], None]
 NEAREST = 3  # number of explanations nearest by a sample that are judged in full
@@ -22,25 +23,7 @@ PROMISING = 4  # number of nearest single mistakes; pairs with one of them are t
 MORE_S = 10.0  # seconds to look for other exact matches after the first
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One mistake. family: NAME of the hypothesis page. said: description of the mistake."""
-
-    family: str
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
-class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: the mistakes, in the order in which they are applied; ()
-    for the intended input itself. recipe: the recipe with these mistakes."""
-
-    causes: tuple[Mistake, ...]
-    recipe: Recipe
-
-    @property
-    def said(self) -> str:
-        return " + ".join(c.said for c in self.causes) or "as described"
+MistakeExplanation = Explanation[Recipe]
 
 
 @dataclass(slots=True)
@@ -92,50 +75,20 @@ def explain_difference(
     if difference.equal:
         return difference
     if trial.fits_size(intended):
-        trial.judge(MistakeExplanation((), intended))
+        trial.judge(Explanation((), intended))
     of_other_frames = [replace(e, recipe=replace(e.recipe, evidence=intended.evidence)) for e in known]
     exact = [e for e in of_other_frames if trial.fits_size(e.recipe) and start.can_reach(e.recipe) and trial.judge(e)]
-    for name, explanations in (("single mistakes", _list_single_mistakes), ("pairs of mistakes", _list_pairs)):
+    for name, explanations in (("single mistakes", list_single_mistakes), ("pairs of mistakes", list_pairs)):
         if exact or trial.over:
             break
-        exact = trial.try_all(trial.sort_candidates(explanations(intended)), name, watch)
+        exact = trial.try_all(trial.sort_candidates(explanations(pages(), intended)), name, watch)
     difference.exact = _group_by_noise(start, exact)
-    difference.nearest = None if exact else trial.find_nearest(MistakeExplanation((), intended))
+    difference.nearest = None if exact else trial.find_nearest(Explanation((), intended))
     difference.tried, difference.not_searched = (
         trial.tried,
         [*trial.not_searched, *_describe_out_of_reach(trial, start)],
     )
     return difference
-
-
-def _list_single_mistakes(intended: Recipe) -> Iterator[MistakeExplanation]:
-    yielded = {intended}
-    for page in pages():
-        for explanation in _explain_by_page(page, intended, ()):
-            if explanation.recipe not in yielded:
-                yielded.add(explanation.recipe)
-                yield explanation
-
-
-def _list_pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
-    """Yields pairs of mistakes in both orders, where these differ."""
-    singles = list(_list_single_mistakes(intended))
-    yielded = {intended, *(s.recipe for s in singles)}
-    for first in singles:
-        for page in pages():
-            if first.causes[0].family == page.NAME:
-                continue
-            for pair in _explain_by_page(page, first.recipe, first.causes):
-                if pair.recipe not in yielded:
-                    yielded.add(pair.recipe)
-                    yield pair
-
-
-def _explain_by_page(
-    page: InputHypothesisPage, recipe: Recipe, before: tuple[Mistake, ...]
-) -> Iterator[MistakeExplanation]:
-    for cause, changed in page.variants(recipe):
-        yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 
 
 @dataclass(slots=True)

@@ -20,11 +20,19 @@ HINTS_BY_ENDING = {
 
 
 def hint_for_array(array: npt.NDArray[Any], spec: TensorSpec) -> str:
-    """Returns a numpy expression to save instead of the array, which has the input's shape and float type, or "" if
-    neither a batch dim, nor another order of height, width and channels, nor another float type is sufficient."""
+    """Returns a numpy expression to save instead of the array, which has the input's shape and float type, or what to
+    do with several items of it; "" if neither a batch dim, nor another order of height, width and channels, nor another
+    float type, nor one of the items is sufficient."""
     cast = "" if array.dtype == spec.numpy_dtype else f".astype({spec.dtype!r})"
     if cast and not (array.dtype.kind == "f" and np.dtype(spec.numpy_dtype).kind == "f"):
         return ""
+    items = array.shape[0] // spec.shape[0] if array.ndim and spec.shape and spec.shape[0] else 0
+    if items > 1 and (items * spec.shape[0], *spec.shape[1:]) == array.shape:
+        dims = "x".join(map(str, array.shape))
+        return (
+            f"; {items} inputs of it in one array: save each one by itself (array[0:{spec.shape[0]}]{cast} ...), or export the "
+            f"ONNX with a dynamic first dim and give --shape {spec.name}={dims}, which verifies them as one"
+        )
     for batch, shape in (("", array.shape), ("[None]", (1, *array.shape))):
         for transposition, axes in TRANSPOSITIONS.items():
             transposed = shape if axes is None else tuple(shape[a] for a in axes) if len(shape) == len(axes) else None

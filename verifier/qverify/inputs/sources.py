@@ -43,6 +43,8 @@ class InputRequest:
         source: source of the inputs as reports name it, or "" if it is the files.
         words: the command-line options from which the tables come.
         loop: [state] and [steps] of the description as read, by these names, and its path as `path`; {} without them.
+        outputs: tables [outputs.NAME] of the description, by output: roles of its channels.
+        decoder: its table [decoder].
     """
 
     files: str | Mapping[str, str] | None = None
@@ -52,6 +54,8 @@ class InputRequest:
     source: str = ""
     words: tuple[str, ...] = ()
     loop: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    decoder: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

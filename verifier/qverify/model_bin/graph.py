@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ ROUNDINGS = (
     "mul24",
     "mul31",
 )  # the index is the rounding id of FORMAT.md
+T = TypeVar("T")
 MAX_RANK, MAX_DIM, MAX_BYTES = 8, 2**30, 2**31 - 1  # of one tensor
 
 
@@ -40,7 +41,7 @@ class Node:
         op: stem of the op's page.
         inputs: names of the input tensors, None for an optional input that is absent.
         outputs: names of the output tensors.
-        words: int32 parameters, in the order of the op's row in NUMERICS.md.
+        words: int32 parameters, in the order of the op's page, verifier/qverify/ops/NAME.md.
         covers: names of the ONNX nodes that it stands for.
         integer_reference: whether the reference computes the node in integers.
     """
@@ -85,6 +86,15 @@ class Graph:
     islands: tuple[HostIsland, ...] = ()
     real_tables: Mapping[str, Callable[[], npt.NDArray[np.float64]]] = field(default_factory=dict)
     folded_norms: Mapping[str, FoldedNorm] = field(default_factory=dict)
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[Graph], T]) -> T:
+        """Returns make(self), which is computed once. Only for a graph that no longer changes, and for a result that nobody
+        changes."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     def spec(self, name: str) -> TensorSpec:
         """Returns the spec of a tensor."""
@@ -99,6 +109,11 @@ class Graph:
     def producers(self) -> dict[str, Node]:
         """Returns the node that computes each tensor, by the tensor's name."""
         return {out: node for node in self.nodes for out in node.outputs}
+
+    def stored(self) -> dict[str, TensorSpec]:
+        """Returns the spec of the quantized tensor whose real values a tensor has, by the name of the latter."""
+        by_node = {n.outputs[0]: n.inputs[0] for n in self.nodes if n.op in ("dequantize", "DequantizeLinear")}
+        return {real: self.tensors[name] for real, name in by_node.items() if name is not None}
 
     def observable(self) -> list[str]:
         """Returns the names of all node outputs that a comparison expects, in running order: all but interior

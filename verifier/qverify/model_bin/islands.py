@@ -66,6 +66,9 @@ ReadingStep = TypeVar("ReadingStep", bound=_ReadingStep)
 def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
     """Yields the steps in their order, and each island as soon as all tensors that it reads are computed. An island
     that reads a tensor which is never computed is left out. known: names of graph inputs and constants."""
+    if not islands:
+        yield from steps
+        return
     waiting = _WaitingIslands(islands, set(known))
     yield from waiting.pop_ready()
     for step in steps:

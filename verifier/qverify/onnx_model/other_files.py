@@ -15,7 +15,10 @@ _TPU_MLIR = (
 )
 _ZIP = "a zip archive, as .npz and PyTorch files are"
 _PICTURE = "pictures are inputs: -i, with --description"
-_ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
+_ARRAY = (
+    "arrays are inputs: -i; what a device gave is a folder with NAME.npy, NAME that of the output: -m MODEL,FOLDER, "
+    "or qverify compare A B"
+)
 _CHIPS = "; `qverify chips {}` tells how that chip is tested"
 # offset of the signature, the signature, description of such a file, next step
 _SIGNATURES = (

@@ -8,6 +8,7 @@ from typing import Any
 from qverify.errors import BadFileError
 from qverify.files import parse_json
 from qverify.plural import count
+from qverify.vendor_files.printed_numbers import PrintedFloat
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, count_elements
 
@@ -18,6 +19,8 @@ KEYS = {
     *("name", "file", "dtype", "shape", "layout", "aligned_shape", "offset", "scale", "zero_point", "channel_axis"),
 }
 LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC", "NC1HWC2")
+SIX_DECIMALS = 0.5001e-6  # largest error of a number with six decimals
+THREE_DIGITS = 0.005  # largest error of a number with three digits, relative to it
 MAX_MANIFEST_BYTES = 1 << 24
 
 
@@ -50,7 +53,11 @@ def _entries(file: UntrustedFile) -> tuple[list[dict[str, Any]], dict[str, str]]
     """Returns the entries of the tensors, and the reasons for the tensors that the dump lists as missing."""
     try:
         text = file.whole(MAX_MANIFEST_BYTES).decode()
-        content = parse_json(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
+        content = (
+            parse_json(text, file.path, PrintedFloat)
+            if file.path.endswith(".json")
+            else tomllib.loads(text, parse_float=PrintedFloat)
+        )
         if not isinstance(content, dict) or "tensor" not in content:
             raise ValueError("no entries called tensor")
         entries, missing = content["tensor"], content.get("missing", {})
@@ -102,7 +109,18 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
         zero_point,
         axis,
         layout,
+        scale_step=_rounding(entry.get("scale", ())),
+        is_exact=True,
     )
+
+
+def _rounding(stated: Any) -> tuple[float, ...]:
+    """Returns the largest error of each stated scale if it may have been rounded when it was printed: with six decimals
+    (`%f`), or three digits and more, so that it is no number that somebody chose; else ()."""
+    scales = stated if isinstance(stated, list) else [stated]
+    errors = tuple(s.error if isinstance(s, PrintedFloat) else 0.0 for s in scales)
+    few = any(e > SIX_DECIMALS and e > THREE_DIGITS * s for s, e in zip(scales, errors, strict=True))
+    return () if few or not all(errors) else errors
 
 
 def _quantization(

@@ -127,7 +127,9 @@ def _apply_info(alone: VendorTensor, info: TensorSpec, requested_dtype: str) -> 
     if alone.form == "text" and dtype != "float64":
         stored_bytes = np.frombuffer(alone.read(), "<f8").astype(info.numpy_dtype).tobytes()
         read, size = (lambda: stored_bytes), len(stored_bytes)
-    tensor = replace(alone, dtypes=(dtype,), read=read, size_bytes=size, shape=info.shape, inner_bytes=None)
+    tensor = replace(
+        alone, dtypes=(dtype,), read=read, size_bytes=size, shape=info.shape, inner_bytes=None, layout=info.layout
+    )
     tensor = replace(tensor, stored=stored if stored != info.shape else ())
     if dtype != info.dtype or not info.quantized:
         return tensor

@@ -268,5 +268,5 @@ def _read_map(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, st
     names, files = (Counter(column) for column in ([n for n, _ in rows], [f for _, f in rows]))
     unique = {f: n for n, f in rows if names[n] == files[f] == 1}
     missing = {n: f"{MAP} has {n!r} or its file twice" for n, f in rows if f not in unique}
-    missing |= {n: f"neither {f}.npy nor {f}.txt exists" for f, n in unique.items() if f not in stems}
+    missing |= {n: "it has no .npy and no .txt" for f, n in unique.items() if f not in stems}
     return {f: n for f, n in unique.items() if f in stems}, missing, []

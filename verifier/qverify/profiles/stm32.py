@@ -57,9 +57,10 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
         )
     report = _report(place)
     dump = VendorDump("stm32", [], spelled_loosely)
+    unstated = []
     for key, array in arrays.items():
-        if report is not None:
-            check_array(report, key, array)
+        if report is not None and not check_array(report, key, array):
+            unstated.append(key)
         if key[0] == options.side:
             dump.tensors.append(_tensor(key, array, report))
     if unread := [
@@ -72,7 +73,12 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
     for key, saved in report.arrays.items():
         if key[0] == options.side and "outputs" in key and key not in arrays:
             dump.missing[saved.name or key] = f"the report lists {key}, but it has no file"
-    dump.notes.append(f"stm32: the arrays are those that the report of {report.date or 'an unknown date'} describes")
+    other = "other arrays" if unstated else "arrays"
+    dump.notes.append(f"stm32: the {other} are those that the report of {report.date or 'an unknown date'} describes")
+    if unstated:
+        dump.notes.append(
+            f"stm32: the report states nothing of {', '.join(unstated[:4])}: whether of that run is not known"
+        )
     dump.notes += check_metrics(report, arrays)
     return dump
 

@@ -9,10 +9,12 @@ from typing import Literal
 from qverify.printable import shortened, visible
 from qverify.renderers.blamed import blame_in_one_line
 from qverify.renderers.difference_rows import headline
+from qverify.renderers.matrix_rows import headline as headline_of_matrix
 from qverify.renderers.triage_text import conclusion
 from qverify.renderers.verdict_lines import verdict_line
 from qverify.report.difference import ReportDifference
 from qverify.report.document import ReportDocument
+from qverify.report.matrix.document import MatrixDocument
 from qverify.report.triage_document import TriageDocument
 from qverify.report.weakenings import list_common_caveats
 
@@ -32,7 +34,7 @@ class Annotation:
     text: str
 
 
-def list_annotations(result: ReportDocument | TriageDocument | ReportDifference) -> list[Annotation]:
+def list_annotations(result: ReportDocument | TriageDocument | ReportDifference | MatrixDocument) -> list[Annotation]:
     """Returns an annotation for each blame and each verdict that is not PASSED; [] for a result that is PASSED."""
     result = visible(result)
     if isinstance(result, ReportDifference):
@@ -40,6 +42,10 @@ def list_annotations(result: ReportDocument | TriageDocument | ReportDifference)
         return (
             [Annotation(level, f"qverify report diff: {result.change}", headline(result))] if result.exit_status else []
         )
+    if isinstance(result, MatrixDocument):
+        title = f"qverify report matrix: {result.verdicts}"
+        of_exit: Literal["error", "warning"] = "error" if result.verdicts == "changed" else "warning"
+        return [Annotation(of_exit, title, headline_of_matrix(result))] if result.exit_status else []
     if isinstance(result, TriageDocument):
         title = f"qverify triage: {result.verdict}"
         return [Annotation(LEVELS[result.verdict], title, conclusion(result))] if result.verdict in LEVELS else []

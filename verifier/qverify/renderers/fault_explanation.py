@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Any
 
@@ -12,9 +11,9 @@ from qverify.triage.difference_description import Axis, DifferenceDescription
 from qverify.triage.experiment_inputs import KINDS
 from qverify.triage.fault_search import Partial
 from qverify.triage.forensics import FaultExplanation
+from qverify.triage.recorded_cause import list_different
 
 SCHEMA = "qverify.forensics/1"
-NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 SHADES = " .:-=+*#@"
 MAX_STEPS = 6  # listed differences in LSB
 MAX_LISTED = 4  # entries of a list
@@ -87,19 +86,11 @@ def _describe_candidate(explanation: FaultExplanation) -> str:
 def _describe_first(explanation: FaultExplanation) -> str:
     taken = explanation.exact[0][0].taken
     exception = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
-    first, *equal_causes = _list_different([cause.said for cause in explanation.exact[0]])
+    first, *equal_causes = list_different([cause.said for cause in explanation.exact[0]])
     text = "; or ".join([first, *equal_causes[:MAX_EQUAL]])
     more = len(equal_causes) - MAX_EQUAL
     unlisted = f"; or {more} more" if more > 0 else ""
     return f"{text}{unlisted} (all the same at this node){exception}" if equal_causes else f"{first}{exception}"
-
-
-def _list_different(texts: list[str]) -> list[str]:
-    """Returns the texts; of texts that differ in numbers only, the first one."""
-    kinds = dict[str, str]()
-    for text in texts:
-        kinds.setdefault(NUMBER.sub("#", text), text)
-    return list(kinds.values())
 
 
 def details(explanation: FaultExplanation, every: bool = True) -> list[str]:

@@ -8,7 +8,9 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.check_lines import check_lines, frame_noun
 from qverify.renderers.findings import finding_lines
+from qverify.renderers.outputs_question import ask_for_outputs
 from qverify.renderers.sequence_lines import sequence_lines
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
@@ -34,9 +36,9 @@ def frame_line(row: dict[str, Any], view: TextView = PLAIN) -> str:
 
 
 def _name(row: dict[str, Any]) -> str:
-    """Returns the name of a frame with its source. The source of a step is its name."""
-    is_step = row["source"].startswith(f"step {row['frame']}")
-    return str(row["source"]) if is_step else f"frame {row['frame']} {row['source']}"
+    """Returns the name of a frame with its source. The source of a step, or of a shape, is its name."""
+    is_named = row["source"].startswith((f"step {row['frame']}", "shape "))
+    return str(row["source"]) if is_named else f"frame {row['frame']} {row['source']}"
 
 
 def progress(verdicts: list[str], total: int) -> str:
@@ -54,7 +56,8 @@ def render(report: ReportDocument, view: TextView = PLAIN) -> str:
     if view.detail == "quiet":
         return lines
     tasks = "\n\n".join(view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks)
-    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, draft, lines) if p)
+    question = view.wrap(ask_for_outputs(report))
+    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, question, draft, lines) if p)
 
 
 def verdicts_over_frames(report: ReportDocument) -> list[tuple[Verdict, str]]:
@@ -83,7 +86,7 @@ def _summarize(report: ReportDocument) -> str:
     """Returns how many frames passed, the worst frames, repeated runs, and blame."""
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=frame_rank)
-    frames = "frames" if report.sequence is None else "steps"
+    frames = f"{frame_noun(report)}s"
     parts = [
         heading.render(report, PLAIN),
         f"{frames}: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED",
@@ -96,6 +99,7 @@ def _summarize(report: ReportDocument) -> str:
         parts += [f"worst {frames}:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
     parts += sequence_lines(report)
     parts += describe_repeat(report)
+    parts += check_lines(report)
     parts += untapped_lines(report.pairs)
     parts += distance_lines(report.distance)
     parts += finding_lines(report.findings)
@@ -107,7 +111,7 @@ def _summarize(report: ReportDocument) -> str:
 def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tuple[Verdict, str]:
     """Returns verdict and line over all frames. The verdict is not PASSED if a frame did not run. feed: of the steps of a
     sequence, else ""."""
-    frame = "step" if feed else "frame"
+    frame = "step" if feed else frame_noun(report)
     left_out = describe_left_out(report.frames, frame)
     verdict = worst([p.verdict for p in pairs])
     frames_of_verdict = list(dict.fromkeys(p.frame for p in pairs if p.verdict == verdict))
@@ -119,6 +123,8 @@ def _line_over(pairs: list[Pair], report: ReportDocument, feed: str = "") -> tup
         if verdict == "PASSED" or not frames_of_verdict
         else f"{len(frames_of_verdict)} of {frames}, the first is {frames_of_verdict[0]}"
     ]
+    if first is not None and first.cause == "task" and verdict != "PASSED":
+        facts += reasons_of(first)
     if feed and report.sequence is not None:
         own = report.sequence.facts_of_own_run(pairs[0].a, pairs[0].b) if FREE in feed else []
         reasons = reasons_of(first) if first is not None and verdict != "PASSED" else []

@@ -9,18 +9,26 @@ from qverify.renderers import verdict_lines
 from qverify.renderers.blamed import list_others
 from qverify.renderers.tensor_table import name_pair
 from qverify.report import weakenings
-from qverify.report.document import Pair
+from qverify.report.channels import describe_worst_channels
+from qverify.report.document import Pair, TensorRow
 from qverify.report.side_names import named, within
 
 MAX_SHOWN = 10  # names of a long list
+FAR_DB = 60.0  # signal to noise ratio below which the channels of an output that passes are named
+MAX_CHANNEL_LINES = 3  # tensors of a pair whose worst channels are named
 
 
 def describe(pairs: list[Pair], verbose: bool) -> list[str]:
     """Returns a line for each fact, which names the pairs that it applies to."""
-    facts: list[Callable[[Pair], Iterable[str]]] = [_describe_coverage, _list_missing, _describe_first]
+    facts: list[Callable[[Pair], Iterable[str]]] = [
+        _describe_coverage,
+        _list_missing,
+        _describe_first,
+        _describe_channels,
+    ]
     facts += [_list_not_judged, _list_notes, _describe_cause]
     if verbose:
-        facts.insert(3, _describe_digits)
+        facts.insert(4, _describe_digits)
     return [line for fact in facts for line in _join_equal(pairs, fact)] + _list_agreements(pairs)
 
 
@@ -67,6 +75,22 @@ def _describe_first(pair: Pair) -> Iterable[str]:
         yield f"first divergence: {first.tensor} ({first.what}){list_others(first.also)}"
     for region, limit in _list_regions(pair).items():
         yield f"recomputed as one: {region}; limit {limit}"
+
+
+def _describe_channels(pair: Pair) -> Iterable[str]:
+    """Yields the worst channels of the outputs and of tensors that did not pass, as far as few have most of the error."""
+    rows = [r for r in pair.tensors if r.channels is not None and (r.verdict != "PASSED" or (r.final and _is_far(r)))]
+    said = [(r.name, text) for r in rows if r.channels is not None and (text := describe_worst_channels(r.channels))]
+    for name, text in said[:MAX_CHANNEL_LINES]:
+        yield f"{name}: {text}"
+    if len(said) > MAX_CHANNEL_LINES:
+        yield f"{count(len(said) - MAX_CHANNEL_LINES, 'more tensor')} with few channels to name"
+
+
+def _is_far(row: TensorRow) -> bool:
+    """Returns whether a tensor that passes differs by more than roundings do."""
+    ratio = row.metrics.get("sqnr_db")
+    return isinstance(ratio, (int, float)) and ratio < FAR_DB
 
 
 def _list_regions(pair: Pair) -> dict[str, str]:

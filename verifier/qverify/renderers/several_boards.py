@@ -6,7 +6,7 @@ from __future__ import annotations
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import verdict_line_over
+from qverify.renderers.verdict_lines import reasons_of, verdict_line_over
 from qverify.report.document import Pair, ReportDocument, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
 from qverify.report.weakenings import list_common_caveats
@@ -33,10 +33,19 @@ def verdicts_over_boards(report: ReportDocument, boards: int) -> list[tuple[Verd
     return [
         (
             worst([best_verdict, *(p.verdict for p in pairs)]),
-            verdict_line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, best_verdict),
+            verdict_line_over(
+                pairs, [_count_boards(pairs, boards), *_task_reasons(pairs), *left_out], weakenings, best_verdict
+            ),
         )
         for pairs in by_sides.values()
     ]
+
+
+def _task_reasons(pairs: list[Pair]) -> list[str]:
+    """Returns the reason of the worst verdict if it is a gate of the task."""
+    verdict = worst([p.verdict for p in pairs])
+    first = next(p for p in pairs if p.verdict == verdict)
+    return reasons_of(first) if first.cause == "task" and verdict != "PASSED" else []
 
 
 def _count_boards(pairs: list[Pair], boards: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qverify.renderers import task_lines
 from qverify.renderers.blamed import blame_in_one_line
+from qverify.renderers.check_lines import check_lines
 from qverify.renderers.findings import finding_lines
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.sequence_lines import point_lines, sequence_lines
@@ -20,6 +21,7 @@ def summary_lines(report: ReportDocument) -> list[str]:
     lines += [f"board {board}" for board in report.boards]
     lines += [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     lines += [line.strip() for line in sequence_lines(report)] + point_lines(report)
+    lines += check_lines(report)
     lines += finding_lines(report.findings, None)
     lines += untapped_lines(report.pairs)
     lines += [line.strip() for line in distance_lines(report.distance)]

@@ -18,6 +18,7 @@ LEGEND = {
     "~": "~ other bytes, which the gate allows (elements that differ)",
     "-": "- not compared, or outside the scope",
 }
+COUNTS = "the table counts elements of other bits, the verdict lines those that do not match to the decimals"
 NOT_FORCED = "not forced"
 ROWS_AROUND_CULPRIT = 3  # on each side
 MAX_OUTPUTS = 10
@@ -52,6 +53,8 @@ def render(report: ReportDocument, finals: list[str], view: TextView) -> str:
     lines, equal_text = draw(columns, view, between)
     marks = {_mark(r)[0] for n in names for r in rows[n]}
     legend = "   ".join(text for mark, text in LEGEND.items() if mark in marks)
+    if any(r is not None and _counts_apart(r) for n in names for r in rows[n]):
+        legend = "   ".join(part for part in (legend, COUNTS) if part)
     return "\n".join(
         [
             *(_colour(line, view) for line in lines),
@@ -261,19 +264,26 @@ def _mark(row: TensorRow | None) -> str:
     return f"{mark} {differing}/{row.elements}" if differing else mark
 
 
+def _counts_apart(row: TensorRow) -> bool:
+    """Returns whether a tensor that FAILED has other bits at more elements than it is FAILED for."""
+    differing = row.metrics.get("mismatched")
+    return row.verdict == "FAILED" and isinstance(differing, int) and 0 < (row.failing or 0) < differing
+
+
 def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
     """Returns the forced verdicts of one tensor in words: the first that FAILED, else those of the pairs that could not
-    force it, else ok if every pair did, or "-" if one did not compare it."""
+    force it, else ok if every pair did that found other bytes, or "-" if one did not compare it."""
     compared = [(pair, r.forced) for pair, r in zip(pairs, row, strict=True) if r is not None]
+    equal = [pair for pair, r in zip(pairs, row, strict=True) if r is not None and r.bit_equal]
     verdicts = [(pair, forced) for pair, forced in compared if forced is not None]
     for _, forced in verdicts:
         if forced.verdict == "FAILED":
             region = " (region)" if forced.region is not None else ""
             return f"FAILED {SHORT.get(forced.by, forced.by)} on {SHORT.get(forced.on, forced.on)}'s inputs{region}"
     doubtful = [pair for pair, forced in verdicts if forced.verdict != "PASSED"]
-    lacking = [pair for pair, forced in compared if forced is None] if verdicts else []
-    texts = [("not possible", doubtful), (NOT_FORCED, lacking)]
-    described = [f"{text}{_name_some(some, compared)}" for text, some in texts if some]
+    lacking = [pair for pair, forced in compared if forced is None and pair not in equal] if verdicts else []
+    open_ = [pair for pair, _ in compared if pair in (*doubtful, *lacking)]
+    described = [f"{NOT_FORCED}{_name_some(open_, compared)}"] if open_ else []
     region = " (region)" if any(f.region is not None for _, f in verdicts) else ""
     if described or not verdicts:
         return "; ".join(described)
@@ -283,7 +293,7 @@ def _describe_forced(row: list[TensorRow | None], pairs: list[Pair]) -> str:
 def _name_some(some: list[Pair], compared: Sequence[tuple[Pair, object]]) -> str:
     """Returns the names of these pairs, or "" if they are all that compared the tensor."""
     names = dict.fromkeys(map(name_pair, some))
-    return "" if len(some) == len(compared) else f" {', '.join(names)}"
+    return "" if len(some) == len(compared) else f" ({', '.join(names)})"
 
 
 def _shorten_forced(text: str) -> str:

@@ -18,7 +18,9 @@ from qverify.renderers import (
     verdict_lines,
 )
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.check_lines import check_lines
 from qverify.renderers.findings import finding_lines
+from qverify.renderers.outputs_question import ask_for_outputs
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
 from qverify.report.distance import distance_lines
@@ -48,6 +50,7 @@ def render(report: ReportDocument, finals: list[str], view: TextView = PLAIN) ->
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts.append(view.wrap("\n".join(distance_lines(report.distance))))
     parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
+    parts.append(view.wrap(ask_for_outputs(report)))
     parts.append(draft)
     if view.wrapped:
         parts.append(blamed_tensor.render(report, view))
@@ -73,7 +76,7 @@ def _describe_context(report: ReportDocument) -> list[str]:
     for item in report.inputs:
         seed = f", seed {item['seed']}" if item.get("seed") is not None else ""
         lines.append(f"input {item['name']}: {item['source']}{seed}, sha256 {item['sha256'][:16]}")
-    return lines + describe_repeat(report)
+    return lines + describe_repeat(report) + check_lines(report)
 
 
 def _describe_plain(report: ReportDocument) -> list[str]:

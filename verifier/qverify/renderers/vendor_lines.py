@@ -128,4 +128,5 @@ VENDORS: dict[str, Callable[[Pair], Lines]] = {
     "rockchip": _rockchip,
     "sophgo": _sophgo,
     "renesas": _renesas,
+    "rzv": _renesas,
 }

@@ -7,15 +7,16 @@ from collections.abc import Collection, Sequence
 
 from qverify.printable import VERDICT_WORDS, visible
 from qverify.renderers.text_view import TextView
-from qverify.report.document import Pair, ReportDocument, Verdict, worst
+from qverify.report.document import Blame, Pair, ReportDocument, Verdict, worst
 from qverify.report.side_names import named
 from qverify.report.weakenings import list_common_caveats, list_pair_caveats
 
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
 CAUSES = {
     "accumulated_rounding": "every node passes when forced: the difference is accumulated rounding",
-    "other_rounding": "every node passes when forced: the board rounds in another known way",
+    "other_rounding": "every node that could be forced passes: the board rounds in another known way",
     "unlocated": "location unknown",
+    "input_or_first_node": "the device's input, or the first node",
     "distance": "the distance from the reference misses the gate that was given",
     "optimization": "an optimization of the board's runtime changes the result",
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
@@ -23,17 +24,31 @@ CAUSES = {
     "not_finite": "NaN or Inf",
     "drift": "the distance of two runs, each with its own state, misses the gate that was given",
     "tokens": "the tokens miss the gate",
+    "task": "a gate of the task",
+    "order": "a frame leaves a state behind on the board",
+    "batch": "an item of the batch is not computed as it is alone",
 }
 
 PLAIN = TextView()
 
 
-def verdict_line(pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = ()) -> str:
+def verdict_line(
+    pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = (), blamed: Sequence[Blame] = ()
+) -> str:
     """Returns the verdict line of one pair. common: facts that every line of the report states. earlier_reasons:
-    reasons in earlier lines; if a side did not run, only the beginning of such a reason is repeated."""
+    reasons in earlier lines; if a side did not run, only the beginning of such a reason is repeated. blamed: of the report; a node
+    that failed in this pair is named unless the reason does."""
     text = shorten_reason(pair) if pair.why in earlier_reasons else pair.why
-    why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
+    why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "", _name_blamed(pair, blamed)) if t]
     return verdict_line_over([pair], why if pair.verdict != "PASSED" else [], common)
+
+
+def _name_blamed(pair: Pair, blamed: Sequence[Blame]) -> str:
+    """Returns whom the report blames at a node that failed in this pair, if that is another one than the reason of the verdict
+    names, which is the first tensor that differs; else ""."""
+    failed = {r.node for r in pair.tensors if r.forced is not None and r.forced.verdict == "FAILED"}
+    first = next((b for b in blamed if b.side in (pair.a, pair.b) and b.node in failed), None)
+    return "" if first is None or pair.why.startswith(first.node) else f"blame: {first.side} {first.place}"
 
 
 def shorten_reason(pair: Pair) -> str:
@@ -43,8 +58,8 @@ def shorten_reason(pair: Pair) -> str:
 
 def _name_cause(pair: Pair) -> str:
     """Returns the cause in words. For a side that did not run, the text names the side."""
-    if pair.cause == "unlocated":
-        return CAUSES["unlocated"]
+    if pair.cause in ("unlocated", "input_or_first_node"):
+        return CAUSES[pair.cause]
     if pair.cause != "does_not_run":
         return str(pair.cause)
     if pair.why.endswith("ran different models"):
@@ -80,6 +95,7 @@ def render(report: ReportDocument, view: TextView = PLAIN) -> str:
     pairs = report.pairs
     earlier_reasons = [[earlier.why for earlier in pairs[:number]] for number in range(len(pairs))]
     lines = [
-        view.paint(verdict_line(p, common, before), p.verdict) for p, before in zip(pairs, earlier_reasons, strict=True)
+        view.paint(verdict_line(p, common, before, report.blamed), p.verdict)
+        for p, before in zip(pairs, earlier_reasons, strict=True)
     ]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

@@ -12,7 +12,6 @@ from qverify.report.difference import (
     BlameChange,
     Change,
     Direction,
-    FactChange,
     MetricChange,
     OnlyInOne,
     PairChange,
@@ -22,6 +21,7 @@ from qverify.report.difference import (
     TimeChange,
 )
 from qverify.report.document import Metric, Pair, ReportDocument, TensorRow, Verdict
+from qverify.report.stack import describe_stack, list_fact_changes, list_fallbacks
 
 BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
     "max_abs": -1,
@@ -34,12 +34,13 @@ BETTER_SIGN = {  # +1 if a larger value is better, -1 if a smaller one is
     "matching_digits": 1,
 }
 RANK = {"PASSED": 0, "INCONCLUSIVE": 1, "FAILED": 2}
-IGNORED_SETTINGS = ("spot_seed", "uri")  # random in each run, or compared elsewhere
 Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counter for pairs that are equal in these
 DERIVED = (
     "norm_ratio",
     "centred_sqnr_db",
     "euclidean_similarity",
+    "kl_divergence",
+    "max_ulp",
 )  # the other metrics say what changed, and if it is better
 
 
@@ -49,7 +50,7 @@ def compare_reports(a: ReportDocument, b: ReportDocument, source_a: str, source_
     if all(len({pair.board for pair in r.pairs if pair.board}) < 2 for r in (a, b)):
         a, b = _without_board(a), _without_board(b)
     pairs = list(_pair_changes(a, b))
-    facts = list(_fact_changes(a, b))
+    facts = list_fact_changes(describe_stack(a), describe_stack(b))
     difference = ReportDifference(
         change="same",
         why="",
@@ -148,16 +149,10 @@ def _judge(a: ReportDocument, b: ReportDocument, difference: ReportDifference) -
 
 def _new_fallbacks(a: ReportDocument, b: ReportDocument) -> list[str]:
     """Returns the nodes that fell back in b, of sides that say in both runs where their nodes ran, and not in a."""
-    before, now = _fallbacks(a), _fallbacks(b)
+    before, now = list_fallbacks(a), list_fallbacks(b)
     return [
         f"{node} of {side}" for side in before.keys() & now.keys() for node in now[side] if node not in before[side]
     ]
-
-
-def _fallbacks(report: ReportDocument) -> dict[str, list[str]]:
-    """Returns the nodes that fell back, by side; [] for a side that says where its nodes ran, if none did."""
-    rows = {str(side.get("name")): side["placement"] for side in report.sides if side.get("placement")}
-    return {name: [str(p["node"]) for p in placed if p["fallback"]] for name, placed in rows.items()}
 
 
 def _transition(pair: PairChange) -> str:
@@ -256,37 +251,6 @@ def _node_seconds(report: ReportDocument) -> dict[str, float]:
         for name, duration in (side.get("node_seconds") or {}).items():
             seconds[name] = seconds.get(name, 0.0) + duration
     return seconds
-
-
-def _fact_changes(a: ReportDocument, b: ReportDocument) -> Iterator[FactChange]:
-    """Yields the differences in versions, options, models, inputs and sides of the two runs."""
-    before, now = _facts(a), _facts(b)
-    for what in dict.fromkeys([*before, *now]):
-        if before.get(what) != now.get(what):
-            yield FactChange(what, before.get(what), now.get(what))
-
-
-def _facts(report: ReportDocument) -> dict[str, str]:
-    facts = {"qverify": report.qverify, "every node judged": str(report.dump_all), "criteria": report.criteria}
-    fallbacks = _fallbacks(report)
-    facts |= {f"decimals {name}": str(value) for name, value in report.decimals.items()}
-    facts |= {f"board {at}": board for at, board in enumerate(report.boards)}
-    facts |= {f"model {row.get('kind')} sha256": str(row.get("sha256")) for row in report.models}
-    facts |= {f"input {row.get('name')} sha256": str(row.get("sha256")) for row in report.inputs}
-    for side in report.sides:
-        name = f"side {side.get('name')}"
-        facts |= {f"{name} {what}": str(side.get(what)) for what in ("engine", "version", "host", "state")}
-        facts |= {f"{name} fell back": ", ".join(nodes) for n, nodes in fallbacks.items() if n == side.get("name")}
-        settings = side.get("settings")
-        facts |= (
-            {f"{name} {k}": str(v) for k, v in settings.items() if k not in IGNORED_SETTINGS}
-            if isinstance(settings, dict)
-            else {}
-        )
-    for pair in report.pairs:
-        name = f"{pair.a}~{pair.b}"
-        facts |= {f"{name} gate": pair.gate, f"{name} scope": pair.scope, f"{name} relaxed": "; ".join(pair.relaxed)}
-    return facts
 
 
 def _caveats(difference: ReportDifference) -> list[str]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from qverify import __version__
+from qverify.report.channels import ChannelErrors, RoleRow
+from qverify.report.checks import CheckResult, ShapeResult
 from qverify.report.clock import utc_text
 from qverify.report.distance import Distance
-from qverify.report.drawings import InputDrawing, TensorDrawing
+from qverify.report.drawings import InputDrawing, TaskPicture, TensorDrawing
 from qverify.report.facts import Finding, FusedRegion, NamedCause
 from qverify.report.sequence import Feed, SequenceFacts
 from qverify.report.spread import SpreadRun
@@ -18,7 +20,11 @@ SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
-DRAWN = {"drawings", "input_drawings"}  # fields that only pages show; the JSON document does not contain them
+DRAWN = {
+    "drawings",
+    "input_drawings",
+    "picture",
+}  # fields that only pages show; the JSON document does not contain them
 _FIELD_NAMES = dict[Any, tuple[str, ...]]()
 
 
@@ -110,7 +116,9 @@ class Forced:
 class TensorRow:
     """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON.
     failing: number of elements that do not match by the decimals rule. beyond: number of elements that differ by more
-    than atol + rtol*|a|; null without such a gate. bit_equal: whether both sides have the same bytes."""
+    than atol + rtol*|a|; null without such a gate. bit_equal: whether both sides have the same bytes. channels: the errors by
+    channel; null if the bytes are equal, or there are fewer than two channels. roles: of an output whose description names
+    roles of its channels."""
 
     name: str
     node: str
@@ -132,6 +140,8 @@ class TensorRow:
     reference_spread: float | None = None  # largest |a-b| among the reference's permitted settings, in real values
     beyond: int | None = None
     stated: dict[str, str] = field(default_factory=dict)  # printed values of the vendor's own table, by its column
+    channels: ChannelErrors | None = None
+    roles: list[RoleRow] = field(default_factory=list)
     reference_spread_by: str | None = None  # the interpreter with this spread: onnxruntime VERSION on MACHINE
 
 
@@ -227,7 +237,7 @@ class UntappedOutputs:
 @dataclass(slots=True)
 class Pair:
     """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node, region,
-    accumulated_rounding, other_rounding, untapped, distance, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    accumulated_rounding, other_rounding, input_or_first_node, untapped, distance, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
     first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of
@@ -285,24 +295,93 @@ class TaskSide:
 
 
 @dataclass(slots=True)
+class TaskBox:
+    """A box of a frame. side: label, reference, simulator or board. x1, y1, x2, y2: corners in pixels of the picture. score: 1
+    of labels. category: its name."""
+
+    side: str
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    score: float
+    category: str
+
+
+@dataclass(slots=True)
 class TaskFrame:
-    """A frame that only the board has wrong. label: its label, or "" without one. answers: by side, the class that it
-    found, or right or wrong."""
+    """A frame that only the board has wrong, or on which it is worse than every side of the host. label: its label, or ""
+    without one. answers: by side, the class that it found, right or wrong, or its number on this frame. boxes: of a
+    detector, the labels', the reference's (or the simulator's) and the board's, at most 60 of each."""
 
     frame: int
     source: str
     label: str
     answers: dict[str, str] = field(default_factory=dict)
+    boxes: list[TaskBox] = field(default_factory=list)
+    picture: TaskPicture | None = field(default=None, compare=False)  # not in JSON
+
+
+@dataclass(slots=True)
+class TaskGateRow:
+    """What a gate of the task finds. gate: as it was given. side: that it holds. value: of the side; null if it is not defined.
+    limit: in the metric's unit; null if there is none, because the side that it is a part of has no value. why: the reason, if
+    the verdict is not PASSED."""
+
+    gate: str
+    side: str
+    value: float | None
+    limit: float | None
+    verdict: Verdict
+    why: str = ""
+
+
+@dataclass(slots=True)
+class BlamedRole:
+    """The channels of an output that cost a board its task: the board's outputs with the reference's values of these channels
+    have most of the loss back. side: the board. output, role: which channels; role is "" for all of the output. metric: the
+    number. reference, board, restored: its values of the reference, of the board, and of the board with the reference's values
+    of this role. channels: those with the largest errors in words, or "". shares: where no role alone, with the reference's
+    values of all others, misses the gate, the share of the loss that each makes alone, by name (OUTPUT.ROLE); output and role
+    are then ""."""
+
+    side: str
+    output: str
+    role: str
+    metric: str
+    reference: float
+    board: float
+    restored: float
+    channels: str = ""
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def sentence(self) -> str:
+        """Returns what is to blame in words."""
+        if self.shares:
+            parts = sorted(self.shares.items(), key=lambda share: -share[1])
+            said = ", ".join(f"{name} {share * 100:.3g} %" for name, share in parts if share > 0)
+            return (
+                f"no role alone misses the gate, together they do: {self.metric} of the board is {self.board:.6g}, of the "
+                f"reference {self.reference:.6g}; share of the loss that each makes alone: {said}"
+            )
+        name = f"role {self.role} of {self.output}" if self.role else f"output {self.output}"
+        more = f" ({self.channels})" if self.channels else ""
+        return (
+            f"{name} is to blame{more}: with the reference's values of it, {self.metric} of the board is {self.restored:.6g} "
+            f"instead of {self.board:.6g}"
+        )
 
 
 @dataclass(slots=True)
 class TaskNumbers:
-    """The performance of the sides at the network's task (--labels, --task-metric); never part of a verdict. metric:
-    classification, or the name of the user's metric. labels: name of the file with labels, or "" without one. output:
+    """The performance of the sides at the network's task (--task, --labels, --task-metric); part of a verdict only by gates.
+    metric: the task, or the name of the user's metric. labels: name of the file with labels, or "" without one. output:
     the output whose largest values are the classes, or "" for a user's metric. frames: number of frames that ran.
     sides: float (if its model was given), reference, simulator, board. only_board_wrong: the frames that the board has
     wrong and every other side right. right_or_wrong: whether the metric classifies frames as right or wrong. board:
-    address of the board, or null without one."""
+    address of the board, or null without one. task: KIND of --task, or "" without it. decoder: the decoder, or "". gates:
+    what the gates of the task find, by which the verdict is decided. blamed: the role of the outputs that costs a board most,
+    if a gate was missed and one does."""
 
     metric: str
     labels: str
@@ -313,6 +392,10 @@ class TaskNumbers:
     right_or_wrong: bool = True
     notes: list[str] = field(default_factory=list)
     board: str | None = None
+    task: str = ""
+    decoder: str = ""
+    gates: list[TaskGateRow] = field(default_factory=list)
+    blamed: list[BlamedRole] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -333,7 +416,10 @@ class ReportDocument:
     there were several. reference_spread: results of --reference-spread, those of this interpreter first. findings: what
     the recorded values alone show, frozen outputs first. distance: how far sides whose arithmetic is stated
     (--arithmetic) lie from the reference, which no verdict depends on unless a gate was given. sequence: of --steps, whose
-    steps are `frames`; else null."""
+    steps are `frames`; else null. facts: what the user states about the run (--fact), such as firmware and toolchain, and what the
+    board's file was built with (FILE.built.json); those of a board of boards.toml are the `tags` of its side. environment: variables of this
+    host's process that change how its libraries compute. checks: results of --check, of each board. shapes: of
+    several shapes of --shape, a row each, whose numbers are those of `frames`; empty without."""
 
     verdict: Verdict
     blame: Blame | None
@@ -368,6 +454,10 @@ class ReportDocument:
     findings: list[Finding] = field(default_factory=list)
     distance: list[Distance] = field(default_factory=list)
     sequence: SequenceFacts | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    checks: list[CheckResult] = field(default_factory=list)
+    shapes: list[ShapeResult] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

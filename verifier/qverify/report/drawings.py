@@ -122,3 +122,14 @@ class InputDrawing:
     shown: str = ""
     frame: int = 0
     source: str = ""
+
+
+@dataclass(slots=True)
+class TaskPicture:
+    """The input of a frame with boxes. pixels: uint8, (height, width, 3), down-sampled. size: width and height of the input.
+    ratio, pad: x and y of a point of the picture times `ratio` plus `pad` are its place in the input."""
+
+    pixels: npt.NDArray[np.uint8]
+    size: tuple[int, int]
+    ratio: tuple[float, float]
+    pad: tuple[float, float]

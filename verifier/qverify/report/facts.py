@@ -86,12 +86,12 @@ class NamedCause:
 class Finding:
     """A fact that the recorded values alone show, and that no verdict depends on. kind: frozen (the same bytes for other
     inputs), order (the same values in other places), clipping (values beyond a quantized range), scale (the same values
-    times a factor), channels (only some are wrong), constants (weights, biases or scales that the exporter saturated), state
+    times a factor), input (a dump has another input than -i gives), channels (only some are wrong), constants (weights, biases or scales that the exporter saturated), state
     (what a wrong state of a sequence shows). tensor: the tensor
     that shows it. text: the fact in words. frame: the frame that shows it; null if several frames do together. also: other
     tensors of which the same is true."""
 
-    kind: Literal["frozen", "order", "clipping", "scale", "channels", "constants", "state"]
+    kind: Literal["frozen", "order", "clipping", "scale", "channels", "constants", "state", "input"]
     tensor: str
     text: str
     frame: int | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import types
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from qverify.errors import BadFileError
 from qverify.files import parse_strict_json, read_regular
@@ -14,6 +14,7 @@ from qverify.printable import printable
 from qverify.report.document import DRAWN, SCHEMA, ReportDocument, TensorRow
 from qverify.report.weakenings import list_caveats
 
+T = TypeVar("T")
 MAX_BYTES = 1 << 28
 MAX_WHOLE_NUMBER = 1 << 63
 MAX_DEPTH = 40  # levels of lists and objects
@@ -58,6 +59,15 @@ def report_of(document: Any, where: str) -> ReportDocument:
     return report
 
 
+def build_checked(kind: type[T], value: Any) -> T:
+    """Returns a parsed JSON value as an instance of a dataclass. Raises ValueError, which names the field, if it has another
+    form."""
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"more than {MAX_DEPTH} levels of lists and objects")
+    built: T = _build(kind, value, "")
+    return built
+
+
 def _own_caveats(report: ReportDocument) -> list[str]:
     """Returns the caveats of a document without those that follow from its pairs, inputs and absent sides."""
     written, report.caveats = report.caveats, []
@@ -82,6 +92,8 @@ def _check_rows(report: ReportDocument, where: str) -> None:
             raise BadFileError(
                 f"{where}: pairs: {pair.a} ~ {pair.b}: got PASSED, but not all of it is; the file was changed"
             )
+    if report.verdict == "PASSED" and any(row.verdict != "PASSED" for task in report.tasks for row in task.gates):
+        raise BadFileError(f"{where}: verdict: got PASSED, but a gate of the task is not; the file was changed")
     if report.verdict == "PASSED" and any(pair.verdict != "PASSED" for pair in report.pairs):
         raise BadFileError(f"{where}: verdict: got PASSED, but a pair is not; the file was changed")
 
@@ -110,6 +122,16 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+@cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
+
+
+@cache
+def _read_fields(kind: type) -> dict[str, Field[Any]]:
+    return {f.name: f for f in fields(kind) if f.name not in DRAWN}
+
+
 def _build(kind: Any, value: Any, at: str) -> Any:
     """Returns the value as an instance of the type. Raises ValueError, which names the field, if it has another
     type."""
@@ -117,7 +139,7 @@ def _build(kind: Any, value: Any, at: str) -> Any:
         return value
     if kind in PLAIN:
         return _plain(kind, value, at)
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = _parts(kind)
     if origin is Literal:
         if not isinstance(value, str) or value not in arguments:
             raise _wrong(at, value, f"one of {', '.join(map(str, arguments))}")
@@ -162,7 +184,7 @@ def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
 def _build_object(kind: type, value: dict[str, Any], at: str) -> Any:
     """Returns an instance of the dataclass. Unknown fields are ignored, except those of a TensorRow, which are
     metrics."""
-    hints, known = _hints(kind), {f.name: f for f in fields(kind) if f.name not in DRAWN}
+    hints, known = _hints(kind), _read_fields(kind)
     built = dict[str, Any]()
     for name, declared in known.items():
         here = f"{at}.{name}" if at else name

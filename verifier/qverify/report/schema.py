@@ -7,9 +7,12 @@ import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from qverify.report import difference, triage_document
+from qverify.report import difference, outputs_document, triage_document
 from qverify.report.difference import ReportDifference
 from qverify.report.document import DRAWN, SCHEMA, ReportDocument, TensorRow
+from qverify.report.matrix import document as matrix_document
+from qverify.report.matrix.document import MatrixDocument
+from qverify.report.outputs_document import OutputsDocument
 from qverify.report.triage_document import TriageDocument
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
@@ -26,6 +29,8 @@ METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks th
     "sqnr_db": _REAL,
     "centred_sqnr_db": _REAL,
     "euclidean_similarity": _REAL,
+    "kl_divergence": _REAL,
+    "max_ulp": _COUNT,
     "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
 }
 
@@ -51,6 +56,8 @@ ROWS: dict[str, Any] = {
                 node=_TEXT, op=_TEXT, on=_TEXT, kernel=_TEXT, fallback={"type": "boolean"}, nodes={"type": "integer"}
             ),
             "ledger": {"type": "object", "additionalProperties": _TEXT},
+            "tags": {"type": "object", "additionalProperties": _TEXT},
+            "inventory": _TEXT,
         },
         name=_TEXT,
         engine=_TEXT,
@@ -161,10 +168,22 @@ def difference_schema() -> dict[str, Any]:
     return _make_document(ReportDifference, difference.SCHEMA)
 
 
+def matrix_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of `MatrixDocument.to_json()`."""
+    return _make_document(MatrixDocument, matrix_document.SCHEMA)
+
+
+def outputs_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of `qverify outputs diff`."""
+    return _make_document(OutputsDocument, outputs_document.SCHEMA)
+
+
 SCHEMAS = {
     "report": report_schema,
     "triage": triage_schema,
     "diff": difference_schema,
+    "matrix": matrix_schema,
+    "outputs": outputs_schema,
 }  # by the name in `qverify report schema NAME`
 
 

@@ -80,6 +80,8 @@ def choose_sides(request: Request) -> ChosenSides:
         raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
     elif request.repeat > 1:
         raise UsageError("--repeat runs a board again; give -b BOARD")
+    elif request.checks:
+        raise UsageError(f"--check {request.checks[0]} runs a board again; give -b BOARD")
     if request.arithmetic and not request.run_sim:
         raise UsageError("--arithmetic is computed by the simulator; give -s True")
     if request.paranoid and not (board is not None and request.run_sim):

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.frozen import OutputHistory
+from qverify.compare.judge_roles import check_output_roles
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, ReportDocument
 from qverify.report.report_json import to_json
+from qverify.report.stated_facts import usable_facts
 from qverify.session.background import Background
 from qverify.session.board_optimizer import name_optimization
+from qverify.session.checks.run_checks import Checks
 from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.engine_sides import EngineSides
 from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
+from qverify.session.inventory_facts import state_inventory
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
 from qverify.session.node_evidence import NodeEvidence
@@ -64,17 +68,23 @@ class OpenedModels:
     host: HostSides
 
 
-def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> JobOutcome:
-    """Runs the main job on one frame. job: a job for this request, which is closed at the end; a new one if None.
+def verify(
+    request: Request, watch: Watch | None = None, job: Job | None = None, frame: int = 0, source: str = ""
+) -> JobOutcome:
+    """Runs the main job on one frame. job: a job for this request, which is closed at the end; a new one if None. frame,
+    source: its number and name in the report, of several networks.
     Raises QVerifyError (exit 2) for the user's mistakes, and LinkError if an address or a link fails. A board that
     cannot be reached raises nothing: the outcome states it."""
     job = Job(request) if job is None else job
     try:
         if job.task is not None:
             job.task.begin([str(request.inputs.files)])
-        outcome = job.run(request.inputs, watch=watch)
+        checks = Checks(request)
+        outcome = job.run(request.inputs, frame, watch, source)
+        checks.add(job, frame, source or str(request.inputs.files or "random"), outcome.evidence)
+        checks.finish(job, outcome.report, Job, watch, frame)
         if job.task is not None:
-            outcome.report.tasks = [job.task.numbers()]
+            job.task.state(outcome.report)
         job.finish_capture(outcome.report)
         return outcome
     except (QVerifyError, LinkError) as error:
@@ -88,7 +98,9 @@ class Job:
     """One model and its sides, for any number of inputs. The board stays connected from one to the next.
 
     unreached: the error because of which the board could not be reached, None if it was reached. on_unreached: called with
-    that reason as soon as it is known, while the sides of this host still compute."""
+    that reason as soon as it is known, while the sides of this host still compute. on_lost: if not None, a board whose run
+    breaks off is connected again, once in a run, and runs the same inputs again; then this is called with why the first run
+    broke off, and whether the second is complete."""
 
     def __init__(
         self,
@@ -103,6 +115,7 @@ class Job:
         self.request = request
         self.unreached: LinkError | None = None
         self.on_unreached: Callable[[str], None] | None = None
+        self.on_lost: Callable[[str, bool], None] | None = None
         self.history = OutputHistory()
         self._causes = CauseFinder()
         self.sides = choose_sides(request) if sides is None else sides
@@ -112,6 +125,7 @@ class Job:
             opened = OpenedModels(models, vendor, HostSides(models, self.sides.reference, engines))
         self.models, self._vendor, self._host = opened.models, opened.vendor, opened.host
         known = self.models.compiled, self.models.engine, self.models.alone
+        check_output_roles(request.options, self.models.graph)
         on = {
             "reference": self.sides.reference and any(model is not None for model in known),
             "simulator": self.sides.simulator and not self.models.no_simulator,
@@ -153,6 +167,7 @@ class Job:
             page, stated = self.sides.runner, self.sides.arithmetic is not None
             shipped = page.arithmetics if page is not None and not stated else ()
             describe_runner(report, ran.recordings.get("board"), options, built_for, shipped)
+            report.facts = dict(usable_facts(built_for)) | report.facts
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self.is_kept(report) and not is_further:
             self.keep_frame(frame, source, prepared, ran, pull)
@@ -169,6 +184,16 @@ class Job:
             self._run_on_other_inputs(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return JobOutcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def run_board(self, prepared: PreparedInputs, watch: Watch | None = None) -> Recording | None:
+        """Runs the board alone, on prepared inputs; None if it is not connected. Nothing is judged, and values of earlier
+        runs cannot be pulled afterwards."""
+        if self._board is None:
+            return None
+        recording: Recording = self._board.run(
+            prepared, progress_of_step(watch, "check"), "differ", **self._run_options()
+        )
+        return recording
 
     def run_host(self, prepared: PreparedInputs) -> SideResults:
         """Runs the sides of this host alone, without a simulator beside a reference. Nothing is judged."""
@@ -260,6 +285,7 @@ class Job:
                 ran = host.result()
         if recording is not None:
             ran.recordings["board"] = recording
+            state_inventory(recording, self.request.board)
             name_optimization(self._board, prepared, ran.recordings)
         return ran, self._board.pull if self._board is not None else None, unreached
 
@@ -286,8 +312,21 @@ class Job:
         board = self._board
         if board is None:
             return None, ""
+        recording = self._run_board(board, prepared, watch)
+        if self.on_lost is None or self.has_runner or recording.state == "complete":
+            return recording, ""
+        self._earlier_traffic.update(recording.link)
+        self._disconnect()
+        if unreached := self._reach():
+            return unreachable_board(self.models.graph, str(self.request.board), unreached), unreached
+        again = self._run_board(self._board, prepared, watch)
+        self.on_lost(recording.why, again.state == "complete")
+        return again, ""
+
+    def _run_board(self, board: Any, prepared: PreparedInputs, watch: Watch | None) -> Recording:
         pull = "all" if self.request.paranoid else self.request.pull
-        return board.run(prepared, progress_of_step(watch, "board"), pull, **self._run_options()), ""
+        recording: Recording = board.run(prepared, progress_of_step(watch, "board"), pull, **self._run_options())
+        return recording
 
     def _run_options(self) -> dict[str, bool]:
         """Returns the arguments of the board's run() that only a board with a runner takes."""
@@ -331,6 +370,10 @@ class Job:
         address."""
         if self._capture is not None and error.exit_status == 2:
             self._capture.discard_if_empty()
+
+    def release_board(self) -> None:
+        """Disconnects the board; the next run connects it again."""
+        self._disconnect()
 
     def close(self) -> None:
         """Disconnects the board, and marks a capture that is still open as cut off."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,19 @@ from qverify.session.what_ran import describe_what_ran
 from qverify.tensors.prepared import PreparedInputs
 
 Pull = Callable[[list[str]], Any]
-_NOT_RUN = {
+COMPUTES = (
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "ORT_",
+    "ONEDNN_",
+    "DNNL_",
+    "NPY_DISABLE",
+    "KMP_",
+    "GOMP_",
+)  # variables of libraries
+MAX_VARIABLE = 200  # characters
+NOT_RUN = {
     "reference": "no quantized ONNX given",
     "simulator": "-s False",
     "board": "no -b given",
@@ -43,7 +56,7 @@ def make_report(
     report = judge_all(
         ran.recordings,
         models.graph,
-        units(models.graph),
+        models.graph.once(units),
         options,
         ran.run_unit,
         pull,
@@ -78,7 +91,7 @@ def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, 
         for i in prepared.inputs
     ]
     report.models = list(models.rows)
-    no_runs = {**_NOT_RUN, **({"simulator": _NO_GRAPH} if models.engine is not None else {})}
+    no_runs = {**NOT_RUN, **({"simulator": _NO_GRAPH} if models.engine is not None else {})}
     no_runs |= {"simulator": models.no_simulator} if models.no_simulator else {}
     if engines := [r.side for r in ran.recordings.values() if r.is_engine]:
         no_runs["simulator"] = f"{engines[0]} ran in its place"
@@ -110,6 +123,9 @@ def _complete(report: ReportDocument, models: Models, prepared: PreparedInputs, 
     report.caveats = [*models.caveats, *(m.text for m in mistakes)]
     report.drafts = {m.input: m.draft for m in mistakes if m.draft}
     report.notes += _describe_canary(ran.canary)
+    report.environment = {
+        name: printable(value[:MAX_VARIABLE]) for name, value in sorted(os.environ.items()) if name.startswith(COMPUTES)
+    }
     report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from qverify_agents.errors import LinkError
 
-from qverify.compare.verdict import combine
+from qverify.compare.combine_reports import combine
 from qverify.errors import QVerifyError, TaskError, UndescribedError, UsageError
 from qverify.inputs.sources import ManifestEntry
 from qverify.plural import count
@@ -17,6 +17,7 @@ from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
+from qverify.session.checks.run_checks import Checks
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
@@ -47,20 +48,21 @@ class FrameSource:
     board_lost: bool = False
 
 
-def frame_sources(text: str | None) -> list[FrameSource] | None:
+def frame_sources(text: str | None, labels: str = "") -> list[FrameSource] | None:
     """Returns the frames that -i names: a folder (of `inputs prepare`, of files, or of folders with a file for each input), a list (.txt) with one line per
     frame, or NAME:FOLDER for each of several inputs; None if -i is one frame. Raises UsageError if the folders contain
-    different numbers of files, an input is named twice, or a folder or list is empty."""
+    different numbers of files, an input is named twice, or a folder or list is empty. labels: path of the labels, which are no
+    frame, also if they lie in the folder."""
     if text is None:
         return None
     if os.path.isfile(text) and is_list(text):
         return _read_list(text)
     if os.path.isdir(text):
-        return _read_folder(text, "")
+        return _read_folder(text, "", labels)
     named = [pair for part in text.split(",") if (pair := _named_folder(part)) is not None]
     if not named or len(named) != len(text.split(",")):
         return None
-    by_input = {name: _read_folder(folder, name) for name, folder in named}
+    by_input = {name: _read_folder(folder, name, labels) for name, folder in named}
     counts = {name: len(frames) for name, frames in by_input.items()}
     if len(by_input) != len(named) or len(set(counts.values())) != 1:
         raise UsageError(f"-i {text}: frames by input: {counts}; wanted equally many for each, each input once")
@@ -82,10 +84,13 @@ def _named_folder(part: str) -> tuple[str, str] | None:
     return None
 
 
-def _read_folder(folder: str, name: str) -> list[FrameSource]:
+def _read_folder(folder: str, name: str, labels: str) -> list[FrameSource]:
     if os.path.isfile(os.path.join(folder, "manifest.json")):
         return _read_manifest(folder, name)
-    names = sorted(n for n in os.listdir(folder) if not n.startswith("."))
+    apart = os.path.realpath(labels) if labels else ""
+    names = sorted(n for n in os.listdir(folder) if n[:1] != ".")
+    if apart:
+        names = [n for n in names if os.path.realpath(os.path.join(folder, n)) != apart]
     paths = {n: path for n in names if not os.path.isdir(path := os.path.join(folder, n))}
     if not paths and names and not name:
         return [_read_frame_folder(folder, n) for n in names]
@@ -146,6 +151,7 @@ def verify_frames(
     kept, rows, unreached = KeptReports(), list[dict[str, Any]](), ""
     first_error: QVerifyError | None = None
     try:
+        checks = Checks(request, len(frames))
         if job.task is not None:
             job.task.begin([frame.source for frame in frames])
         for number, frame in enumerate(frames):
@@ -155,6 +161,7 @@ def verify_frames(
                 inputs = replace(request.inputs, files=frame.files, prepared=frame.stated)
                 outcome = job.run(inputs, number, watch, frame.source)
                 unreached = outcome.unreached
+                checks.add(job, number, frame.source, outcome.evidence)
                 rows.append(frame_row(number, frame.source, outcome.report))
                 kept.add(outcome.report, rows[-1])
             except TaskError:
@@ -177,7 +184,9 @@ def verify_frames(
             raise error_with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
         whole = kept.combine(rows)
         whole.findings = job.history.put_frozen_first(whole.verdict, whole.findings)
-        whole.tasks = [job.task.numbers()] if job.task is not None else []
+        checks.finish(job, whole, Job, watch, rows[0]["frame"])
+        if job.task is not None:
+            job.task.state(whole)
         job.finish_capture(whole)
     except (QVerifyError, LinkError) as error:
         job.discard_empty_capture(error)
@@ -205,6 +214,7 @@ class KeptReports:
         """Adds a frame's report. If there are too many with tensors, those of the least bad frame are removed."""
         if self.reports:  # the same for all frames, so the first report alone has it
             report.sides, report.canary, report.no_integer_reference = [], {}, []
+            report.units, report.models, report.on_host, report.inputs = [], [], [], []
         self._drawn_inputs.add(report, row)
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))

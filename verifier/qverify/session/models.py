@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,34 +12,30 @@ from qverify_agents.pieces import Pieces
 
 from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
-from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
-from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
-from qverify.errors import BadFileError, BlockedError, OwnInputsError, UnsupportedError, UsageError
-from qverify.model_bin.container import MAGIC
+from qverify.compiler.compile_model import CompiledModel
+from qverify.errors import BadFileError, BlockedError, UnsupportedError, UsageError
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
 from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
-from qverify.onnx_model.load import check_parsed, digest_of, is_quantized, open_model, parse, read_file, read_model
+from qverify.onnx_model.load import read_file, read_model
 from qverify.onnx_model.mapped_model import MappedModel
-from qverify.onnx_model.other_files import describe_other
+from qverify.onnx_model.stated_names import names_in
 from qverify.plural import count
 from qverify.report.learned import Arithmetic
 from qverify.sequences.state import State
-from qverify.session.model_claims import differing_parameters, find_contradiction
+from qverify.session.compile_again import check_compiled, compile_again, forms_of
+from qverify.session.model_file import ModelData, ModelFile, check_first
 from qverify.session.stated_arithmetics import open_arithmetic
-from qverify.session.vendor_quantized import ESPDL, compare_with_tests, espdl_files, quantize_as_vendor
+from qverify.session.vendor_quantized import compare_with_tests, espdl_files, quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
-from qverify.tensors.free_memory import return_free_memory
 
 if TYPE_CHECKING:
-    from qverify.arithmetic.forms import FormsOfOps
     from qverify.session.tflite_alone import PreparedTflite, TfliteAlone
     from qverify.sides.engine_reference import EngineReference
 
 
-ModelData = bytes | MappedModel
 Content = bytes | memoryview | Pieces
 
 
@@ -140,6 +134,8 @@ def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
+        if "{" in dims:
+            raise UsageError(f"--shape {value}: only qverify verify takes several shapes; give one")
         try:
             shape = tuple(int(d) for d in dims.replace("x", ",").split(","))
         except ValueError:
@@ -174,21 +170,21 @@ def open_models(
     opened by its own operators, without a simulator. signature: the one of a .tflite that is verified, "" for the first. steps: of a
     sequence, for which the variables of a .tflite become inputs and outputs. Raises UsageError or BadFileError for files that are not models,
     two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
-    binary: _File | None = None
-    quantized: _File | None = None
-    tflite: _File | None = None
-    source: _File | None = None
+    binary: ModelFile | None = None
+    quantized: ModelFile | None = None
+    tflite: ModelFile | None = None
+    source: ModelFile | None = None
     files = []
     for path in paths:
-        files.append(file := _File.read(path))
+        files.append(file := ModelFile.read(path))
         if file.kind == "model.bin":
-            binary = _check_first(binary, file)
+            binary = check_first(binary, file)
         elif file.kind == "quant.onnx":
-            quantized = _check_first(quantized, file)
+            quantized = check_first(quantized, file)
         elif file.kind == "tflite":
-            tflite = _check_first(tflite, file)
+            tflite = check_first(tflite, file)
         elif quantization or file.kind == "espdl":
-            source = _check_first(source, file)
+            source = check_first(source, file)
         else:
             raise UsageError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
@@ -202,14 +198,16 @@ def open_models(
         how = operators, signature, steps, host
         return _state(_open_alone(tflite, binary, files, shapes, arithmetic, how), arithmetic)
     models = _state(_open(binary, quantized, files, shapes, allow_other, host, arithmetic), arithmetic)
+    if quantized is not None:
+        models.vendor_names = names_in(quantized.data, quantized.path)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, read_tensor_map(tflite.path, quantized.path)
     return models
 
 
 def _open_as_quantized(
-    source: _File | None,
-    binary: _File | None,
+    source: ModelFile | None,
+    binary: ModelFile | None,
     files: tuple[str, ...],
     how: tuple[dict[str, tuple[int, ...]] | None, bool, Arithmetic | None],
     paths: list[str],
@@ -229,7 +227,7 @@ def _open_as_quantized(
     data = source.data if isinstance(source.data, bytes) else read_model(source.path)  # a large one was mapped
     made = quantize_as_vendor(source.path, data, files)
     digest = submit(lambda: hashlib.sha256(made.onnx).hexdigest())
-    quantized = _File(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
+    quantized = ModelFile(f"{source.path} (quantized)", made.onnx, "quant.onnx", digest, None)
     shapes, host, arithmetic = how
     if arithmetic is None and made.arithmetic:
         arithmetic = open_arithmetic(made.arithmetic)
@@ -250,7 +248,7 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
     """Returns the models with a caveat that names the arithmetic under which they were compiled. Raises UsageError if it
     is another one than that of --arithmetic, or none."""
     stated = read_stated(models.graph)
-    if arithmetic is not None and (stated is None or dict(stated.forms) != _forms_of(arithmetic).stored()["ops"]):
+    if arithmetic is not None and (stated is None or dict(stated.forms) != forms_of(arithmetic).stored()["ops"]):
         compiled = "without an arithmetic" if stated is None else f"under the arithmetic {stated.name}"
         raise UsageError(
             f"--arithmetic {arithmetic.name}: the model.bin of -m was compiled {compiled}; compile it with --arithmetic, or leave it out"
@@ -263,17 +261,10 @@ def _state(models: Models, arithmetic: Arithmetic | None) -> Models:
     return models
 
 
-def _forms_of(arithmetic: Arithmetic) -> FormsOfOps:
-    """Returns the forms that an arithmetic states; what reads such files is imported only for them."""
-    from qverify.compare.identify.arithmetic_file import forms_of_ops
-
-    return forms_of_ops(arithmetic)
-
-
 def _open_alone(
-    tflite: _File,
-    binary: _File | None,
-    files: list[_File],
+    tflite: ModelFile,
+    binary: ModelFile | None,
+    files: list[ModelFile],
     shapes: dict[str, tuple[int, ...]] | None,
     arithmetic: Arithmetic | None,
     how: tuple[bool, str, bool, bool],
@@ -284,7 +275,7 @@ def _open_alone(
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
     from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_composites_inlined
 
-    forms = None if arithmetic is None else _forms_of(arithmetic)
+    forms = None if arithmetic is None else forms_of(arithmetic)
     operators, signature, steps, host = how
     prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
     if not operators:
@@ -331,7 +322,7 @@ def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
     return tuple(State(made[o], given[i], raw=variable.initial, found=True) for o, i, variable in pairs)
 
 
-def _open_operators(prepared: PreparedTflite, files: list[_File], no_converter: UnsupportedError) -> Models:
+def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_converter: UnsupportedError) -> Models:
     """Returns the models of a .tflite that LiteRT alone runs."""
     from qverify.session.tflite_alone import open_operators_alone
 
@@ -353,7 +344,7 @@ def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
     return UnsupportedError(f"{error}. {step}")
 
 
-def _decode_file(binary: _File) -> Graph:
+def _decode_file(binary: ModelFile) -> Graph:
     """Returns the graph of a model.bin. Raises BadFileError, which names the file."""
     try:
         return decode(binary.data)
@@ -375,9 +366,9 @@ def read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
 
 
 def _open(
-    binary: _File | None,
-    quantized: _File | None,
-    files: list[_File],
+    binary: ModelFile | None,
+    quantized: ModelFile | None,
+    files: list[ModelFile],
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
     host: bool,
@@ -395,9 +386,9 @@ def _open(
             raise UsageError(
                 f"{binary.path}: {describe_islands(graph.islands)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
             )
-        caveats = _check_compiled(graph, binary.path)
+        caveats = check_compiled(graph, binary.path)
         return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
-    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host, arithmetic)
+    compiled, caveats = compile_again(quantized, graph, shapes, allow_other, host, arithmetic)
     judged = compiled.graph if graph is None else graph
     if judged.islands:
         if not host:
@@ -415,153 +406,3 @@ def _open(
             caveats,
         )
     return Models(graph, binary.data, compiled, quantized.data, rows, compiled.notes, caveats)
-
-
-@dataclass(slots=True)
-class _File:
-    """A file of -m. kind: as kind_of() returns it. digest: SHA-256 of its bytes, computed by a worker thread. parsed:
-    the parsed ONNX; None for other kinds, and after take()."""
-
-    path: str
-    data: Any
-    kind: str
-    digest: Future[str]
-    parsed: Any | None
-
-    @staticmethod
-    def read(path: str) -> _File:
-        """Reads a file and recognises its kind. Raises BadFileError if it cannot be read or is not a model."""
-        data, parsed = open_model(path)
-        try:
-            kind = kind_of(path, data, parsed)
-        except BadFileError as error:
-            if not path.endswith(".tflite"):
-                raise
-            raise BadFileError(
-                f"{path}: not a .tflite ({count(os.path.getsize(path), 'byte')}, no TFL3 at byte 4)"
-            ) from error
-        return _File(path, data, kind, submit(lambda: digest_of(data)), parsed)
-
-    def take(self) -> Any | None:
-        """Returns the parsed ONNX and drops it here, so that its memory can be freed."""
-        parsed, self.parsed = self.parsed, None
-        return parsed
-
-    def row(self) -> dict[str, str]:
-        """Returns the file's row of the report."""
-        return {"path": os.path.basename(self.path), "sha256": self.digest.result(), "kind": self.kind}
-
-
-def _check_first(before: _File | None, file: _File) -> _File:
-    """Returns the file. Raises UsageError if `before` is an earlier file of the same kind."""
-    if before is not None:
-        raise UsageError(f"-m names two files of kind {file.kind}: {before.path} and {file.path}")
-    return file
-
-
-def kind_of(path: str, data: ModelData | memoryview, parsed: Any | None = None) -> str:
-    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin, tflite or espdl. parsed: the ONNX,
-    if it was parsed before. Raises BadFileError for anything else."""
-    if isinstance(data, memoryview) or (isinstance(data, bytes) and data[:8] == MAGIC):  # a large model.bin is mapped
-        return "model.bin"
-    if not isinstance(data, MappedModel):
-        if data[4:8] == b"TFL3":
-            return "tflite"
-        if data[:4] == ESPDL:
-            return "espdl"
-        if other := describe_other(data, path):
-            raise BadFileError(f"{path}: {other}")
-    name = os.path.basename(path)
-    model = parse(data, name) if parsed is None else check_parsed(parsed, name)
-    return "quant.onnx" if is_quantized(model) else "float.onnx"
-
-
-def _compile_again(
-    quantized: _File,
-    graph: Graph | None,
-    shapes: dict[str, tuple[int, ...]] | None,
-    allow_other: bool,
-    host: bool,
-    arithmetic: Arithmetic | None,
-) -> tuple[CompiledModel, list[str]]:
-    """Compiles the quantized ONNX again with the options stored in model.bin. Returns the result, and the caveats that
-    the verdict must state. The hash of the integer ONNX shows whether the two files belong together; raises
-    BadFileError if they do not."""
-    stored = graph.meta.get("options", {}) if graph is not None else {}
-    path = quantized.path
-    options = CompilerOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
-    was_checked = isinstance(graph, Graph) and "check" in graph.meta
-    options = replace(options, check=not was_checked, host=host if graph is None else options.host)
-    if graph is None and arithmetic is not None:
-        options = replace(options, arithmetic=_forms_of(arithmetic))
-    digest = quantized.digest.result()
-    compiled, caveats = _compile_checked(quantized, options, digest)
-    _check_compiled(
-        compiled.graph if not was_checked or graph is None else graph, os.path.basename(path), compiled.saturated
-    )
-    if graph is None:
-        return compiled, caveats
-    if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
-        if why := find_contradiction(graph, compiled.graph):
-            raise BadFileError(
-                f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
-            )
-        differing = differing_parameters(graph, compiled.graph)
-        compiled.adopt(graph)
-        return_free_memory()
-        return compiled, [*caveats, *([_describe_differing_parameters(differing)] if differing else [])]
-    if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
-        shapes_of = stored.get("shapes") or "those of the file"
-        raise BadFileError(
-            f"model.bin was compiled from {os.path.basename(path)} with other shapes or by another version of qverify; "
-            f"its shapes are {shapes_of}. Compile it again, or give the same --shape"
-        )
-    message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
-    if not allow_other:
-        raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
-    if graph.islands or compiled.graph.islands:
-        raise BadFileError(
-            f"{message}, and nodes are computed on the host, which needs the right ONNX; it cannot be verified"
-        )
-    if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
-        raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
-    return compiled, [*caveats, message]
-
-
-def _describe_differing_parameters(names: list[str]) -> str:
-    """Returns the caveat about constants and words of model.bin that differ from what its ONNX compiles to."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (
-        f"parameters of model.bin differ from what its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
-        "these inputs use them"
-    )
-
-
-def _compile_checked(quantized: _File, options: CompilerOptions, digest: str) -> tuple[CompiledModel, list[str]]:
-    """Compiles the quantized ONNX. If onnxruntime rejects the inputs that the compiler's check draws, compiles it
-    without the check and returns a caveat: the user's own inputs may be fine."""
-    name = os.path.basename(quantized.path)
-    try:
-        return compile_model(quantized.data, name, options, None, quantized.take(), digest), []
-    except OwnInputsError:
-        compiled = compile_model(quantized.data, name, replace(options, check=False), None, None, digest)
-    return compiled, [f"{name} was not checked when it was compiled: onnxruntime rejects random inputs"]
-
-
-def _check_compiled(graph: Graph, name: str, saturated: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Returns the caveats about the compiler's check against the original. Raises BadFileError if that check failed.
-    saturated: constants that the exporter saturated, which may be why."""
-    result = graph.meta.get("check")
-    if result is None:
-        return ["model.bin was never checked against its ONNX (--no-check)"]
-    over = result.get("over") if isinstance(result, dict) and result.get("units") else None
-    if not isinstance(over, list) or over:
-        beyond = (
-            f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no node could be checked"
-        )
-        beyond += f"; among them {CANCELLING}" if isinstance(result, dict) and result.get("cancelling") else ""
-        mend = "; ".join(text for _, text in saturated[:2])
-        raise BadFileError(
-            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified. {mend or CUT_OR_REPORT}"
-        )
-    return []

@@ -85,7 +85,7 @@ def run_on_other_inputs(
 
 def _list_repeated(graph: Graph, before: Recording, now: Recording, expected: Recording) -> list[str]:
     """Returns the names of the tensors that are the same as before although the expected recording differs there."""
-    first, second = _digests(before), _digests(now)
+    first, second = board_digests(before), board_digests(now)
     return [
         n
         for n in dict.fromkeys((*graph.observable(), *graph.outputs))
@@ -93,7 +93,8 @@ def _list_repeated(graph: Graph, before: Recording, now: Recording, expected: Re
     ]
 
 
-def _digests(side: Recording) -> dict[str, str]:
+def board_digests(side: Recording) -> dict[str, str]:
+    """Returns the digest of each tensor of a side, by name."""
     return dict(side.digests) or {n: tensor_digest(v) for n, v in side.tensors.items()}
 
 

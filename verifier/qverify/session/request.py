@@ -10,6 +10,7 @@ from typing import Literal
 from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
+from qverify.report.checks import CheckName
 from qverify.sequences.sequence_request import SequenceRequest
 from qverify.session.task.task_request import TaskRequest
 from qverify.vendor_files.vendor_dump import ReadingOptions
@@ -59,6 +60,10 @@ class Request:
     signature: str = ""  # of a .tflite alone; "" for its first
     reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
     sequence: SequenceRequest | None = None  # --steps; None for independent frames
+    checks: tuple[CheckName, ...] = ()  # --check: further runs of the board that must give the same bytes
+    sweep: tuple[
+        dict[str, tuple[int, ...]], ...
+    ] = ()  # several shapes of --shape, each a network; () for `shapes` alone
 
     def with_engine(self, engine: RequestedEngine) -> Request:
         """Returns the request with this engine as the reference, or the same request if the engine names none."""

@@ -12,6 +12,7 @@ from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
 from qverify.session.chosen_sides import ChosenSides
+from qverify.session.inventory_facts import facts_of_run
 from qverify.session.models import Models
 from qverify.session.runner import BOARD_MODEL_KIND
 
@@ -57,6 +58,9 @@ def _describe_command(request: Request, models: Models, sides: ChosenSides) -> d
         "strict": options.strict,
         "criteria": options.criteria,
         **{k: v for k, v in gates.items() if v is not None},
+        **({"roles": {**options.roles}} if options.roles else {}),
+        **({"role_gates": [*options.role_gates]} if options.role_gates else {}),
+        **({"task_gates": [*options.task_gates]} if options.task_gates else {}),
         "run_sim": request.run_sim and not models.no_simulator,
         **({} if request.run_reference else {"run_reference": False}),
         "board": request.board,
@@ -64,4 +68,5 @@ def _describe_command(request: Request, models: Models, sides: ChosenSides) -> d
         **({"engines": [*sides.engines]} if sides.engines else {}),
         **({"quantization": [os.path.basename(f) for f in request.quantization]} if request.quantization else {}),
         "seed": request.inputs.seed,
+        **({"facts": facts} if (facts := facts_of_run(request)) else {}),
     }

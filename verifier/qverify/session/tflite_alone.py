@@ -1,5 +1,4 @@
-"""Opens a .tflite that is given without an ONNX: converts it and compiles it in LiteRT's arithmetic (NUMERICS.md
-section 1)."""
+"""Opens a .tflite that is given without an ONNX: converts it and compiles it in LiteRT's arithmetic (LITERT.md)."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from qverify.tflite_model.variables import Variable, open_variables
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
-MEASURED = ("conv_transpose", "matmul")  # further ops that round so (NUMERICS.md section 1, tables of LiteRT)
+MEASURED = ("conv_transpose", "matmul")  # further ops that round so (LITERT.md, Tables of LiteRT)
 
 
 @dataclass(frozen=True, slots=True)

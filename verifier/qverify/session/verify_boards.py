@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qverify.capture.writer import check_capture_folder
-from qverify.compare.verdict import combine
+from qverify.compare.combine_reports import combine
 from qverify.report.document import ReportDocument, worst
 from qverify.session.many_frames import FrameSource
 from qverify.session.request import BoardDump, Request

@@ -86,6 +86,7 @@ class Board(BoardPulls, BoardUnits):
         and of one randomly chosen tensor, checked against their digests. With pull "all", or if the board sends no
         digests, the recording contains the values of every tensor."""
         start = time.perf_counter()
+        self._spool.close()  # what an earlier run pulled stays readable as long as it is used
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
         recording = Recording(
@@ -189,10 +190,10 @@ class Board(BoardPulls, BoardUnits):
 
     def _send_inputs(self, contents: Iterable[tuple[str, bytes]]) -> None:
         """Sends inputs, given as SHA-256 and bytes, in the order in which the model reads them."""
-        for sha256, data in contents:
-            self._agent.put(sha256, data)
-            self._contents[sha256] = data
-            self._inputs.append(sha256)
+        ordered = list(contents)
+        self._agent.put_all(dict(ordered))
+        self._contents |= ordered
+        self._inputs += [sha256 for sha256, _ in ordered]
 
     def _offered(self, names: list[str], recording: Recording) -> list[str]:
         """Returns those of `names` that the board offers, after a run."""

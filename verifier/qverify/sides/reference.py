@@ -41,6 +41,7 @@ VARIANT_SETTINGS = (
     ("all", 1),
     ("all", 2),
 )  # optimization level, threads
+MAX_KEPT_BYTES, SESSION_BYTES = 1 << 26, 1 << 16  # of sessions of single units that are kept; of one, without constants
 RANDOM = ". The inputs are random; give valid ones with -i"
 STRINGS = "OSU"  # kinds of numpy's dtypes
 
@@ -65,6 +66,8 @@ class Reference:
         self._cutter: Cutter | None = None
         self._plain: PlainOnnxruntime | None = None
         self._searched = False
+        self._units: dict[tuple[tuple[str, ...], tuple[str, ...]], Engine | None] = {}  # that were run alone
+        self._room = MAX_KEPT_BYTES
         self._inputs = [i.name for i in self._model.graph.input]
         self._preprocessing = preprocessing_of(graph, self._inputs)
 
@@ -160,9 +163,22 @@ class Reference:
         Returns its outputs by name."""
         if any(node in self._preprocessing for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
+        return self._open_unit(unit).run(inputs, list(unit.outputs))
+
+    def _open_unit(self, unit: Unit) -> Engine:
+        """Returns a session of the unit's ONNX nodes. It is kept, while there is room, if the unit runs a second time, as in each
+        step of a sequence."""
+        key = unit.inputs, unit.outputs
+        if (kept := self._units.get(key)) is not None:
+            return kept
         part = self._cut(unit.inputs, unit.outputs)
         lent = {i.name: self._constants[i.name] for i in part.graph.initializer if i.name in self._constants}
-        return Engine(part.SerializeToString(), threads=1, lent=lent).run(inputs, list(unit.outputs))
+        engine = Engine(part.SerializeToString(), threads=1, lent=lent)
+        size = SESSION_BYTES + sum(v.nbytes for v in lent.values())
+        is_kept = key in self._units and size <= self._room
+        self._units[key] = engine if is_kept else None
+        self._room -= size if is_kept else 0
+        return engine
 
     def cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         """Returns the nodes between these tensors as a model of its own."""

@@ -59,7 +59,7 @@ def read_folder(
         rename_loosely(recording, graph, names.dequantized)
     else:
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
-        other_side = OtherSide(specs, None, infer_layouts(graph), graph.outputs)
+        other_side = OtherSide(specs, None, infer_layouts(graph), graph.outputs, graph.stored())
         recording = record_dump(dump, folder, "board", other_side, options.dtypes)
         if not profile and dump.profile == "raw":
             _refuse_texts(recording, folder, ".bin")
@@ -158,7 +158,8 @@ def rename_dequantized(recording: Recording, graph: Graph, dequantized: Mapping[
             recording.missing[stored] = f"its values in several files contradict each other: {_some(forms)}; keep one"
         elif forms[0] != stored:
             loaders[stored] = loaders[forms[0]]
-        recording.specs[stored] = spec if forms[0] == stored else TensorSpec(stored, spec.dtype, spec.shape)
+        plain = graph.spec(stored) if _same(spec, graph, stored) else TensorSpec(stored, spec.dtype, spec.shape)
+        recording.specs[stored] = spec if forms[0] == stored else plain
         for name in names:
             del recording.specs[name]
             loaders.pop(name, None)

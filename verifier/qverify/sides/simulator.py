@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -111,8 +111,7 @@ class Simulator:
     ) -> str:
         """Runs every node in order, up to a host island that cannot be computed. Returns the reason, or "" if all can
         be computed. values: initially the inputs; a tensor is removed once no further node reads it."""
-        graph, steps = self.graph, list(self.graph.steps())
-        last_use = {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
+        graph, (steps, last_use) = self.graph, self._order
         for i, step in enumerate(steps):
             if isinstance(step, HostIsland):
                 try:
@@ -135,6 +134,12 @@ class Simulator:
                 progress(i + 1, len(steps))
         results.share(wait=True)
         return ""
+
+    @cached_property
+    def _order(self) -> tuple[list[Node | HostIsland], dict[str, int]]:
+        """The nodes and islands in running order, and by tensor the place of the last one that reads it."""
+        steps = list(self.graph.steps())
+        return steps, {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
 
     def _island_of(self, island: HostIsland) -> HostIslands:
         if self._islands is None:

@@ -42,8 +42,8 @@ def restore_codes(values: Array, spec: TensorSpec) -> Array | str:
 
 def store_as(value: Array, own: TensorSpec | None, spec: TensorSpec) -> Array | str:
     """Returns a value of another type than that of the spec, and of its shape, as the spec stores it: the integers that
-    real values stand for, also those of integers with a scale of their own; and unquantized values that the type holds,
-    float64 rounded to float32. Returns the value itself if nothing shows what it stands for, and the reason if it cannot
+    real values stand for, also those of integers with a scale of their own; the real values of such integers; and
+    unquantized values that the type holds, float64 rounded to float32. Returns the value itself if nothing shows what it stands for, and the reason if it cannot
     be stored. own: the spec of the value as its side states it."""
     if spec.quantized and spec.numpy_dtype.kind in "iu":
         if value.dtype.kind in "iu" and own is not None and own.quantized:
@@ -54,6 +54,8 @@ def store_as(value: Array, own: TensorSpec | None, spec: TensorSpec) -> Array | 
         return f"real values, of which {codes}" if isinstance(codes, str) else codes
     if spec.quantized or value.dtype.kind not in "iubf":
         return value
+    if spec.numpy_dtype.kind == "f" and value.dtype.kind in "iu" and own is not None and own.quantized:
+        value = own.dequantized(value)
     if is_narrow(value.dtype) and spec.numpy_dtype.kind == "f":
         return f"{value.dtype}, which does not hold {spec.dtype}"
     with np.errstate(invalid="ignore", over="ignore"):

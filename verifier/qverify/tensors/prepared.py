@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from qverify.tensors.spec import TensorSpec
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedInput:
     """One prepared model input.
 
@@ -29,7 +30,7 @@ class PreparedInput:
     seed: int | None = None
     is_bgr: bool = False
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
 
@@ -38,7 +39,7 @@ class PreparedInput:
         return self.spec.valid_view(self.data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedInputs:
     """The inputs of one run, in the graph's order. step, feed: of a sequence, for runners that keep a state of their own; None and
     "" without one. keep: final outputs that may be inputs of the next run, so that the board's store should keep them. sha256: hash over the names and hashes of all inputs."""
@@ -48,7 +49,7 @@ class PreparedInputs:
     feed: str = ""
     keep: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         text = "".join(f"{i.spec.name}\0{i.sha256}\n" for i in self.inputs)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -101,6 +101,7 @@ class Recording:
         is_engine: whether an engine on this host computed it as a further side (--simulator ENGINE), named by `side`.
         placement: where each node ran, in running order; () if the engine does not say.
         ledger: versions of what took part (driver, firmware, compiler, builder of the model's file), by name.
+        inventory, tags: of a board of boards.toml: its name, and its tags.
     """
 
     side: str
@@ -131,3 +132,5 @@ class Recording:
     is_engine: bool = False
     placement: tuple[Placement, ...] = ()
     ledger: dict[str, str] = field(default_factory=dict)
+    inventory: str = ""
+    tags: dict[str, str] = field(default_factory=dict)

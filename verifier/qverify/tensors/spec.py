@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -49,7 +50,7 @@ class TensorSpec:
 
     @property
     def numpy_dtype(self) -> np.dtype[np.generic]:
-        return np.dtype(self.dtype).newbyteorder("<")
+        return _stored_dtype(self.dtype)
 
     @property
     def strides_bytes(self) -> tuple[int, ...]:
@@ -72,6 +73,12 @@ class TensorSpec:
     @property
     def quantized(self) -> bool:
         return bool(self.scale)
+
+    def describe_scale(self) -> str:
+        """Returns scale and zero point in words."""
+        if len(self.scale) != 1:
+            return f"{len(self.scale)} scales" if self.scale else "no scale"
+        return f"scale {self.scale[0]:.6g}, zero point {self.zero_point[0] if self.zero_point else 0}"
 
     def same_meaning(self, other: TensorSpec) -> bool:
         """Returns whether equal bytes stand for equal real values under both specs."""
@@ -104,3 +111,9 @@ class TensorSpec:
             along[self.channel_axis] = -1
             scale, zero = scale.reshape(along), zero.reshape(along)
         return (real - zero) * scale
+
+
+@cache
+def _stored_dtype(name: str) -> np.dtype[np.generic]:
+    """Returns the dtype of this name, little-endian."""
+    return np.dtype(name).newbyteorder("<")

@@ -1,5 +1,5 @@
 """Converts operators that keep a state, from the state with which a run begins: UNIDIRECTIONAL_SEQUENCE_LSTM of int8, step by
-step, and SVDF of int8 (NUMERICS.md section 1, recurrent operators of a .tflite)."""
+step, and SVDF of int8 (LITERT.md, Recurrent operators of a .tflite)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts RESIZE_BILINEAR of int16: weights in 1024ths, rounded once, as LiteRT's reference kernels (NUMERICS.md section 1)."""
+"""Converts RESIZE_BILINEAR of int16: weights in 1024ths, rounded once, as LiteRT's reference kernels (LITERT.md)."""
 
 from __future__ import annotations
 

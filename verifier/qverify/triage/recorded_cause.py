@@ -123,9 +123,9 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
     ranked = sorted(found, key=lambda f: (f.left > 0 and unpredicted, f.rank, f.wanted))
     first = ranked[0]
     fitting = [f for f in ranked if f.left == first.left]
-    said = _list_different(f.said for f in fitting)
+    said = list_different(f.said for f in fitting)
     if first.rank < len(PLAIN):  # others that give the same bytes at this node are counted only
-        most = len(_list_different(f.said for f in fitting if f.rank < len(PLAIN)))
+        most = len(list_different(f.said for f in fitting if f.rank < len(PLAIN)))
     else:
         most = MOST_NAMED
     if first.said.startswith(SHIFTED):
@@ -155,7 +155,7 @@ def _name(case: Case, found: list[_Found], frame: int, unpredicted: bool) -> Nam
     )
 
 
-def _list_different(texts: Iterable[str]) -> list[str]:
+def list_different(texts: Iterable[str]) -> list[str]:
     """Returns the texts; of texts that differ in numbers only, the first one."""
     kinds = dict[str, str]()
     for text in texts:

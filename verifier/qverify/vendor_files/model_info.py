@@ -14,13 +14,15 @@ from qverify.vendor_files.vendor_dump import ITEM, count_elements, real_number, 
 
 TYPES = {f"S{n}": f"int{n}" for n in (8, 16, 32, 64)} | {f"U{n}": f"uint{n}" for n in (8, 16, 32, 64)}
 TYPES |= {f"F{n}": f"float{n}" for n in (16, 32, 64)}
+LAYOUTS = ("NHWC", "NCHW")
 MAX_TEXT_BYTES = 1 << 24
 _SECTION = re.compile(r"(input|output)\[(\d{1,6})\]:\s*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
-    """Returns the outputs by index. Their aligned_shape is computed from the strides. Raises BadFileError for any other
+    """Returns the outputs by index. Their aligned_shape is computed from the strides; their layout is that of
+    four dims, "" if none is stated. Raises BadFileError for any other
     text, or for several models."""
     text = _COLOUR.sub("", file.whole(MAX_TEXT_BYTES).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
@@ -37,7 +39,7 @@ def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
             section, fields = f"{match[1]} {match[2]}", {}
         elif section and ":" in line:
             key, _, value = line.partition(":")
-            fields.setdefault(key.strip(), value.strip())
+            fields.setdefault(key.strip().replace("_", " "), value.strip())  # zero_point data and zero point data
     if not outputs or sorted(outputs) != list(range(len(outputs))):
         raise BadFileError(f"{file.path}: outputs {sorted(outputs)[:5]}; wanted output[0], output[1] ...")
     return outputs
@@ -57,7 +59,7 @@ def _spec(fields: dict[str, str], where: str) -> TensorSpec:
     scale: tuple[float, ...] = ()
     if fields.get("quanti type") == "SCALE" and "int" in dtype:
         scale = tuple(real_number(v, where) for v in fields.get("scale data", "").split(",") if v.strip())
-    zeros = tuple(int(real_number(v, where)) for v in fields.get("zero_point data", "").split(",") if v.strip())
+    zeros = tuple(int(real_number(v, where)) for v in fields.get("zero point data", "").split(",") if v.strip())
     zeros = zeros or (0,) * len(scale)
     text = fields.get("quantizeAxis", "-1")
     axis = whole_number(text, where) if not text.startswith("-") else -1
@@ -68,7 +70,10 @@ def _spec(fields: dict[str, str], where: str) -> TensorSpec:
         )
     if per_channel and (axis >= len(shape) or axis < 0 or shape[axis] != len(scale)):
         raise BadFileError(f"{where}: {count(len(scale), 'scale')} do not fit quantizeAxis {axis} of {list(shape)}")
-    return TensorSpec(fields["name"], dtype, shape, stored, scale, zeros if scale else (), axis if per_channel else -1)
+    layout = fields.get("tensor layout", "").removeprefix("HB_DNN_LAYOUT_")
+    layout = layout if layout in LAYOUTS and len(shape) == 4 else ""
+    zeros, axis = zeros if scale else (), axis if per_channel else -1
+    return TensorSpec(fields["name"], dtype, shape, stored, scale, zeros, axis, layout=layout)
 
 
 def _tuple(text: str, where: str) -> tuple[int, ...]:

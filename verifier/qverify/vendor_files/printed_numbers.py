@@ -18,6 +18,19 @@ _SPLIT = re.compile(rb"[\s,]+")
 _COMMAS = bytes.maketrans(b",", b" ")
 
 
+class PrintedFloat(float):
+    """A number that was read from text. error: the largest error that it has if it was rounded to this text, half a unit of
+    its last decimal. Raises ValueError for text that is not a number."""
+
+    error: float
+
+    def __new__(cls, text: str) -> PrintedFloat:
+        value = super().__new__(cls, text)
+        mantissa, _, exponent = text.lower().replace("_", "").partition("e")
+        value.error = float(f"5e{int(exponent or 0) - len(mantissa.partition('.')[2]) - 1}")
+        return value
+
+
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
     """Returns `count` values in float64 and the number of their known decimals: None if all are whole numbers, below 0
     if not even the units are known. nan and inf are values, too. where, offset: name of the file and offset of `data`

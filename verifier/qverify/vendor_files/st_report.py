@@ -20,8 +20,8 @@ METRICS = ("rmse", "mae", "l2r", "cos")
 MAX_REPORT_BYTES = 1 << 26
 MAX_SHOWN = 3  # contradicted metrics in a note
 _DATE = re.compile(r"Created date\s*:\s*(\S.*?)\s*")
-_ARRAY = re.compile(
-    r"([mc])_(inputs|outputs)_(\d{1,6}): \(([\d, ]*)\)/(\w+), "
+_ARRAY = re.compile(  # m_outputs_1, or I[1] for the values that were loaded for input 1
+    r"(?:([mc])_(inputs|outputs)_(\d{1,6})|I\[(\d{1,6})\]): \(([\d, ]*)\)/(\w+), "
     r"min/max=\[([^\],]+), ([^\],]+)\], mean/std=\[([^\],]+), ([^\],]+)\](?:, (.+))?"
 )
 _CROSS = re.compile(r"X-cross #(\d{1,6})\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+\S+\s+\S+\s+\S+\s+(\S+)\s+'.*")
@@ -42,12 +42,14 @@ class SavedArray:
 
 @dataclass(slots=True)
 class ValidateReport:
-    """The report. date: as printed, or "". arrays: by key, such as c_outputs_1. cross: line number and printed metrics
+    """The report. date: as printed, or "". arrays: by key, such as c_outputs_1. loaded: the values that were loaded for
+    each input, by its number; their axes may be in another order than those of the arrays. cross: line number and printed metrics
     of each output of the C-model against the original model, by number of the output."""
 
     path: str
     date: str = ""
     arrays: dict[str, SavedArray] = field(default_factory=dict)
+    loaded: dict[int, SavedArray] = field(default_factory=dict)
     cross: dict[int, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
 
@@ -62,12 +64,13 @@ def read_report(file: UntrustedFile) -> ValidateReport:
         if (match := _DATE.fullmatch(text)) is not None:
             report.date = match[1][:40]
         elif (match := _ARRAY.fullmatch(text)) is not None:
-            shape = tuple(whole_number(d, where) for d in match[4].replace(",", " ").split())
-            low, high, mean, spread = (real_number(match[at].strip(), where) for at in (6, 7, 8, 9))
-            key = f"{match[1]}_{match[2]}_{int(match[3])}"
-            report.arrays[key] = SavedArray(
-                number, shape, match[5], (low, high, mean, spread), (match[10] or "").strip()
-            )
+            shape = tuple(whole_number(d, where) for d in match[5].replace(",", " ").split())
+            low, high, mean, spread = (real_number(match[at].strip(), where) for at in (7, 8, 9, 10))
+            saved = SavedArray(number, shape, match[6], (low, high, mean, spread), (match[11] or "").strip())
+            if match[4] is not None:
+                report.loaded[int(match[4])] = saved
+            else:
+                report.arrays[f"{match[1]}_{match[2]}_{int(match[3])}"] = saved
         elif (match := _CROSS.fullmatch(text)) is not None:
             report.cross[int(match[1])] = number, dict(zip(METRICS, (match[at] for at in (3, 4, 5, 6)), strict=True))
     if not report.arrays:
@@ -77,17 +80,33 @@ def read_report(file: UntrustedFile) -> ValidateReport:
     return report
 
 
-def check_array(report: ValidateReport, key: str, array: StoredArray) -> None:
-    """Raises BadFileError if shape, dtype or statistics of the array are not those in the report."""
-    saved = report.arrays.get(key)
+def check_array(report: ValidateReport, key: str, array: StoredArray) -> bool:
+    """Returns True if the report states what is in the array, and False for an input of which it states nothing: it may
+    list the outputs alone. An input that it does not list is checked by what was loaded for it, in any order of its
+    axes, unless it has another type there. Raises BadFileError if shape, dtype or statistics of the array are not those
+    in the report, or if the report does not list an output."""
+    saved, any_order = report.arrays.get(key), False
     if saved is None:
-        raise BadFileError(f"{array.where}: {report.path} does not list {key}: they are of two runs; validate again")
+        _, kind, number = key.split("_")
+        if kind == "outputs":
+            raise BadFileError(
+                f"{array.where}: {report.path} does not list {key}: they are of two runs; validate again"
+            )
+        saved, any_order = report.loaded.get(int(number)), True
+        if saved is None or saved.dtype != array.dtype:
+            return False
     where = f"{array.where}: {report.path} line {saved.line}"
-    if (saved.shape, saved.dtype) != (array.shape, array.dtype):
+    shapes = [sorted(s) if any_order else list(s) for s in (saved.shape, array.shape)]
+    if shapes[0] != shapes[1] or saved.dtype != array.dtype:
         raise BadFileError(
             f"{where} says {saved.dtype}{list(saved.shape)}, the array is {array.dtype}{list(array.shape)}: "
             "they are of two runs; validate again"
         )
+    _check_statistics(saved, array, where)
+    return True
+
+
+def _check_statistics(saved: SavedArray, array: StoredArray, where: str) -> None:
     values = array.array().astype(np.float64)
     statistics = (values.min(), values.max(), values.mean(), values.std()) if values.size else (0.0, 0.0, 0.0, 0.0)
     for name, printed, value in zip(

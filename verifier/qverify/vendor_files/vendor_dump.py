@@ -58,6 +58,8 @@ class VendorTensor:
         loose_inner: True if the innermost dim may contain padding that the shape does not show.
         flat: True if the tensor may be stored with other dims of the same number of elements.
         scale_step: largest error of each scale that was read from text, or () for exact scales.
+        is_exact: True if the scale counts as exact where neither the other side nor the model has one of which it is a
+            rounding.
         form: distinguishes several files of one tensor (fixed, float).
         index: position among the model's outputs, if known.
         decimals: number of known decimals of values from text, or None.
@@ -83,6 +85,7 @@ class VendorTensor:
     loose_inner: bool = False
     flat: bool = False
     scale_step: tuple[float, ...] = ()
+    is_exact: bool = False
     form: str = ""
     index: int | None = None
     decimals: int | None = None
@@ -125,18 +128,20 @@ class VendorDump:
     missing: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     layers: dict[str, LayerFacts] = field(default_factory=dict)
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
     """Options for reading a dump. dtypes: dtype by tensor name; the name "" stands for all tensors. side: which side of
     the dump to read. frame: which frame (Result_N). layer_info: file or folder with the names of tensors (profile
-    tidl)."""
+    tidl). layout: the order of the axes of tensors of four axes that do not state one; "" if it is not known."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
     side: str = ""
     frame: int = 0
     layer_info: str = ""
+    layout: str = ""
 
 
 def count_elements(shape: tuple[int, ...], where: str) -> int:

@@ -11,12 +11,13 @@ Nothing here runs a toolkit."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy.typing as npt
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.stated_names import with_names
 from qverify.pages import load_page, page_names
 
 Array = npt.NDArray[Any]
@@ -43,7 +44,8 @@ class Quantized:
 
 def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
     """Returns the quantized ONNX that a float ONNX and a toolkit's files give. files: contents by file name. Raises
-    BadFileError for files of no toolkit or of several, or of another network."""
+    BadFileError for files of no toolkit or of several, or of another network. The ONNX has the toolkit's names of its
+    tensors in its metadata."""
     pages = {
         name: load_page(__name__, name, ("FILES", "recognised", "write_quantized")) for name in page_names(__name__)
     }
@@ -55,4 +57,4 @@ def write_quantized(float_onnx: bytes, files: Mapping[str, bytes]) -> Quantized:
             f"{got}: wanted the files in which one toolkit states how it quantized the network ({wanted})"
         )
     result: Quantized = pages[found[0]].write_quantized(float_onnx, files)
-    return result
+    return replace(result, onnx=with_names(result.onnx, result.names))

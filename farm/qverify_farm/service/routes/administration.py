@@ -46,6 +46,7 @@ from qverify_farm.service.schemas.texts import IdPath, Limit, NamePath
 from qverify_farm.service.sessions import MAX_AGE_S, SESSION_ID, begin_session, end_session
 from qverify_farm.service.submissions import queued_jobs
 from qverify_farm.service.tokens import SECRET, create_token, list_tokens, revoke_token
+from qverify_farm.store.board_usage import used_seconds
 from qverify_farm.store.tables import AuditRecord, ProjectRecord, TokenRecord
 
 router = APIRouter(tags=["administration"], responses=error_responses())
@@ -110,7 +111,8 @@ def list_projects(request: Request, caller: CurrentCaller) -> Projects:
 )
 def post_project(request: Request, caller: CurrentCaller, body: NewProject) -> ProjectShort:
     """quota_bytes: the permitted bytes of artifacts. quota_jobs: the permitted number of jobs that wait or run.
-    quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs of one submitter. keep_days: how long
+    quota_job_s, quota_submitter_s: the permitted board time of one job, and of the unfinished jobs of one submitter.
+    quota_day_s, quota_submitter_day_s: the board time that its jobs, and those of one submitter, may use within 24 hours. keep_days: how long
     runs and unused artifacts are kept."""
     with farm_of(request).database.write() as session:
         if session.scalar(select(ProjectRecord.id).where(ProjectRecord.name == body.name)) is not None:
@@ -138,8 +140,9 @@ def patch_project(request: Request, caller: CurrentCaller, name: NamePath, body:
 
 
 def _project_reply(session: Rows, row: ProjectRecord) -> ProjectShort:
-    names = [name for name in ProjectShort.model_fields if name not in ("bytes", "queued")]
+    names = [name for name in ProjectShort.model_fields if name not in ("bytes", "queued", "day_s")]
     values = {name: getattr(row, name) for name in names}
+    values["day_s"] = used_seconds(session, row.id, time.time())
     return ProjectShort(bytes=used_bytes(session, row.id), queued=queued_jobs(session, row.id), **values)
 
 

@@ -189,6 +189,8 @@ def get_differences(
                 after_blame=new.blame_node if new else "",
                 before_caveats=old.caveats if old else "",
                 after_caveats=new.caveats if new else "",
+                before_gate=old.gate if old else "",
+                after_gate=new.gate if new else "",
                 before_job=old.id if old else "",
                 after_job=new.id if new else "",
                 before_report=old.report if old else "",

@@ -100,6 +100,8 @@ class NewProject(RequestBody):
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
     quota_job_s: Seconds = 14_400.0
     quota_submitter_s: Seconds = 8_640_000.0
+    quota_day_s: Seconds = 8_640_000.0
+    quota_submitter_day_s: Seconds = 8_640_000.0
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
 
 
@@ -108,11 +110,14 @@ class ProjectChange(RequestBody):
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     quota_job_s: Seconds | None = None
     quota_submitter_s: Seconds | None = None
+    quota_day_s: Seconds | None = None
+    quota_submitter_day_s: Seconds | None = None
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = None
 
 
 class ProjectShort(BaseModel):
-    """bytes: the size of its artifacts. queued: the number of jobs that wait or run."""
+    """bytes: the size of its artifacts. queued: the number of jobs that wait or run. day_s: the board time
+    that its jobs used within the last 24 hours."""
 
     id: Id
     name: str
@@ -121,9 +126,12 @@ class ProjectShort(BaseModel):
     quota_jobs: int
     quota_job_s: float
     quota_submitter_s: float
+    quota_day_s: float
+    quota_submitter_day_s: float
     keep_days: float
     bytes: int
     queued: int
+    day_s: float
 
 
 class Projects(BaseModel):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from qverify_farm.service.outputs_diff_job import DECODER, WRITTEN
 from qverify_farm.service.schemas.texts import (
     FilePath,
     Id,
@@ -16,6 +18,7 @@ from qverify_farm.service.schemas.texts import (
     Text,
     Title,
 )
+from qverify_farm.work.job_options import FILES, JOB_OPTIONS, VALUES
 
 Files = Annotated[
     dict[FilePath, Sha256],
@@ -25,7 +28,12 @@ Labels = Annotated[
     dict[Text, Text], Field(max_length=32, description="set by the caller, such as firmware or toolchain")
 ]
 Options = Annotated[
-    dict[Text, OptionValue], Field(max_length=100, description="keywords of qverify.verify that a job may have")
+    dict[Text, OptionValue],
+    Field(
+        max_length=100,
+        description="keywords of qverify.verify that a job may have",
+        json_schema_extra={"properties": {k: {"description": JOB_OPTIONS[k].help} for k in sorted(VALUES | FILES)}},
+    ),
 ]
 Boards = Annotated[
     list[Title],
@@ -84,7 +92,8 @@ class SuiteDefinition(Submission):
 
 class Triage(Submission):
     """The triage ladder from the float model to the board's dump or capture; no board is used. app_output, dump, capture: paths
-    of `files`; a folder ends with /. The kind bad-case is for cases from the field, which the inbox lists."""
+    of `files`; a folder ends with /. device_outputs: what the device's application made of the outputs (boxes, arrays); it is compared, as
+    by `qverify outputs diff`, with `outputs` (the network's final outputs), capture or dump, without a ladder. The kind bad-case is for cases from the field, which the inbox lists."""
 
     name: Title | None = None
     kind: Literal["triage", "bad-case"] = "triage"
@@ -95,6 +104,10 @@ class Triage(Submission):
     app_input: FilePath | Literal[""] = ""
     capture: FilePath | Literal[""] = ""
     description: FilePath | Literal[""] = ""
+    device_outputs: FilePath | Literal[""] = ""
+    outputs: FilePath | Literal[""] = ""
+    decoder: Annotated[str, Field(pattern=f"^({DECODER})?$", max_length=500, description="a packaged decoder")] = ""
+    written: Annotated[str, Field(pattern=f"^({WRITTEN})?$", max_length=500, description="how it is written")] = ""
     note: Annotated[Text, Field(description="what the sender saw")] = ""
     timeout_s: Timeout = 1800.0
 
@@ -129,7 +142,7 @@ class Runs(BaseModel):
 
 
 class JobShort(BaseModel):
-    """A job and its first complete result. caveats: what weakens its verdict, in one line, or "". report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
+    """A job and its first complete result. caveats: what weakens its verdict, in one line, or "". gate: the criteria of its report, in words. report, capture: the SHA-256 of the artifact, or "". waits: why a queued job waits, or
     ""."""
 
     id: Id
@@ -144,6 +157,7 @@ class JobShort(BaseModel):
     verdict: str | None
     why: str
     caveats: str
+    gate: str
     waits: str
     blame_side: str
     blame_node: str
@@ -215,6 +229,7 @@ class HistoryRow(BaseModel):
     baseline: str | None = Field(description="the expected verdict, if there is a baseline")
     why: str
     caveats: str
+    gate: str
     blame_side: str
     blame_node: str
     nodes: list[str]
@@ -227,6 +242,19 @@ class HistoryRow(BaseModel):
 
 class History(BaseModel):
     jobs: list[HistoryRow]
+
+
+class HistoryChoices(BaseModel):
+    """The values by which finished jobs can be filtered: each once, sorted, at most 1,000 of each."""
+
+    models: list[str]
+    boards: list[str]
+    suites: list[str]
+    jobs: list[str]
+    verdicts: list[str]
+    labels: list[str]
+    first_day: date | None
+    last_day: date | None
 
 
 class NodePoint(BaseModel):
@@ -261,6 +289,8 @@ class Difference(BaseModel):
     after_blame: str = ""
     before_caveats: str = ""
     after_caveats: str = ""
+    before_gate: str = ""
+    after_gate: str = ""
     before_job: str
     after_job: str
     before_report: str = ""

@@ -100,10 +100,13 @@ def _right(column: int, numbers: Sequence[int]) -> str:
 
 def _jobs(report: SuiteReport) -> str:
     rows = [
-        (verdict_words(job), job.name, job.board, job.change, reason(job), str(job.attempts), f"{job.seconds:.1f}")
+        (
+            *(verdict_words(job), job.name, job.board, job.change, reason(job), job.gate),
+            *(str(job.attempts), f"{job.seconds:.1f}"),
+        )
         for job in worst_first(report)
     ]
-    return _table("Jobs", ("verdict", "job", "board", "change", "why", "attempts", "seconds"), rows, (5, 6))
+    return _table("Jobs", ("verdict", "job", "board", "change", "why", "gate", "attempts", "seconds"), rows, (6, 7))
 
 
 def _boards(report: SuiteReport) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
+from qverify.cli.takes import takes_all
 
 if TYPE_CHECKING:
+    from qverify.options.given import Given
     from qverify.session.offline.baselines import BaselineComparison
 
+OF_THE_RUN = ("capture", "firmware", "toolchain")
 MAX_LISTED = 40  # changes that are printed
 
 
@@ -21,46 +22,34 @@ def command() -> None:
     pass
 
 
-def _arguments(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the arguments that both commands have."""
-    for option in (
-        click.option("--toolchain", default="", help="your name for the toolchain that made the model"),
-        click.option("--firmware", default="", help="your name for the board's firmware  [default: its system]"),
-        click.argument("capture", type=click.Path(exists=True, file_okay=False)),
-        click.argument("file", type=click.Path(dir_okay=False)),
-    ):
-        command = option(command)
-    return command
-
-
 @command.command(
     help="Save the digests and metrics of a capture (--capture) in FILE; they replace those of the same model, board, firmware and toolchain"
 )
-@_arguments
-def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
+@takes_all("baseline_save")
+def save(given: Given) -> int:
     from qverify.session.offline import baselines
 
-    key, verdict = baselines.save(file, capture, firmware, toolchain)
-    say(f"{file}: saved {_describe(key)}")
+    key, verdict = baselines.save(given["file"], **given.only(*OF_THE_RUN))
+    say(f"{given['file']}: saved {_describe(key)}")
     if verdict != "PASSED":
         say(f"qverify: the verdict of this run was {verdict}; it is now the baseline", err=True)
     return 0
 
 
 @command.command(help="Compare a capture with FILE: exit status 0 nothing changed, 1 something did")
-@_arguments
-@click.option("--json", "json_path", metavar="OUT", help="write every change as JSON")
-def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str | None) -> int:
+@takes_all("baseline_check")
+def check(given: Given) -> int:
     import json
     from dataclasses import asdict
 
-    from qverify.files import write_text
+    from qverify.files import require_writable, write_text
     from qverify.plural import count
     from qverify.session.offline import baselines
 
+    json_path, run = given["json_path"], given.only(*OF_THE_RUN)
     if json_path is not None:
         require_writable("--json", json_path)
-    comparison = baselines.check(file, capture, firmware, toolchain)
+    comparison = baselines.check(given["file"], **run)
     changes = comparison.changes
     for line in baselines.lines(changes)[:MAX_LISTED]:
         say(line)

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from qverify_agents.printable import last_line, one_line
 
-from qverify.cli.board_options import link_options
 from qverify.cli.labgrid_commands import follow_console, release_stale
 from qverify.cli.runner_commands import command as runner_command
 from qverify.cli.say_line import say
+from qverify.cli.takes import takes
 from qverify.cli.view_options import screen
+from qverify.options.commands import link_with
 
 if TYPE_CHECKING:
     from qverify_agents.address import Address
+
+    from qverify.options.given import Given
 
 HEX = "[0-9a-f]" * 16
 CLEAN = (  # removes only files of an agent's push and its store; a pattern without a match is its own text
@@ -66,8 +69,8 @@ def list() -> int:
 
 @command.command(help="Connect to each board, and print what it is or why it cannot be reached")
 @click.argument("names", nargs=-1)
-@link_options(30.0)
-def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
+@takes(*link_with(30.0))
+def check(names: tuple[str, ...], given: Given) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import read_boards, read_broken_entries
 
@@ -76,7 +79,7 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
         raise click.UsageError("no names given, and no boards.toml")
     for name in all_names:
         try:
-            say(f"ok      {name}: {_describe(_connect(name, deadline_s, reach))}")
+            say(f"ok      {name}: {_describe(_connect(name, given))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             say(f"FAILED  {name}: {error}")
@@ -85,11 +88,11 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
 
 @command.command(help="Print a board's own description as JSON")
 @click.argument("name")
-@link_options(30.0)
-def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
+@takes(*link_with(30.0))
+def info(name: str, given: Given) -> int:
     import json
 
-    click.echo(json.dumps(_connect(name, deadline_s, reach), indent=1))
+    click.echo(json.dumps(_connect(name, given), indent=1))
     return 0
 
 
@@ -145,10 +148,11 @@ def down(name: str, force: bool) -> int:
 )
 @click.argument("name")
 @click.option("--force", is_flag=True, help="even if it is in use")
-@link_options(180.0)
-def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> int:
+@takes(*link_with(180.0))
+def reset(name: str, force: bool, given: Given) -> int:
     from qverify_agents.power import reset_board
 
+    deadline_s, reach = _reach(given)
     say(f"{name} is back after {reset_board(name, deadline_s, force, reach):.1f} s")
     return 0
 
@@ -196,11 +200,11 @@ def console(name: str, wait: str) -> int:
     "break", help="Break the lock of a board whose user has been silent for a minute; never that of a running job"
 )
 @click.argument("name")
-@link_options(30.0)
-def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
+@takes(*link_with(30.0))
+def break_(name: str, given: Given) -> int:
     from qverify_agents.connect import open_board_shell
 
-    with open_board_shell(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, *_reach(given)) as (run, deployed):
         if not deployed.name:
             click.echo(f"no agent is on {name}, so it is not locked")
             return 0
@@ -211,15 +215,15 @@ def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
 @command.command(help="Remove everything that qverify keeps on a board: agents and contents")
 @click.argument("name")
-@link_options(30.0)
-def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
+@takes(*link_with(30.0))
+def clean(name: str, given: Given) -> int:
     """Removes agents and contents. Raises BoardBusy while the board is in use."""
     import shlex
 
     from qverify_agents.connect import open_board_shell
     from qverify_agents.errors import BoardBusy, BoardUnreachable
 
-    with open_board_shell(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, *_reach(given)) as (run, deployed):
         folder = shlex.quote(deployed.folder)
         lock = run(deployed.command_line("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
         if '"state": "busy"' in lock:
@@ -293,10 +297,17 @@ def _join_tags(tags: dict[str, str]) -> str:
     return " ".join(f"{k}={v}" for k, v in tags.items())
 
 
-def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
+def _connect(name: str, given: Given) -> dict[str, Any]:
     """Connects a board, disconnects, and returns what its agent reported."""
     from qverify_agents.connect import connect
     from qverify_agents.inventory import ANY_RUNTIME
 
-    with connect(name, deadline_s, reach, runs=ANY_RUNTIME) as agent:
+    with connect(name, *_reach(given), runs=ANY_RUNTIME) as agent:
         return agent.hello
+
+
+def _reach(given: Given) -> tuple[float, dict[str, str]]:
+    """Returns the limit of each reply of the board in seconds, and the options of its address."""
+    from qverify.session.requests.sides import read_own_link
+
+    return read_own_link(given)

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.board_options import board_option, link_options
-from qverify.cli.input_options import input_options
-from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
+from qverify.cli.takes import takes
 from qverify.cli.view_options import listing_screen
+from qverify.options import board as board_table
+from qverify.options import dumps, models
+from qverify.options.commands import INPUTS, LINK, RUNNERS
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
+    from qverify.options.given import Given
     from qverify.report.learned import Arithmetic
     from qverify.session.offline.identify_dump import Origin
     from qverify.session.probing.probe_board import ProbedBoard
+    from qverify.session.request import BoardDump
 
 EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op has none; 3: a form may be chance, nothing of an op is recorded, or the board failed or is not deterministic."""
 
@@ -26,6 +29,7 @@ EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op h
 @click.command(help=__doc__, epilog=EPILOG)
 @click.argument("dump", type=click.Path(exists=True), required=False)
 @click.option("-m", "--model", help="of a dump: quant.onnx, model.bin or .tflite whose nodes it is of")
+@takes(models.QUANTIZATION)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="file to write: NAME.toml (ARITHMETICS.md)")
 @click.option("--name", default="", help="name of the arithmetic  [default: that of the file]")
 @click.option("--engine", default="", help="what computes: chip, firmware, toolchain, versions")
@@ -39,7 +43,8 @@ EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op h
 @click.option("--profile", default="", metavar="NAME", help="vendor profile of the dump  [default: by content]")
 @click.option("--side", default="", help="of a dump of several sides, as in compare")
 @click.option("--frame", type=click.IntRange(0), default=0, show_default=True, help="frame of a capture")
-@board_option(help="a board to ask, addressed as in the main job")
+@takes(dumps.DTYPE, dumps.LAYER_INFO, dumps.MAP, dumps.LAYOUT)
+@takes(board_table.BOARD.but(help="a board to ask, addressed as in the main job"))
 @click.option("--ops", default="", metavar="OP,OP", help="of a board: the ops to ask (conv,add,...)  [default: all]")
 @click.option(
     "--types",
@@ -61,9 +66,7 @@ EPILOG = """Exit status 0: every op with integers has a form; 1: a recorded op h
 )
 @click.option("--keep-going", is_flag=True, help="of a board: leave ops unknown that it does not run")
 @click.option("--afresh", is_flag=True, help="of a board: ask everything again, also what NAME.toml.probes has")
-@input_options
-@link_options(runtime=False)
-@runner_options
+@takes(*INPUTS, *LINK, *RUNNERS)
 def command(
     dump: str | None,
     model: str | None,
@@ -74,33 +77,43 @@ def command(
     profile: str,
     side: str,
     frame: int,
-    board: str | None,
     ops: str,
     types: str,
     build: str | None,
     packed: int | None,
     keep_going: bool,
     afresh: bool,
-    inputs: InputRequest,
-    deadline_s: float,
-    reach: dict[str, str],
-    runner: tuple[tuple[str, str], ...],
+    given: Given,
 ) -> int:
     from qverify.session.offline.identify_dump import Origin
     from qverify.session.probing.probe_board import ProbedBoard
+    from qverify.session.requests.inputs import read_inputs
+    from qverify.session.requests.sides import read_link, read_runner
 
+    board = given["board"]
+    inputs, (deadline_s, reach) = read_inputs(given), read_link(given)
+    runner = read_runner(given, reach)
     if (dump is None) == (board is None):
         raise click.UsageError("wanted a dump (DUMP -m MODEL) or a board (-b BOARD -o NAME.toml)")
     name = name or _name_of(output or (dump or "").rstrip("/"))
     learned_on = _versions(versions, board)
     origin = Origin(name, engine, _command_line(), learned_on)
     if dump is not None:
-        given = {"--ops": ops, "--types": types, "--build-cmd": build, "--probes-per-model": packed}
-        _refuse("a dump", {**given, "--keep-going": keep_going, "--afresh": afresh, "--runner": runner})
+        of_boards = {"--ops": ops, "--types": types, "--build-cmd": build, "--probes-per-model": packed}
+        _refuse("a dump", {**of_boards, "--keep-going": keep_going, "--afresh": afresh, "--runner": runner})
         if model is None:
             raise click.UsageError("Missing option '-m' / '--model'.")
-        return _of_dump(dump, model, output, (profile, side, frame), origin, inputs)
-    _refuse("a board", {"-m": model, "-i": inputs.files, "--profile": profile, "--side": side, "--frame": frame})
+        from qverify.session.offline.compare_dumps import dtypes
+        from qverify.session.request import BoardDump
+        from qverify.vendor_files.vendor_dump import ReadingOptions
+
+        reading = ReadingOptions(dtypes(given["dtype"]), side, frame, given["layer_info"], given["layout"] or "")
+        read = BoardDump(dump, profile, reading, given["names"])
+        return _of_dump(read, model, output, origin, inputs, given["quantization"])
+    of_dumps: dict[str, object] = {"-m": model, "--quantization": given["quantization"], "-i": inputs.files}
+    of_dumps |= {"--profile": profile, "--side": side, "--frame": frame, "--dtype": given["dtype"]}
+    of_dumps |= {"--layer-info": given["layer_info"], "--map": given["names"], "--layout": given["layout"]}
+    _refuse("a board", of_dumps)
     if output is None:
         raise click.UsageError("-b needs -o NAME.toml, beside which the board's answers are kept (NAME.toml.probes)")
     stated = "; ".join([*([engine] if engine else []), *(f"{k} {v}" for k, v in learned_on.items())])
@@ -109,22 +122,20 @@ def command(
 
 
 def _of_dump(
-    dump: str,
+    dump: BoardDump,
     model: str,
     output: str | None,
-    reading: tuple[str, str, int],
     origin: Origin,
     inputs: InputRequest,
+    quantization: tuple[str, ...],
 ) -> int:
     from qverify.files import check_writable
     from qverify.renderers.identify_text import render
     from qverify.session.offline.identify_dump import identify_dump
-    from qverify.vendor_files.vendor_dump import ReadingOptions
 
-    profile, side, frame = reading
     if output is not None:
         check_writable(output)
-    found = identify_dump(dump, model, profile, ReadingOptions({}, side, frame, ""), origin, inputs)
+    found = identify_dump(dump.path, model, dump.profile, dump.reading, origin, inputs, dump.names, quantization)
     ops = list(found.arithmetic.ops.values())
     click.echo(render(ops, found.free, found.nodes, listing_screen()))
     for doubt in found.doubts:
@@ -136,7 +147,7 @@ def _of_dump(
         say(f"{output}: {len(ops)} ops")
     if any(not op.form for op in ops):
         return 1
-    return 3 if found.doubts or any(op.why for op in ops) else 0
+    return _end(bool(found.doubts) or any(op.why for op in ops))
 
 
 def _of_board(
@@ -167,7 +178,16 @@ def _of_board(
     say(f"{output}: {len(found)} ops; {count(learned.probes, 'probe')} asked, {count(learned.runs, 'run')}")
     if any(not op.form for op in found):
         return 1
-    return 3 if any(op.why for op in found) else 0
+    return _end(any(op.why for op in found))
+
+
+def _end(uncertain: bool) -> int:
+    """Returns the exit status of an arithmetic with a form for every op that was recorded, and says what 3 means."""
+    if uncertain:
+        say(
+            "INCONCLUSIVE (exit status 3): this holds for what was recorded; the lines above say why it may not hold elsewhere"
+        )
+    return 3 if uncertain else 0
 
 
 def _write(arithmetic: Arithmetic, output: str) -> None:

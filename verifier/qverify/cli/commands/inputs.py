@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.description_options import description_options
 from qverify.cli.inputs_diff import diff
 from qverify.cli.say_line import say
+from qverify.cli.takes import takes
+from qverify.options.tools import DESCRIPTION
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
+    from qverify.options.given import Given
 
 
 @click.group(help=__doc__)
@@ -20,6 +22,24 @@ def command() -> None:
 
 
 command.add_command(diff)
+
+
+@command.command(
+    help="Print a description of the pictures that a model's inputs take, to correct and give to --description FILE"
+)
+@click.argument("model", metavar="MODEL[,MODEL]")
+def draft(model: str) -> int:
+    from qverify.renderers import drafts
+    from qverify.session.inputs.draft_descriptions import draft_descriptions
+
+    click.echo(drafts.render(draft_descriptions(model.split(","))))
+    return 0
+
+
+def _described(given: Given) -> tuple[Description | None, str]:
+    from qverify.session.requests.differences import read_described
+
+    return read_described(given)
 
 
 def _require(description: Description | None) -> Description:
@@ -34,16 +54,18 @@ def _require(description: Description | None) -> Description:
 )
 @click.argument("files", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, metavar="DIR")
-@description_options
-def prepare(files: tuple[str, ...], output: str, description: Description | None, name: str) -> int:
+@takes(*DESCRIPTION)
+def prepare(files: tuple[str, ...], output: str, given: Given) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import prepared_files
 
+    described, name = _described(given)
     paths = [p for file in files for p in prepared_files.list_files(file)]
+    description = _require(described)
     with progress_bars() as watch:
         progress = None if watch is None else (lambda done, total: watch("pictures", done, total))
-        failed = prepared_files.prepare(paths, _require(description), output, name, progress)
-    say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_describe(_require(description))}")
+        failed = prepared_files.prepare(paths, description, output, name, progress)
+    say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_describe(description)}")
     for row in failed:
         say(f"qverify: {row['why']}", err=True)
     return 2 if failed else 0
@@ -55,13 +77,15 @@ def prepare(files: tuple[str, ...], output: str, description: Description | None
 @click.option("-o", "--output", required=True, metavar="DIR")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="number of files")
-@description_options
-def random(output: str, seed: int, count: int, description: Description | None, name: str) -> int:
+@takes(*DESCRIPTION)
+def random(output: str, seed: int, count: int, given: Given) -> int:
     from qverify import plural
     from qverify.session.inputs import prepared_files
 
-    prepared_files.random(_require(description), output, name, seed, count)
-    say(f"{output}: {plural.count(count, 'file')} of seed {seed}, {_describe(_require(description))}")
+    described, name = _described(given)
+    description = _require(described)
+    prepared_files.random(description, output, name, seed, count)
+    say(f"{output}: {plural.count(count, 'file')} of seed {seed}, {_describe(description)}")
     return 0
 
 
@@ -80,12 +104,13 @@ def _describe(description: Description) -> str:
 )
 @click.argument("path", type=click.Path(exists=True))
 @click.option("-o", "--output", metavar="DIR", help="[default: FOLDER/shown, beside a file]")
-@description_options
-def show(path: str, output: str | None, description: Description | None, name: str) -> int:
+@takes(*DESCRIPTION)
+def show(path: str, output: str | None, given: Given) -> int:
     import os
 
     from qverify.session.inputs import prepared_files
 
+    description, _ = _described(given)
     beside = path if os.path.isdir(path) else os.path.dirname(path)
     rows = prepared_files.show(path, output or os.path.join(beside, "shown"), description)
     for row in rows:
@@ -98,11 +123,12 @@ def show(path: str, output: str | None, description: Description | None, name: s
     help="Check bytes: a folder against its manifest, and the manifest against -m MODEL or --description; files against -m or a description"
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
-@description_options
-def check(paths: tuple[str, ...], description: Description | None, name: str) -> int:
+@takes(*DESCRIPTION)
+def check(paths: tuple[str, ...], given: Given) -> int:
     from qverify.plural import count
     from qverify.session.inputs import prepared_files
 
+    description, _ = _described(given)
     rows = [row for path in paths for row in prepared_files.check_files(path, description)]
     for file, wrong in rows:
         if wrong:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.input_options import input_options
-from qverify.cli.numbers import Finite
-from qverify.cli.reporting import require_writable
+from qverify.cli.json_document import check_document, write_document
+from qverify.cli.takes import takes
 from qverify.cli.view_options import screen
+from qverify.options.as_click import Finite
+from qverify.options.commands import INPUTS
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import InputRequest
+    from qverify.options.given import Given
 
 
 @click.command(help=__doc__)
@@ -32,31 +33,24 @@ if TYPE_CHECKING:
     help="speed of the link, instead of the assumed one",
 )
 @click.option("--json", "json_path", metavar="FILE", help="write the plan as JSON; - for stdout")
-@input_options
+@takes(*INPUTS)
 def command(
     models: str,
     boards: tuple[str, ...],
     machine: str | None,
     bytes_per_s: float | None,
     json_path: str | None,
-    inputs: InputRequest,
+    given: Given,
 ) -> int:
-    import json
     from dataclasses import asdict
 
-    from qverify.files import write_text
     from qverify.renderers import plan_table
     from qverify.session.other_jobs.plan import plan
+    from qverify.session.requests.inputs import read_inputs
 
-    if json_path is not None and json_path != "-":
-        require_writable("--json", json_path)
-    rows = plan([p for p in models.split(",") if p], list(boards), inputs, machine, bytes_per_s)
+    check_document(json_path)
+    rows = plan([p for p in models.split(",") if p], list(boards), read_inputs(given), machine, bytes_per_s)
     if json_path != "-":
         click.echo(plan_table.render(rows, screen()))
-    if json_path:
-        text = json.dumps([asdict(r) for r in rows], indent=1) + "\n"
-        if json_path == "-":
-            click.echo(text, nl=False)
-        else:
-            write_text(text, json_path)
+    write_document([asdict(row) for row in rows], json_path)
     return 0

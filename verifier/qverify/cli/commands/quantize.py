@@ -6,18 +6,16 @@ quantized ONNX that it is."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.input_options import input_options
-from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say, say_command
+from qverify.cli.takes import takes_all
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import InputRequest
+    from qverify.options.given import Given
     from qverify.session.other_jobs.quantize import QuantizedFile
     from qverify.vendor_quantization import Quantized
 
@@ -25,96 +23,18 @@ MAX_LISTED = 5  # frames that were left out
 
 
 @click.command(help=__doc__)
-@click.argument("model", type=click.Path(dir_okay=False))
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="quantized ONNX to write")
-@click.option(
-    "--from",
-    "stated",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="what a vendor's toolkit wrote of its quantization, in place of inputs (rknn: NAME.quantization.cfg; sophgo: NAME_tpu.mlir); may be repeated",
-)
-@click.option(
-    "--with",
-    "engine",
-    default="",
-    metavar="ENGINE",
-    help="let a vendor's toolkit quantize, as rknn,python=/opt/rknn/bin/python,calibration=FOLDER: its engine builds the network once with the input of -i",
-)
-@click.option(
-    "--scheme",
-    type=click.Choice(("u8s8", "s8s8", "u8u8", "s16s8")),
-    default="u8s8",
-    show_default=True,
-    help="types of activations and weights",
-)
-@click.option(
-    "--method",
-    type=click.Choice(("minmax", "entropy", "percentile")),
-    default="minmax",
-    show_default=True,
-    help="how ranges follow from the calibration inputs",
-)
-@click.option("--per-tensor", is_flag=True, help="one scale for each weight tensor, not one for each output channel")
-@click.option(
-    "--float", "keep_float", multiple=True, metavar="NODES", help="nodes that stay float, a comma list; may be repeated"
-)
-@click.option(
-    "--int16", multiple=True, metavar="NODES", help="nodes whose outputs get 16 bits, a comma list; may be repeated"
-)
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
-@input_options
-def command(
-    model: str,
-    output: str,
-    stated: tuple[str, ...],
-    engine: str,
-    scheme: str,
-    method: str,
-    per_tensor: bool,
-    keep_float: tuple[str, ...],
-    int16: tuple[str, ...],
-    shapes: tuple[str, ...],
-    inputs: InputRequest,
-) -> int:
-    import os
-
+@takes_all("quantize")
+def command(given: Given) -> int:
     from qverify.cli.live_progress import progress_bars
-    from qverify.errors import UsageError
-    from qverify.onnx_model.quantizer import QuantizeOptions
-    from qverify.session.models import parse_shapes
-    from qverify.session.other_jobs.quantize import quantize_as_stated, quantize_file
-    from qverify.session.other_jobs.quantize_with import quantize_with
-    from qverify.session.vendor_quantized import states_itself
+    from qverify.session.requests.models import quantize_job
     from qverify.vendor_quantization import Quantized
 
-    if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
-        raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
-    require_writable("-o", output)
-    if stated and engine:
-        raise UsageError("--from and --with each say what quantizes; give one")
-    if stated and inputs.files is not None:
-        raise UsageError("--from states the ranges; leave out -i")
-    options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
-
-    def make(watch: Callable[[str, int, int], None] | None) -> QuantizedFile | Quantized:
-        if stated or states_itself(model):
-            return quantize_as_stated(model, stated, output)
-        if engine:
-            built = quantize_with(model, engine, inputs, output)
-            files.extend(built.files)
-            return built.quantized
-        return quantize_file(model, inputs, output, options, watch)
-
-    files = [*(stated or [model])]
-    if hand_over(make):
-        return 0
+    job = quantize_job(given)
     with progress_bars() as watch:
-        result = make(watch)
+        result = job.run(watch)
     if isinstance(result, Quantized):
-        return _print_stated(output, result, files)
-    _print_result(output, result, shlex.join(["-i", str(inputs.files), *inputs.words]))
+        return _print_stated(job.output, result, job.files)
+    _print_result(job.output, result, shlex.join(["-i", str(job.inputs.files), *job.inputs.words]))
     return 0
 
 
@@ -126,10 +46,6 @@ def _print_stated(output: str, made: Quantized, files: Sequence[str]) -> int:
     arithmetic = f" --arithmetic {made.arithmetic}" if made.arithmetic else ""
     say_command(f"qverify -m {shlex.quote(output)}{arithmetic}")
     return 0
-
-
-def _names(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for value in values for name in value.split(",") if name)
 
 
 def _print_result(output: str, result: QuantizedFile, inputs: str) -> None:

@@ -1,4 +1,5 @@
-"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the schemas of the documents."""
+"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the matrix of many, the schemas of
+the documents."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ import click
 
 from qverify.cli.commands.schema import command as schema
 from qverify.cli.report_diff import diff
-from qverify.cli.reporting import ReportFiles, emit, report_options
-from qverify.cli.view_options import view_options
+from qverify.cli.report_matrix import matrix
+from qverify.cli.reporting import emit_judged, read_reports
+from qverify.cli.takes import takes
+from qverify.cli.view_options import read_view
+from qverify.options.commands import DRAWN_REPORT, VIEW
 
 if TYPE_CHECKING:
-    from qverify.renderers.text_view import TextView
+    from qverify.options.given import Given
 
 
 class CaptureGroup(click.Group):
@@ -29,7 +33,7 @@ class CaptureGroup(click.Group):
 
 EPILOG = """A page draws some tensors and shows some tables, by rules that it states: at most 40 tensors of a frame, the tables
 of the 16 worst of many frames, the inputs of the 6 worst. The JSON report has every number, never the tensors (--npz, --capture). There
-is no PDF (print the page), no SARIF, and no page that joins several runs (report diff takes two)."""
+is no PDF (print the page) and no SARIF. report diff compares two runs, report matrix shows many beside each other."""
 
 
 @click.group(cls=CaptureGroup, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
@@ -39,17 +43,16 @@ def command() -> None:
 
 @command.command("capture", short_help="Draw a capture (the word may be left out)")
 @click.argument("folder", metavar="CAPTURE", type=click.Path(exists=True, file_okay=False))
-@view_options
-@report_options()
-def draw_capture(folder: str, view: TextView, reports: ReportFiles) -> int:
+@takes(*VIEW, *DRAWN_REPORT)
+def draw_capture(folder: str, given: Given) -> int:
     """Draws a capture of the main job (`--capture`) again in the formats given, judged by the options of its run."""
     from qverify.capture.reader import is_capture
     from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.compare.options import Options
-    from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
 
+    view, reports = read_view(given), read_reports(given)
     if not reports.files and reports.plots is None:
         raise click.UsageError("where to? Give --html FILE, --report FORMAT=PATH ... (qverify replay prints it)")
     if not is_capture(folder):
@@ -62,10 +65,9 @@ def draw_capture(folder: str, view: TextView, reports: ReportFiles) -> int:
             FramePrinter(live, view, 0, reports.stdout_taken),
             live.watch,
         )
-    report = outcome.report
-    whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
-    return emit(report, whole, reports)
+    return emit_judged(outcome, view, reports)
 
 
 command.add_command(diff)
+command.add_command(matrix)
 command.add_command(schema, "schema")

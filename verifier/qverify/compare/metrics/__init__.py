@@ -20,12 +20,14 @@ class Context:
         rule, digits: the decimals rule and the number of places of the comparison.
         elements: number of elements.
         integers: whether both sides have the same integer type.
+        dtype: the type of both sides; "" if they have two, or quantized ones.
     """
 
     rule: str
     digits: int
     elements: int
     integers: bool
+    dtype: str = ""
 
 
 class Measure(Protocol):

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.onnx_model.decompositions.cached_attention import attention
 from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 LOW = np.float32(np.finfo(np.float32).min / 2)
@@ -18,8 +19,8 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     """Writes the body that ONNX defines for the node's opset, attributes and types. The softmax of an Attention is in
     float32 whatever its softmax_precision, as in onnxruntime."""
     if node.op_type == "Attention":
-        if input_name(node, 6) or r.is_read(3):
-            raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
+        if attention(r, node) is not False:
+            return
         node = _without(node, "softmax_precision")
     if node.op_type == "MeanVarianceNormalization":
         _check_axes(r, node)

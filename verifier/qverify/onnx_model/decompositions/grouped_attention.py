@@ -10,18 +10,19 @@ import onnx
 
 from qverify.onnx_model.rewriter import MICROSOFT, Array, Rewriter, attribute, check_known, input_name
 
-KNOWN = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "softcap")
+KNOWN = (
+    *("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "softcap"),
+    *("causal", "smooth_softmax", "kv_cache_bit_width", "qk_norm_epsilon"),
+)
 PLAIN = {  # attributes with the values that change nothing
-    "causal": (1,),
-    "kv_cache_bit_width": (0,),
     "qk_output": (0,),
     "sliding_window_cache": (0,),
-    "smooth_softmax": (0, -1),
 }
 QUANTIZED = ("k_quant_type", "v_quant_type")
+SINK, SCALES = 11, (12, 13)  # inputs: a score for no key of each head, scales of a cache of int8
 LOWEST = float(np.finfo(np.float32).min)
 INTEGER_EXTREMA = 12  # the opset from which Max and Min take int32
-MAX_INPUTS = 11  # the later ones are not supported
+MAX_INPUTS = 14  # the later ones are not supported
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,18 @@ def grouped_attention(r: Rewriter, node: onnx.NodeProto) -> None:
     caches = []
     for at, (x, what) in enumerate(((key, "key"), (value, "value"))):
         by_head = _by_head(r, x, dims, dims.groups, what)
+        scale = _cache_scale(r, node, at, dims, what)
+        if scale:
+            by_head = _quantized(r, by_head, scale, what)
         if dims.is_prompt:
-            caches.append(_with_room(r, by_head, dims.queries, dims, what))
+            caches.append(_with_room(r, by_head, dims.queries, dims, what, input_name(node, 3)))
         else:
             caches.append(_longer_cache(r, node.input[3 + at], by_head, (start, last), dims, what))
         if len(node.output) > 1 + at and node.output[1 + at]:
             r.node("Identity", [caches[at]], node.output[1 + at])
+        if scale:
+            real = r.step("Cast", [caches[at]], f"{what}_integers", to=onnx.TensorProto.FLOAT)
+            caches[at] = r.step("Mul", [real, scale], f"{what}_real")
     _attend(r, node, _by_head(r, query, dims, dims.heads, "query"), caches, (start, last), dims)
 
 
@@ -83,10 +90,11 @@ def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
             raise r.refusal(f"its attribute {name} is not supported; export without it")
     if attribute(node, "rotary_interleaved", 0) not in (0, 1) or attribute(node, "local_window_size", -1) == 0:
         raise r.refusal("wanted rotary_interleaved 0 or 1, and a local_window_size of at least 1, or -1")
-    if any(attribute(node, name, b"NONE") != b"NONE" for name in QUANTIZED):
-        raise r.refusal("a quantized cache is not supported; export with a cache of float32")
+    _check_cache(r, node)
     if any(node.input[MAX_INPUTS:]) or any(node.output[3:]):
-        raise r.refusal("its inputs after attention_bias, and outputs after present_value, are not supported")
+        raise r.refusal("its inputs after v_scale, and outputs after present_value, are not supported")
+    if attribute(node, "causal", 1) not in (0, 1):
+        raise r.refusal("causal is neither 0 nor 1")
     heads, groups = attribute(node, "num_heads", 0), attribute(node, "kv_num_heads", 0)
     if heads < 1 or groups < 1 or heads % groups:
         raise r.refusal(f"num_heads={heads} is no multiple of kv_num_heads={groups}")
@@ -101,6 +109,17 @@ def _dims(r: Rewriter, node: onnx.NodeProto) -> Grouped:
         )
     keys, past, slots = _lengths(r, node, query[1])
     return Grouped(query[0], query[1], keys, past, slots, heads, groups, query[2] // whole)
+
+
+def _check_cache(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Refuses a quantized cache other than of int8 with constant scales."""
+    kinds = {attribute(node, name, b"NONE") for name in QUANTIZED}
+    if kinds == {b"NONE"}:
+        return
+    if b"NONE" in kinds or attribute(node, "kv_cache_bit_width", 8) != 8 or not input_name(node, 3):
+        raise r.refusal("a quantized cache is supported in 8 bits, with a past and for keys and values alike")
+    if any(r.value(input_name(node, at)) is None for at in SCALES):
+        raise r.refusal("a scale of its cache is computed at run time; only constants can be compiled")
 
 
 def _lengths(r: Rewriter, node: onnx.NodeProto, queries: int) -> tuple[int, int, int]:
@@ -126,6 +145,25 @@ def _lengths(r: Rewriter, node: onnx.NodeProto, queries: int) -> tuple[int, int,
     return keys, past, keys
 
 
+def _cache_scale(r: Rewriter, node: onnx.NodeProto, at: int, dims: Grouped, what: str) -> str:
+    """Returns the scale of a cache of int8, one number or (1, groups, 1, size); "" of a cache of float32."""
+    if attribute(node, QUANTIZED[at], b"NONE") == b"NONE":
+        return ""
+    value = r.value(node.input[SCALES[at]])
+    assert value is not None  # _check_cache
+    if value.size not in (1, dims.groups * dims.size):
+        raise r.refusal(f"{value.size} scales of a cache of {dims.groups} heads of {dims.size} elements")
+    return r.constant(f"{what}_scale", value.reshape(() if value.size == 1 else (1, dims.groups, 1, dims.size)))
+
+
+def _quantized(r: Rewriter, x: str, scale: str, what: str) -> str:
+    """Returns the nearest integers (ties to even) of x / scale, of int8."""
+    rounded = r.step("Round", [r.step("Div", [x, scale], f"{what}_scaled")], f"{what}_rounded")
+    ends = [r.constant(f"{what}_{name}", np.float32(value)) for name, value in (("lowest", -128), ("highest", 127))]
+    limited = r.step("Clip", [rounded, *ends], f"{what}_limited")
+    return r.step("Cast", [limited], f"{what}_quantized", to=onnx.TensorProto.INT8)
+
+
 def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
     """Returns query, key and value, each (batch, length, heads * size)."""
     if input_name(node, 1):
@@ -141,12 +179,12 @@ def _parts(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[str]:
 
 def _valid(r: Rewriter, node: onnx.NodeProto, dims: Grouped) -> list[dict[str, Array]]:
     """Returns numbers of the last tokens for which onnxruntime's result is defined: full rows and shorter ones, of which
-    every query keeps a key in its window; of a prompt with a window and a soft cap, full rows only."""
+    every query keeps a key in its window; of a prompt with a window and a soft cap or a sink, full rows only."""
     window = attribute(node, "local_window_size", -1)
     most = dims.keys - dims.queries
     if dims.is_prompt:
         most = (min(dims.queries, window) if window > 0 else dims.queries) - 1
-        if window > 0 and attribute(node, "softcap", 0.0) > 0:
+        if window > 0 and (attribute(node, "softcap", 0.0) > 0 or _has_sink(node)):
             most = 0
     shorter = [(np.arange(dims.batch) + first) % (most + 1) for first in (0, 1, 2)]
     shape = r.dims(node.input[5])
@@ -192,18 +230,23 @@ def _longer_cache(r: Rewriter, past: str, new: str, ends: tuple[str, str], dims:
     step = r.step("Min", [r.step("Max", [behind, least], f"{what}_from_first"), most], f"{what}_step")
     whole = r.ints(f"{what}_whole", [dims.batch, dims.groups, dims.slots, dims.size])
     taken = r.step("GatherElements", [new, r.step("Expand", [step, whole], f"{what}_index")], f"{what}_new", axis=2)
-    before = _with_room(r, past, dims.past, dims, what)
+    before = _with_room(r, past, dims.past, dims, what, past)
     is_before = r.step("Less", [places, start], f"{what}_is_before")
     filled = r.step("Where", [is_before, before, taken], f"{what}_filled")
     is_behind = r.step("Greater", [places, last], f"{what}_is_behind")
-    return r.step("Where", [is_behind, r.constant("nothing", np.float32(0)), filled], f"{what}_cache")
+    return r.step("Where", [is_behind, r.constant("nothing", _zeros_like(r, past)), filled], f"{what}_cache")
 
 
-def _with_room(r: Rewriter, x: str, length: int, dims: Grouped, what: str) -> str:
+def _zeros_like(r: Rewriter, cache: str, shape: tuple[int, ...] = ()) -> Array:
+    """Returns zeros of the cache's type."""
+    return np.zeros(shape, np.int8 if r.kind(cache) == onnx.TensorProto.INT8 else np.float32)
+
+
+def _with_room(r: Rewriter, x: str, length: int, dims: Grouped, what: str, cache: str) -> str:
     """Returns x (batch, groups, length, size) with zeros for the further slots of the cache."""
     if length == dims.slots:
         return x
-    room = r.constant(f"{what}_room", np.zeros((dims.batch, dims.groups, dims.slots - length, dims.size), np.float32))
+    room = r.constant(f"{what}_room", _zeros_like(r, cache, (dims.batch, dims.groups, dims.slots - length, dims.size)))
     return r.step("Concat", [x, room], f"{what}_with_room", axis=2)
 
 
@@ -233,10 +276,29 @@ def _attend(
         scores = r.step("Add", [scores, node.input[10]], "biased")
     lowest = r.constant("lowest", np.float32(LOWEST))
     kept = r.step("Where", [_allowed(r, node, ends, dims), scores, lowest], "kept_scores")
-    shares = r.step("Softmax", [kept], "shares", axis=-1)
+    shares = _shares(r, node, kept, dims)
     rows = r.step("Transpose", [r.step("MatMul", [shares, value], "sums")], "rows", perm=[0, 2, 1, 3])
     out = [dims.batch, dims.queries, dims.heads * dims.size]
     r.node("Reshape", [rows, r.ints("output_dims", out)], node.output[0])
+
+
+def _shares(r: Rewriter, node: onnx.NodeProto, scores: str, dims: Grouped) -> str:
+    """Returns the softmax of the scores; with a sink, or smooth_softmax (a sink of 0), that of the scores and the sink of
+    the head, without the sink's share."""
+    sink = input_name(node, SINK)
+    if not _has_sink(node):
+        return r.step("Softmax", [scores], "shares", axis=-1)
+    whole = r.ints("sink_dims", [dims.batch, dims.heads, dims.queries, 1])
+    if sink:
+        sink = r.step("Reshape", [sink, r.ints("heads_dims", [1, dims.heads, 1, 1])], "sink_of_head")
+    column = r.step("Expand", [sink or r.constant("no_sink", np.zeros((1, 1, 1, 1), np.float32)), whole], "sinks")
+    shares = r.step("Softmax", [r.step("Concat", [scores, column], "with_sink", axis=-1)], "all_shares", axis=-1)
+    cut = [r.ints(f"shares_{name}", [value]) for name, value in (("first", 0), ("end", dims.keys), ("axis", 3))]
+    return r.step("Slice", [shares, *cut], "shares")
+
+
+def _has_sink(node: onnx.NodeProto) -> bool:
+    return bool(input_name(node, SINK)) or attribute(node, "smooth_softmax", -1) == 1
 
 
 def _for_each_head(r: Rewriter, x: str, dims: Grouped, what: str) -> str:
@@ -257,7 +319,8 @@ def _allowed(r: Rewriter, node: onnx.NodeProto, ends: tuple[str, str], dims: Gro
     rows = r.constant("rows", np.arange(dims.queries, dtype=np.int32).reshape(1, 1, -1, 1))
     own = r.step("Add", [ends[0], rows], "own")
     keys = r.constant("keys", np.arange(dims.keys, dtype=np.int32).reshape(1, 1, 1, -1))
-    later = r.step("Greater", [keys, r.step("Min", [own, ends[1]], "last_key")], "later")
+    most = r.step("Min", [own, ends[1]], "last_key") if attribute(node, "causal", 1) else ends[1]
+    later = r.step("Greater", [keys, most], "later")
     window = attribute(node, "local_window_size", -1)
     if window < 1:
         return r.step("Not", [later], "allowed")

@@ -1,5 +1,5 @@
-"""Writes RotaryEmbedding (of ONNX and of com.microsoft), which rotates pairs of elements by the angle of their
-position."""
+"""Writes RotaryEmbedding (of ONNX and of com.microsoft) and MRotaryEmbedding, which rotate pairs of elements by the angle
+of their position."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import onnx
 from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 KNOWN = ("interleaved", "num_heads", "rotary_embedding_dim", "scale", "is_packed_batching")
+OF_SECTIONS = ("mrope_section", "mrope_layout")
 
 
 def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
     """Writes y1 = x1 * cos - x2 * sin, y2 = x1 * sin + x2 * cos. x: (batch, heads, length, size), or (batch, length,
     heads * size)."""
-    check_known(r, node, *KNOWN)
+    check_known(r, node, *KNOWN, *(OF_SECTIONS if node.op_type == "MRotaryEmbedding" else ()))
     if attribute(node, "scale", 1.0) != 1.0 or attribute(node, "is_packed_batching", 0):
         raise r.refusal("scale and is_packed_batching are not supported; export without them")
     if attribute(node, "interleaved", 0) not in (0, 1):
@@ -34,7 +35,10 @@ def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
     if turned != 2 * half or turned > dims[3]:
         raise r.refusal(f"angles for {2 * half} of {turned} elements are not supported")
     along = [dims[0], length, 1, half] if len(shape) == 3 else [dims[0], 1, length, half]
-    angles = [_angles(r, table, positions, length, along) for table in (cosines, sines)]
+    if node.op_type == "MRotaryEmbedding":
+        angles = [_angles_of_sections(r, node, table, (shape[0], length, half), along) for table in (cosines, sines)]
+    else:
+        angles = [_angles(r, table, positions, length, along) for table in (cosines, sines)]
     untouched = []
     if turned < dims[3]:
         x, kept = _split(r, x, "to_turn", turned, dims[3] - turned)
@@ -89,4 +93,29 @@ def _angles(r: Rewriter, table: str, positions: str, length: int, dims: list[int
     return r.step("Reshape", [rows, r.ints("angles_dims", dims)], "angles")
 
 
+def _angles_of_sections(
+    r: Rewriter, node: onnx.NodeProto, table: str, dims: tuple[int, int, int], along: list[int]
+) -> str:
+    """Returns the rows of a table for positions (3, batch, length) of time, row and column, of which each element of a
+    head has one: by sections, or (mrope_layout=1) in turn as long as the sections of row and column last."""
+    sections, half = list(attribute(node, "mrope_section", [])), dims[2]
+    if (
+        len(sections) != 3
+        or min(sections) < 0
+        or sum(sections) != half
+        or attribute(node, "mrope_layout", 0) not in (0, 1)
+    ):
+        raise r.refusal(f"mrope_section {sections} for {half} angles; wanted three numbers whose sum is {half}")
+    chosen = np.repeat(np.arange(3), sections)
+    if attribute(node, "mrope_layout", 0):
+        turn, place = np.arange(half) % 3, np.arange(half)
+        chosen = np.where(place < 3 * np.array(sections)[turn], turn, 0)
+    rows = r.step("Gather", [table, node.input[1]], "rows_of_three", axis=0)
+    index = r.constant("section", np.broadcast_to(chosen.astype(np.int64), (1, *dims)))
+    return r.step(
+        "Reshape", [r.step("GatherElements", [rows, index], "rows", axis=0), r.ints("angles_dims", along)], "angles"
+    )
+
+
 REPLACED = {("", "RotaryEmbedding"): rotary_embedding, (MICROSOFT, "RotaryEmbedding"): rotary_embedding}
+REPLACED |= {(MICROSOFT, "MRotaryEmbedding"): rotary_embedding}

@@ -5,6 +5,7 @@ SUFFIX                       suffix of its files, such as ".json"
 write(report, path)          writes the file completely or not at all; "-" is stdout. Raises UsageError if it cannot
 write_triage(triage, path)   the same for the results of `qverify triage`; absent if the format cannot represent them
 write_difference(difference, path)  the same for `qverify report diff`; absent if the format cannot represent it
+write_matrix(matrix, path)   the same for `qverify report matrix`; absent if the format cannot represent it
 DRAWS                        True if the format shows drawings of tensors; absent otherwise
 
 The file names are the registry."""

@@ -9,12 +9,16 @@ import re
 
 from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
+from qverify.renderers.matrix_rows import COLUMNS as MATRIX_COLUMNS
+from qverify.renderers.matrix_rows import describe_change, fact_columns, list_changes, matrix_rows
+from qverify.renderers.matrix_rows import headline as headline_of_matrix
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.tensor_rows import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
 from qverify.report.difference import ReportDifference
 from qverify.report.document import ReportDocument, plain
+from qverify.report.matrix.document import MatrixDocument
 from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 SUFFIX = ".csv"
@@ -115,6 +119,21 @@ def write_difference(difference: ReportDifference, path: str) -> None:
     rows.writerow(COLUMNS)
     for row in difference_rows(difference):
         values = (plain(getattr(row, name)) for name in COLUMNS)
+        rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
+    write_report(text.getvalue(), path)
+
+
+def write_matrix(matrix: MatrixDocument, path: str) -> None:
+    """Writes a row for each cell with a run: the facts of its row and column, then what it gave. Comments begin the file: the
+    result, the changes, and what could not be read."""
+    matrix = visible(matrix)
+    text = io.StringIO()
+    lines = [headline_of_matrix(matrix), *(describe_change(matrix, cell, None) for cell in list_changes(matrix))]
+    text.writelines(map(_comment, [*lines, *(f"not readable: {row.why}" for row in matrix.unreadable), *matrix.notes]))
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(map(_cell, [*fact_columns(matrix), *MATRIX_COLUMNS]))
+    for row in matrix_rows(matrix):
+        values = (plain(row.get(name)) for name in (*fact_columns(matrix), *MATRIX_COLUMNS))
         rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
 

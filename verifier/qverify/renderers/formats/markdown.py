@@ -6,6 +6,15 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
 from qverify.renderers.fault_explanation import verdict as explain
+from qverify.renderers.matrix_rows import (
+    LEGEND,
+    describe_change,
+    describe_facts,
+    list_changes,
+    mark_of,
+    verdict_of,
+)
+from qverify.renderers.matrix_rows import headline as headline_of_matrix
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
@@ -13,6 +22,7 @@ from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
 from qverify.report.difference import ReportDifference
 from qverify.report.document import Blame, Pair, ReportDocument, TensorRow
+from qverify.report.matrix.document import MatrixCell, MatrixDocument
 from qverify.report.triage_document import TensorLoss, TriageDocument
 
 SUFFIX = ".md"
@@ -21,7 +31,7 @@ MAX_TEXT_LENGTH = 60_000  # characters: GitHub accepts 65,536
 MAX_NAME_LENGTH = 300  # characters of a name or a reason
 MAX_PAIRS = 12  # tables
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
-SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
+SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "changed": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
 
 
@@ -40,11 +50,18 @@ def write_difference(difference: ReportDifference, path: str) -> None:
     write_report(text(difference), path)
 
 
-def text(result: ReportDocument | TriageDocument | ReportDifference) -> str:
+def write_matrix(matrix: MatrixDocument, path: str) -> None:
+    """Writes the comment: the result, the table, where each row changed first, and everything else folded."""
+    write_report(text(matrix), path)
+
+
+def text(result: ReportDocument | TriageDocument | ReportDifference | MatrixDocument) -> str:
     """Returns the comment."""
     result = visible(result)
     if isinstance(result, ReportDifference):
         lines = _difference(result)
+    elif isinstance(result, MatrixDocument):
+        lines = _matrix(result)
     else:
         lines = _triage(result) if isinstance(result, TriageDocument) else _report(result)
     return "\n".join([*_limit_length(lines), "", "</details>", ""])
@@ -114,6 +131,35 @@ def _changes(rows: list[DifferenceRow]) -> list[str]:
         cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
         lines.append(f"| {' | '.join(map(_escape, cells))} |")
     return [*lines, *([f"| ... {len(rows) - 5 * MAX_ROWS} more | | | | | |"] if len(rows) > 5 * MAX_ROWS else []), ""]
+
+
+def _matrix(matrix: MatrixDocument) -> list[str]:
+    cells = {(cell.row, cell.column): cell for cell in matrix.cells}
+    heads = [", ".join(matrix.rows_by), *(column.name for column in matrix.columns)]
+    lines = [
+        f"## {SIGNS[matrix.verdicts]} qverify report matrix: {matrix.verdicts}",
+        "",
+        _escape(headline_of_matrix(matrix)),
+        "",
+    ]
+    lines += [f"| {' | '.join(map(_escape, heads))} |", f"|{'---|' * len(heads)}"]
+    for at, row in enumerate(matrix.rows):
+        of_row = (cells.get((at, number)) for number in range(len(matrix.columns)))
+        lines.append(f"| {' | '.join([_escape(row.name), *map(_matrix_cell, of_row)])} |")
+    changes = [f"- {_escape(describe_change(matrix, cell))}" for cell in list_changes(matrix)]
+    lines += ["", f"{_escape(LEGEND)}.", "", *changes, *([""] if changes else [])]
+    folded = [f"not readable: {row.why}" for row in matrix.unreadable]
+    folded += [f"{c.name}: in every row {describe_facts(c.stack, MAX_ROWS)}" for c in matrix.columns if c.stack]
+    return [*lines, "<details><summary>Columns and notes</summary>", ""] + [
+        f"- {_escape(line)}" for line in [*folded, *matrix.notes]
+    ]
+
+
+def _matrix_cell(cell: MatrixCell | None) -> str:
+    if cell is None:
+        return "-"
+    mark = MARKS.get(verdict_of(cell), SIGNS["not known"])
+    return f"{mark} {verdict_of(cell)}{_escape(mark_of(cell))}"
 
 
 def _triage(document: TriageDocument) -> list[str]:

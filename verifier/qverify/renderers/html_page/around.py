@@ -30,6 +30,7 @@ class Network:
         units: the units, in running order.
         pairs: the pairs of one frame and board.
         rows: id of a tensor's row on the page, by tensor.
+        ids: the same for each pair.
         makers: number of the unit that computes a tensor, by tensor.
         readers: numbers of the units that read a tensor, by tensor.
     """
@@ -37,6 +38,7 @@ class Network:
     units: list[NetworkUnit]
     pairs: list[Pair]
     rows: Mapping[str, str]
+    ids: list[dict[str, str]] = field(default_factory=list)
     makers: dict[str, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     _states: list[dict[str, str]] = field(default_factory=list)
@@ -86,12 +88,12 @@ def network_of(report: ReportDocument, anchor: Callable[[int, int], str]) -> Net
     first = min(report.pairs, key=lambda p: (order[p.verdict], not p.tensors))
     board = first.board or next((p.board for p in report.pairs if p.frame == first.frame and p.board), None)
     kept = [(at, p) for at, p in enumerate(report.pairs) if p.frame == first.frame and p.board in (None, board)]
-    rows: dict[str, str] = {}
-    for at, pair in sorted(kept, key=lambda k: order[k[1].verdict]):
-        for number, row in enumerate(pair.tensors):
-            if id_of := anchor(at, number):
-                rows.setdefault(row.name, id_of)
-    return Network(report.units, [pair for _, pair in kept], rows)
+    pairs = [pair for _, pair in kept]
+    ids = [{row.name: id_of for n, row in enumerate(p.tensors) if (id_of := anchor(at, n))} for at, p in kept]
+    rows = dict[str, str]()
+    for at in sorted(range(len(kept)), key=lambda k: order[pairs[k].verdict]):
+        rows = ids[at] | rows
+    return Network(report.units, pairs, rows, ids)
 
 
 def units_to_draw(network: Network) -> set[int]:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from qverify.renderers.html_page import around, curve, run_facts, sequence, task_numbers, tensor_drawings, tensors
+from qverify.renderers.html_page import (
+    around,
+    curve,
+    one_graph,
+    run_facts,
+    sequence,
+    task_numbers,
+    tensor_drawings,
+    tensors,
+)
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.overall_lines import overall_lines
@@ -25,9 +34,12 @@ def render(report: ReportDocument) -> str:
     pairs_with_tensors = _pairs_with_tensors(pairs)
     network = around.network_of(report, lambda pair, row: f"t{pair}-{row}" if pair in pairs_with_tensors else "")
     sections_above = [
+        one_graph.section(network, report.blamed),
         _blamed(report, network),
         Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("sequence", "Steps", sequence.section_text(report)),
+        Section("shapes", "Shapes", run_facts.shapes(report)),
+        Section("checks", "Further runs of the board", run_facts.checks(report)),
         Section("frames", "Frames", run_facts.frames(report)),
     ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
@@ -67,6 +79,8 @@ def _top(report: ReportDocument, models: str) -> str:
         for found_verdict, words in overall_lines(report)
     ]
     blamed = _blames(report)
+    roles = dict.fromkeys(role.sentence() for task in report.tasks for role in task.blamed)
+    blamed += [element("p", text(f"{sentence}."), class_="blame") for sentence in [*roles][:MAX_BLAMED]]
     if report.verdict == "FAILED" and not blamed:
         causes = dict.fromkeys(CAUSES.get(p.cause or "", p.cause or "") for p in report.pairs if p.verdict == "FAILED")
         blamed = [element("p", text("; ".join(["No node is to blame", *filter(None, causes)])), ".", class_="blame")]

@@ -154,8 +154,41 @@ def _not_verified(report: ReportDocument) -> str:
     return element("h3", "Not verified, or against floats only") + listed(lines) if lines else ""
 
 
+def shapes(report: ReportDocument) -> str:
+    """Returns the table of the shapes of a sweep, or "" without one."""
+    rows = [
+        [
+            verdict(one.verdict), code(one.text), text(one.board or ""), code(one.node) if one.node else "", text(one.why),
+            code(one.sha256[:16]), number(one.bytes or None),
+        ]
+        for one in report.shapes
+    ]  # fmt: skip
+    heads = ("verdict", "shape", "board", "worst node", "why", "model.bin", "bytes")
+    return table(f"{len(rows)} shapes, each compiled and run by itself", heads, rows, heading=1) if rows else ""
+
+
+def checks(report: ReportDocument) -> str:
+    """Returns the results of --check with the frames or items that are not the same again, or "" without any."""
+    parts = list[str]()
+    for one in report.checks:
+        board = f", {text(one.board)}" if one.board else ""
+        parts.append(element("p", f"{text(one.check)}{board}: {verdict(one.verdict)} {text(one.why)}"))
+        rows = [
+            [
+                text(f"item {d.item} of frame {d.frame}" if d.item is not None else f"frame {d.frame}"),
+                text(d.after), code(d.tensor), code(d.node), text(d.tensors),
+            ]
+            for d in one.differing
+        ]  # fmt: skip
+        heads = ("of", "ran after", "first tensor that differs", "node", "tensors")
+        parts += [table(f"not the same again: {one.check}", heads, rows)] if rows else []
+    return "".join(parts)
+
+
 def frames(report: ReportDocument) -> str:
-    """Returns the table of frames, or "" if there was only one."""
+    """Returns the table of frames, or "" if there was only one, or if the frames are shapes."""
+    if report.shapes:
+        return ""
     rows = [
         [
             verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""),

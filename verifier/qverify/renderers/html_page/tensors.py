@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qverify.renderers.html_page.channels import channels_and_roles, choose_drawn
 from qverify.renderers.html_page.elements import element, facts, number, text, verdict
+from qverify.report.channels import describe_worst_channels
 from qverify.report.document import Pair, TensorRow
 
 HEADS = ("#", "verdict", "tensor", "op", "type", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
 MAX_BARS = 41
-OF_CRITERIA = ("centred_sqnr_db", "euclidean_similarity")  # metrics that the lines of --criteria show, not every tensor
+NOT_REPEATED = {
+    *("centred_sqnr_db", "euclidean_similarity"),  # the lines of --criteria show them, not every tensor
+    *("max_abs", "max_lsb", "sqnr_db", "cosine"),  # cells of the row
+}
+
+OF_DRAWN = ("kl_divergence", "max_ulp")  # that only the tensors whose channels are drawn show
 
 
 def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[str, str]) -> str:
     """Returns the table of a pair, which a script can sort and filter. anchor: prefix of the ids of its rows. graphs:
     ids of the graphs around tensors. drawings: ids of the drawings of tensors."""
     heads = [element("th", element("button", text(name), type="button"), scope="col") for name in HEADS]
+    drawn = choose_drawn(pair.tensors)
     rows = [
-        _row(row, at, f"{anchor}{at}", graphs.get(row.name, ""), drawings.get(row.name, ""))
+        _row(row, at, f"{anchor}{at}", graphs.get(row.name, ""), drawings.get(row.name, ""), row.name in drawn)
         for at, row in enumerate(pair.tensors)
     ]
     head = element("thead", element("tr", *heads))
@@ -34,7 +42,7 @@ def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[
     )
 
 
-def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
+def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str, by_channel: bool) -> str:
     metrics, forced = row.metrics, row.forced
     share = row.failing if row.failing is not None else metrics.get("mismatched")
     cells = [
@@ -42,7 +50,7 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
         _cell(verdict(row.verdict)),
         element(
             "th",
-            element("details", element("summary", text(row.name)), _details(row, graph, drawing)),
+            element("details", element("summary", text(row.name)), _details(row, graph, drawing, by_channel)),
             scope="row",
             data_value=row.name,
         ),
@@ -56,9 +64,7 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
         _cell("" if forced is None else verdict(forced.verdict)),
     ]
     differs = "" if row.bit_equal else " differs"
-    return element(
-        "tr", *cells, id=anchor, class_=f"{row.verdict.lower()}{differs}", data_differs=int(not row.bit_equal)
-    )
+    return element("tr", *cells, id=anchor, class_=f"{row.verdict.lower()}{differs}")
 
 
 def _cell(inside: str, value: object = None) -> str:
@@ -76,17 +82,20 @@ def _metric(row: TensorRow, name: str) -> str:
     return _cell(shown, value if isinstance(value, (int, float)) else "")
 
 
-def _details(row: TensorRow, graph: str, drawing: str) -> str:
+def _details(row: TensorRow, graph: str, drawing: str, by_channel: bool) -> str:
     facts_of_row = [("why", text(row.why))] if row.why else []
-    facts_of_row += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
+    facts_of_row += [("graph", element("a", "its neighbours", href=f"#{graph}"))] if graph else []
     facts_of_row += (
         [("drawn", element("a", "density, differences, maps, values", href=f"#{drawing}"))] if drawing else []
     )
-    facts_of_row += [("covers", text(", ".join(row.covers)))] if row.covers else []
+    facts_of_row += [("covers", text(", ".join(row.covers)))] if row.covers and not graph else []
     facts_of_row += [("bytes", "the same on both sides")] if row.bit_equal else []
     metrics = {} if row.bit_equal else row.metrics
-    numbers = ((name, v) for name, v in metrics.items() if name not in OF_CRITERIA and not isinstance(v, dict))
+    left_out = NOT_REPEATED if by_channel else NOT_REPEATED | {*OF_DRAWN}
+    numbers = ((name, v) for name, v in metrics.items() if name not in left_out and not isinstance(v, dict))
     facts_of_row += [(name, number(v)) for name, v in numbers if v is not None]
+    if by_channel and row.channels is not None and (worst_channels := describe_worst_channels(row.channels)):
+        facts_of_row.append(("channels", text(worst_channels)))
     if row.forced is not None:
         forced = row.forced
         worst = "" if forced.max_lsb is None else f", up to {forced.max_lsb} LSB"
@@ -106,7 +115,8 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
         )
         facts_of_row += [("recomputed as one", text(forced.region.place))] if forced.region is not None else []
     histogram = row.metrics.get("lsb_histogram")
-    return facts(facts_of_row) + (_bars(histogram) if isinstance(histogram, dict) and not drawing else "")
+    bars = _bars(histogram) if isinstance(histogram, dict) and not drawing else ""
+    return facts(facts_of_row) + bars + (channels_and_roles(row) if by_channel else "")
 
 
 def _bars(histogram: dict[str, int]) -> str:

@@ -11,23 +11,30 @@ from itertools import permutations
 
 from qverify.capture.reader import is_capture
 from qverify.compare.containers import unwrap_differing
+from qverify.compare.judge_roles import check_roles_of
 from qverify.compare.options import Options
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.files import write_text
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.layouts import infer_layouts
 from qverify.model_bin.units import units
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, ReportDocument
+from qverify.report.facts import Finding
+from qverify.session.finals_arithmetics import gives_finals_alone, name_arithmetics_of_finals
 from qverify.session.models import Models, open_models
+from qverify.session.offline.dequantized_outputs import complete_outputs, describe_followed
+from qverify.session.offline.dump_inputs import compare_inputs, note_inputs
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.partial_dump import find_not_offered, state_offered
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.session.printed_values import UNKNOWN_WHOLE, limit_to_decimals, list_too_fine
+from qverify.session.printed_values import check_precision, limit_to_precision
 from qverify.session.stated_arithmetics import open_arithmetic
+from qverify.sides.dumps.array_axes import move_axes
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.rewritten_names import apply_map, draft_map, pair_rewritten, read_map, without_partner
 from qverify.sides.dumps.run_npz import read_index
@@ -35,7 +42,8 @@ from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.sides.dumps.vendor_tensor import NARROW
-from qverify.tensors.recording import NOT_IN_DUMP, Recording
+from qverify.tensors.axis_moves import find_move
+from qverify.tensors.recording import NOT_IN_DUMP, Array, Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, LayerFacts, ReadingOptions, VendorDump
 
@@ -55,6 +63,10 @@ class DumpPair:
         names: file of --map, which pairs names; "" for none.
         quantization: files in which a vendor's toolkit states how it quantized the float ONNX of `model`.
         partial: whether B stands in a board's place, so that it is judged by the tensors that it has.
+        inputs: the inputs that B was given; None if they are not known.
+        is_first_pair: whether it is the first pair of a report, in which is said what is the same for all: other inputs of B, and which known
+            roundings give its final outputs.
+        shapes: dims of dynamic inputs of the model, by name.
     """
 
     a: str
@@ -70,10 +82,14 @@ class DumpPair:
     quantization: tuple[str, ...] = ()
     names: str = ""
     partial: bool = False
+    inputs: InputRequest | None = None
+    is_first_pair: bool = True
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
-        return replace(self.reading, side=(self.side_b if b else self.side_a) or self.reading.side)
+        layout = self.reading.layout if b else ""
+        return replace(self.reading, side=(self.side_b if b else self.side_a) or self.reading.side, layout=layout)
 
 
 def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
@@ -87,17 +103,34 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         raise UsageError("--quantization states how a toolkit quantized a float ONNX; give that: -m float.onnx")
     models = None
     if dumps.model is not None:
-        models = open_models([dumps.model], arithmetic=arithmetic, quantization=dumps.quantization, operators=True)
+        models = open_models(
+            [dumps.model],
+            dumps.shapes or None,
+            arithmetic=arithmetic,
+            quantization=dumps.quantization,
+            operators=True,
+        )
     sides = [
         _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
+    names = read_map(dumps.names) if dumps.names and os.path.exists(dumps.names) else {}
     if models is not None:
         for side in sides:
-            use_names_of_model(side, models)
+            use_names_of_model(side, models, names)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
-    first, second = _make_recordings(dumps, sides, models, options.decimals and options.rule == "exact")
-    paired = _pair_names(dumps, first, second)
+    first, second = _make_recordings(dumps, sides, models, names, options.decimals and options.rule == "exact")
+    paired = _pair_names(dumps, names, first, second)
+    given, same_inputs, other_inputs = dict[str, Array](), list[str](), list[Finding]()
+    if models is not None and dumps.inputs is not None:
+        given = prepared_inputs(models.graph, dumps.inputs).arrays()
+        same_inputs, other_inputs = compare_inputs(sides[1], models.graph, given)
+    if dumps.reading.layout and isinstance(sides[1], Recording):
+        known = infer_layouts(models.graph) if models is not None else first.specs
+        second = move_axes(second, dumps.reading.layout, known, dumps.b)
+    followed = list[str]()
+    if models is not None:
+        followed = [n for s in (first, second) for n in complete_outputs(s, models.graph, not dumps.partial)]
     for path, side, recording in zip((dumps.a, dumps.b), sides, (first, second), strict=True):
         if isinstance(side, VendorDump) and side.profile == "raw" and os.path.isdir(path):
             refuse_twins(path, recording, ".bin")
@@ -106,8 +139,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     digests, digests_b = _input_digests(first), _input_digests(second)
     if digests and digests_b and digests != digests_b:
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
-    _check_precision((first, second), options)
-    model_tensors = models.graph.tensors if models is not None else {}
+    check_precision((first, second), options, models is not None)
+    check_roles_of(options, {name: spec.shape for name, spec in first.specs.items()})
+    graph = models.graph if models is not None else None
+    model_tensors = graph.tensors if graph is not None else {}
     not_offered, why = set[str](), dict[str, str]()
     if dumps.partial and models is not None:
         not_offered, why = find_not_offered(first, second, models)
@@ -124,8 +159,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         side.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
     notes = list[str]()
-    locate = None if models is None else find_locator(models, bool(digests and digests_b), options, notes)
-    report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate)
+    locate = None
+    if models is not None:
+        locate = find_locator(models, bool(digests and digests_b), options, notes, given)
+    report = judge_all({"A": first, "B": second}, None, [], options, {}, locate=locate, model=graph)
     report.notes += notes
     _mark_outputs(report.pairs, first, second, models)
     _state_layers(report.pairs, first, second)
@@ -133,8 +170,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         report.models, stated = list(models.rows), read_stated(models.graph)
         report.notes += models.notes if models.float_onnx is not None else []
         report.caveats += [stated.describe(units(models.graph), models.graph)] if stated is not None else []
+    finals_alone = models is not None and gives_finals_alone(second, models.graph)
     for pair in report.pairs:
-        pair.relaxed += [same_source] if same_source else []
+        pair.relaxed += [*([same_source] if same_source else []), *describe_followed(followed)]
         if borrowed:
             pair.relaxed.append(
                 f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
@@ -144,7 +182,8 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
-        _state_scope(pair, dumps, _list_absent(first, models), inner)
+        names_outputs = any(side.settings.get("outputs") for side in (first, second))
+        _state_scope(pair, dumps, _list_absent(first, models), inner, finals_alone, names_outputs)
     report.notes += paired
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
@@ -155,9 +194,35 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
         mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
-    report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
-    _limit_to_precision(report, (first, second))
+    report.notes += note_inputs(
+        dict.fromkeys(n for side in (first, second) for n in side.notes), same_inputs, bool(other_inputs)
+    )
+    report.findings = [*(other_inputs if dumps.is_first_pair else ()), *report.findings]
+    for pair in report.pairs if other_inputs else ():
+        pair.relaxed.insert(0, f"the dump's own input {printable(other_inputs[0].tensor)} is not that of -i")
+    limit_to_precision(report, (first, second))
+    if models is not None:
+        _name_arithmetics(report, dumps, models, second)
     return report
+
+
+def _name_arithmetics(report: ReportDocument, dumps: DumpPair, models: Models, second: Recording) -> None:
+    """States which known roundings give the final outputs of B, if it has nothing else, and they are not right."""
+    if report.verdict != "FAILED" or not dumps.is_first_pair or not gives_finals_alone(second, models.graph):
+        return
+    if dumps.inputs is None:
+        if not dumps.partial and models.compiled is not None:
+            report.notes.append(
+                "of the model, B has final outputs alone: -m quant.onnx,B -i INPUT tries the known roundings on them"
+            )
+        return
+    folder, who = os.path.dirname(os.path.abspath(str(dumps.model))), "the dump" if dumps.partial else "B"
+    prepared = prepared_inputs(models.graph, dumps.inputs)
+    text, note = name_arithmetics_of_finals(models, folder, prepared, second, who)
+    report.notes += [note] if note else []
+    for pair in report.pairs if text else ():
+        pair.arithmetics.append(text)
+        pair.relaxed.append(text)
 
 
 def _share_specs(first: Recording, second: Recording, not_offered: Collection[str]) -> list[str]:
@@ -268,11 +333,14 @@ def _list_absent(first: Recording, models: Models | None) -> list[str]:
     return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
-def _state_scope(pair: Pair, dumps: DumpPair, absent: list[str], inner: list[str]) -> None:
+def _state_scope(
+    pair: Pair, dumps: DumpPair, absent: list[str], inner: list[str], finals_alone: bool, stated: bool
+) -> None:
     """Adds what the verdict line must state about the scope: --outputs-only, or tensors of the model that neither dump
-    has, and tensors inside its nodes that only one has. inner: the text on the latter, if there are any."""
+    has, and tensors inside its nodes that only one has. inner: the text on the latter, if there are any. finals_alone: whether B gives
+    final outputs and no other tensor. stated: whether a dump names its final outputs."""
     if dumps.partial:
-        state_offered(pair, dumps.outputs_only)
+        state_offered(pair, dumps.outputs_only, finals_alone)
     if dumps.outputs_only:
         pair.scope = pair.scope if dumps.partial else "final outputs only, as asked"
         return
@@ -282,7 +350,8 @@ def _state_scope(pair: Pair, dumps: DumpPair, absent: list[str], inner: list[str
             f"{count(len(absent), 'tensor')} of the model {'is' if len(absent) == 1 else 'are'} in neither dump, first {absent[0]}"
         )
     if pair.cause == "coverage" and not dumps.partial:
-        pair.why += "; if one side has only the final outputs, --outputs-only compares those"
+        needed = " with -m MODEL" if dumps.model is None and not stated else ""
+        pair.why += f"; if one side has only the final outputs, --outputs-only{needed} compares those"
 
 
 def _model_notes(first: Recording, second: Recording) -> list[str]:
@@ -332,36 +401,52 @@ def _open_side(path: str, profile: str, reading: ReadingOptions, models: Models 
 
 
 def _make_recordings(
-    dumps: DumpPair, sides: list[Recording | VendorDump], models: Models | None, exact: bool
+    dumps: DumpPair,
+    sides: list[Recording | VendorDump],
+    models: Models | None,
+    names: Mapping[str, str],
+    exact: bool,
 ) -> tuple[Recording, Recording]:
     """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is
-    therefore read first. exact: as for align_profiles()."""
+    therefore read first. names: those of --map. exact: as for align_profiles()."""
     a, b = sides
+    names_of_b = {name_a: name_b for name_b, name_a in names.items()}
     model = infer_layouts(models.graph) if models is not None else {}
     outputs = models.graph.outputs if models is not None else ()
+    stored = models.graph.stored() if models is not None else {}
     dtype_options = dumps.reading.dtypes
     if isinstance(a, Recording) and isinstance(b, Recording):
         return a, b
     if isinstance(a, VendorDump) and isinstance(b, Recording):
-        return record_dump(a, dumps.a, "reference", OtherSide(_usable(b), None, model, outputs), dtype_options), b
+        return record_dump(
+            a,
+            dumps.a,
+            "reference",
+            OtherSide(_usable(b, a, model), None, model, outputs, stored, names_of_b),
+            dtype_options,
+        ), b
     if isinstance(a, Recording) and isinstance(b, VendorDump):
-        return a, record_dump(b, dumps.b, "dump", OtherSide(_usable(a), None, model, outputs), dtype_options)
+        other = OtherSide(_usable(a, b, model), None, model, outputs, stored, names)
+        return a, record_dump(b, dumps.b, "dump", other, dtype_options)
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
-        align_profiles(a, b, exact)
+        align_profiles(a, b, exact, models is None)
     if b.respell is None:  # b has the original names, which a gets as well
-        first = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), dtype_options)
-        return first, record_dump(b, dumps.b, "dump", OtherSide(_usable(first), None, model), dtype_options)
-    second = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), dtype_options)
-    return record_dump(a, dumps.a, "reference", OtherSide(_usable(second), None, model), dtype_options), second
+        other = OtherSide(declared_specs(b), b, model, (), stored, names_of_b)
+        first = record_dump(a, dumps.a, "reference", other, dtype_options)
+        other = OtherSide(_usable(first), None, model, (), stored, names)
+        return first, record_dump(b, dumps.b, "dump", other, dtype_options)
+    second = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model, (), stored, names), dtype_options)
+    other = OtherSide(_usable(second), None, model, (), stored, names_of_b)
+    return record_dump(a, dumps.a, "reference", other, dtype_options), second
 
 
-def _pair_names(dumps: DumpPair, first: Recording, second: Recording) -> list[str]:
-    """Gives the second dump the first one's names by the map of the user and by known rewritings, and returns notes. If
-    the map's file does not exist, it is written as a draft, and UsageError says so."""
+def _pair_names(dumps: DumpPair, names: Mapping[str, str], first: Recording, second: Recording) -> list[str]:
+    """Gives the second dump the first one's names by the map of the user and by known rewritings, and returns notes.
+    names: those of the map. If its file does not exist, it is written as a draft, and UsageError says so."""
     notes = list[str]()
-    if dumps.names and os.path.exists(dumps.names):
-        notes.append(apply_map(dumps.names, read_map(dumps.names), first, second))
+    if names:
+        notes.append(apply_map(dumps.names, names, first, second))
     notes += pair_rewritten(first, second)
     if not without_partner(first, second):
         if dumps.names and not os.path.exists(dumps.names):
@@ -375,41 +460,19 @@ def _pair_names(dumps: DumpPair, first: Recording, second: Recording) -> list[st
     return notes
 
 
-def _usable(recording: Recording) -> dict[str, TensorSpec]:
-    """Returns the specs of the tensors with which the other side can be compared."""
-    return {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
+def _usable(
+    recording: Recording, read: VendorDump | None = None, model: Mapping[str, TensorSpec] | None = None
+) -> dict[str, TensorSpec]:
+    """Returns the specs of the tensors with which the other side can be compared, in the model's dims where `read`, the dump that
+    is read by them, states those and the recording has them in another order."""
+    specs = {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
+    stated = {t.name: t.shape for t in read.tensors} if read is not None else {}
+    for name, wanted in (model or {}).items():
+        if name in specs and stated.get(name) == wanted.shape and find_move(specs[name].shape, wanted.shape):
+            specs[name] = replace(specs[name], shape=wanted.shape, aligned_shape=(), layout=wanted.layout)
+    return specs
 
 
 def _input_digests(recording: Recording) -> list[str]:
     """Returns the hashes of the inputs that a dump states; [] if it states none."""
     return list(recording.settings.get("inputs", []))
-
-
-def _precision(sides: tuple[Recording, Recording]) -> int | None:
-    """Returns to how many decimals the printed values of the dumps are known; None if no dump has printed values."""
-    decimals = [p for s in sides if isinstance(p := s.settings.get("precision"), int)]
-    return min(decimals) if decimals else None
-
-
-def _check_precision(sides: tuple[Recording, Recording], options: Options) -> None:
-    """Raises UsageError if a gate is finer than the precision of the dumps' printed values."""
-    decimals = _precision(sides)
-    if decimals is None:
-        return
-    if decimals < 0:
-        raise UsageError(f"the dump's values {UNKNOWN_WHOLE}; dump more of them")
-    for gate, instead in list_too_fine(decimals, options):
-        raise UsageError(
-            f"{gate}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
-            f"give {instead}" + (", or -m, which has the exact scales" if decimals < 6 else "")
-        )
-
-
-def _limit_to_precision(report: ReportDocument, sides: tuple[Recording, Recording]) -> None:
-    """Limits the report to the precision of the dumps' printed values, if they have any."""
-    decimals = _precision(sides)
-    if decimals is None:
-        return
-    report.notes.append(f"values known to {count(decimals, 'decimal')}: whether the bytes are equal is not known")
-    for pair in report.pairs:
-        limit_to_decimals(pair, decimals)

@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+from qverify.compare.combine_reports import combine
 from qverify.compare.gate_text import parse_gates
 from qverify.compare.options import Options
 from qverify.compare.vendor_criteria import CRITERIA
-from qverify.compare.verdict import combine
 from qverify.profiles import board_rung, rungs
 from qverify.report.document import Pair, ReportDocument
 from qverify.report.side_names import named

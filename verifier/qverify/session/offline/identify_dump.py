@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.compare.error_bounds.region import MOVING
-from qverify.compare.identify.fit import Read, collect, fit, run_free
+from qverify.compare.identify.fit import Read, RunUnit, collect, fit, run_free
 from qverify.compare.probing.explain import explain_nodes
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -23,6 +23,7 @@ from qverify.session.models import open_models
 from qverify.session.offline.locate_dumps import use_names_of_model
 from qverify.session.tflite_alone import compile_plainly
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.rewritten_names import apply_map, pair_rewritten, read_map
 from qverify.sides.dumps.twin_files import refuse_twins
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
 from qverify.sides.simulator import Simulator
@@ -62,26 +63,37 @@ def identify_dump(
     reading: ReadingOptions,
     origin: Origin,
     inputs: InputRequest | None = None,
+    map_file: str = "",
+    quantization: tuple[str, ...] = (),
 ) -> Identified:
     """Returns the arithmetic of the side that wrote a dump. inputs: those of the network that the dump is of, which stand
-    for what it lacks. Raises UsageError if nothing of it can be compared, or if it has other inputs, BadFileError for
+    for what it lacks. map_file: the names of the model's tensors by those of the dump, as for --map; "" for none.
+    quantization: files in which a vendor's toolkit states how it quantized the float ONNX `model`. Raises UsageError if
+    nothing of it can be compared, or if it has other inputs, BadFileError for
     files that cannot be read."""
     _refuse_single_array(path)
-    models = open_models([model])
+    models = open_models([model], quantization=quantization)
     graph = models.graph if models.alone is None else compile_plainly(models.alone)
     side = open_dump(path, profile, reading, graph, hashlib.sha256(models.binary).hexdigest())
-    use_names_of_model(side, models)
+    names = read_map(map_file) if map_file else {}
+    use_names_of_model(side, models, names)
+    wanted = Recording("model", "", specs={n: graph.spec(n) for n in (*graph.inputs, *graph.observable())})
     if isinstance(side, VendorDump):
-        other = OtherSide({n: graph.spec(n) for n in graph.observable()}, None, infer_layouts(graph), graph.outputs)
+        specs = {n: graph.spec(n) for n in graph.observable()}
+        other = OtherSide(specs, None, infer_layouts(graph), graph.outputs, graph.stored(), names)
         recording = record_dump(side, path, "dump", other, reading.dtypes)
     else:
         recording = side
+    paired = [apply_map(map_file, names, wanted, recording)] if names else []
+    recording.notes += [*paired, *pair_rewritten(wanted, recording)]
     if os.path.isdir(path):
         refuse_twins(path, recording)
     if inputs is not None and inputs.files is not None:
         recording = _with_inputs(recording, prepared_inputs(graph, inputs).arrays(), path)
     read, every, run_unit = _reader(recording, graph), units(graph), Simulator(graph, models.islands).run_unit
-    known = collect(every, graph, read, run_unit)
+    moved = _find_moved(every, graph, read, run_unit)
+    known = collect(every, graph, lambda name: moved[name] if name in moved else read(name), run_unit)
+    known = [m for m in known if m.unit.outputs[0] not in moved]
     if not known:
         integers = next((u.outputs[0] for u in every if _has_integers(u, graph)), "")
         raise UsageError(
@@ -127,11 +139,24 @@ def _list_doubts(
     absent = dict.fromkeys(
         u.nodes[0].op for u in inner if u.nodes[0].op not in MOVING and find_of_node(ops, u.nodes[0], graph) is None
     )
-    doubts = [f"no node is in the dump of: {', '.join(absent)}"] if absent else []
+    doubts = [f"no node has its inputs and its output in the dump, of: {', '.join(absent)}"] if absent else []
     doubts += [str(recording.settings[k]) for k in ("incomplete", "unsteady") if recording.settings.get(k)]
     if free.first and all(op.form for op in ops.values()):
         doubts.append(f"every recorded op has a form, and {free.first} differs free-running")
     return doubts
+
+
+def _find_moved(every: list[Unit], graph: Graph, read: Read, run_unit: RunUnit) -> dict[str, Array]:
+    """Returns the tensors that the side does not give and that only move values which it gives, by name."""
+    moved = dict[str, Array]()
+    for unit in every:
+        if unit.op not in MOVING or len(unit.nodes) != 1 or any(read(o) is not None for o in unit.outputs):
+            continue
+        given = {n: v for n in unit.inputs if (v := moved[n] if n in moved else read(n)) is not None}
+        fits = all((v.shape, v.dtype) == (graph.spec(n).shape, graph.spec(n).numpy_dtype) for n, v in given.items())
+        if given and len(given) == len(unit.inputs) and fits:
+            moved |= {o: v for o, v in run_unit(unit, given).items() if o in unit.outputs}
+    return moved
 
 
 def _has_integers(unit: Unit, graph: Graph) -> bool:

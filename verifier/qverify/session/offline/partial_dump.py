@@ -11,6 +11,7 @@ from qverify.sides.dumps.rewritten_names import find_rewritings
 from qverify.tensors.recording import Recording
 
 ASKED = "final outputs only; -r True judges every node that the dump gives"
+ALONE = "final outputs only: the dump gives no others"
 
 
 def find_not_offered(first: Recording, dump: Recording, models: Models) -> tuple[set[str], dict[str, str]]:
@@ -27,10 +28,11 @@ def find_not_offered(first: Recording, dump: Recording, models: Models) -> tuple
     return not_offered, why
 
 
-def state_offered(pair: Pair, narrow: bool) -> None:
-    """States in the verdict line which part of the model was judged. narrow: whether only the final outputs were."""
+def state_offered(pair: Pair, narrow: bool, alone: bool) -> None:
+    """States in the verdict line which part of the model was judged. narrow: whether only the final outputs were. alone: whether
+    the dump has nothing else."""
     if narrow:
-        pair.scope = ASKED
+        pair.scope = ALONE if alone else ASKED
     elif offered := pair.coverage.not_offered:
         total = len(offered) + pair.coverage.expected
         pair.relaxed.append(f"the dump gave {pair.coverage.compared} of {count(total, 'tensor')}")

@@ -17,6 +17,7 @@ from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
+from qverify.report.stated_facts import usable_facts
 from qverify.session.captured_runtime import OURS
 from qverify.session.chosen_sides import choose_board
 from qverify.session.host_sides import HostSides, SideResults, Watch
@@ -35,6 +36,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
 RERUN_SIDES = ("reference", "simulator")  # those that --rerun can run again
+TASK_GATES = "the run had a gate of the task, and a capture has no labels: run again with --task and --labels"
 SIDE_ORDER = (*RERUN_SIDES, "board")
 
 
@@ -117,6 +119,9 @@ def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Wat
         raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.combine(rows)
     whole.findings = history.put_frozen_first(whole.verdict, whole.findings)
+    if capture.command.get("task_gates"):
+        mark_inconclusive(whole, TASK_GATES)
+        whole.caveats.append(TASK_GATES)
     if len(rows) == 1:
         whole.frames = []
     return JobOutcome(whole, finals, evidence=evidence)
@@ -212,7 +217,9 @@ def merge_options(chosen: Options, capture: Capture) -> Options:
     """Returns the options of the captured run, overridden by those that the user set now."""
     names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:
-        captured = Options(**{k: v for k, v in capture.command.items() if k in names})
+        command = {k: v for k, v in capture.command.items() if k in names}
+        command["facts"] = usable_facts(command["facts"]) if isinstance(command.get("facts"), dict) else ()
+        captured = Options(**command)
         changed = {k for k in names if k in chosen.named or getattr(chosen, k) != getattr(default, k)}
         return replace(captured, **{k: getattr(chosen, k) for k in changed})
     except (TypeError, ValueError, UsageError) as error:

@@ -54,6 +54,15 @@ def replay(request: ReplayRequest, watch: Watch | None = None) -> JobOutcome:
     return JobOutcome(report, list(models.graph.outputs), evidence=RunEvidence(prepared, ran, None))
 
 
+def is_bundle(folder: str) -> bool:
+    """Returns whether a folder has the manifest of a bundle, right or not."""
+    path = os.path.join(folder, "manifest.json")
+    try:
+        return os.path.isfile(path) and SCHEMA.encode() in read_regular(path, MAX_MANIFEST_BYTES)
+    except BadFileError:
+        return False
+
+
 def _read_manifest(folder: str) -> dict[str, Any]:
     """Returns `files` (hash by name) and `inputs` of a bundle's manifest. Raises BadFileError if it is missing or
     malformed."""

@@ -8,10 +8,13 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
+from qverify.compare.combine_reports import combine
 from qverify.compare.options import Options
-from qverify.compare.verdict import combine
 from qverify.errors import UsageError
-from qverify.report.document import NotRun, ReportDocument
+from qverify.files import read_regular
+from qverify.model_bin.container import MAGIC
+from qverify.report.document import NotRun, Pair, ReportDocument
+from qverify.session.make_report import NOT_RUN
 from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
 from qverify.session.offline.compare_ladder import name_sides
 from qverify.session.offline.rejudge import mark_inconclusive
@@ -49,8 +52,10 @@ def verify_dump(request: Request, dump: BoardDump) -> ReportDocument:
     if request.repeat > 1:
         raise UsageError(f"-m {dump.path}: a dump is in the board's place; leave out --repeat")
     with tempfile.TemporaryDirectory() as folder:
-        sides = ["reference"] if not request.arithmetic else []  # which computes otherwise than is stated of the board
-        sides += ["simulator"] if request.run_sim else []
+        why_no_reference = _why_no_reference(request)
+        sides = [*([] if why_no_reference else ["reference"]), *(["simulator"] if request.run_sim else [])]
+        if not sides:
+            raise UsageError(f"-m {dump.path}: no side of this host to compare it with: give the quantized ONNX in -m")
         incomplete = list[str]()
         how: dict[str, Any] = {"arithmetic": request.arithmetic or None, "quantization": request.quantization}
         rungs = [Rung(side, os.path.join(folder, side)) for side in sides]
@@ -63,24 +68,44 @@ def verify_dump(request: Request, dump: BoardDump) -> ReportDocument:
         rungs.append(Rung(BOARD, dump.path))
         pairs = [(a, b) for at, a in enumerate(rungs) for b in rungs[at + 1 :]]
         options = replace(request.options, named=request.options.named | {"dump_all"})
-        reports = [name_sides(_compare(request, dump, (a, b), options), a, b) for a, b in pairs]
+        reports = [name_sides(_compare(request, dump, (a, b), options, a is rungs[0]), a, b) for a, b in pairs]
     report = combine(reports)
+    _share_arithmetics([pair for pair in report.pairs if pair.b == BOARD])
     report.blamed = [blame for at, blame in enumerate(report.blamed) if blame not in report.blamed[:at]]
     for why in incomplete:
         mark_inconclusive(report, why)
     report.notes = [f"board: {dump.path}, a dump", *dict.fromkeys(report.notes)]
     report.not_run = [] if request.run_sim else [NotRun("simulator", "-s False")]
-    if request.arithmetic:
-        report.not_run.append(NotRun("reference", "it does not compute as --arithmetic states"))
+    report.not_run += [NotRun("reference", why_no_reference)] if why_no_reference else []
     return report
 
 
-def _compare(request: Request, dump: BoardDump, rungs: tuple[Rung, Rung], options: Options) -> ReportDocument:
+def _why_no_reference(request: Request) -> str:
+    """Returns why the reference is no side, "" if it is one."""
+    if request.arithmetic:
+        return "it does not compute as --arithmetic states"
+    only_binary = all(read_regular(path, len(MAGIC), follow=True) == MAGIC for path in request.models)
+    return NOT_RUN["reference"] if only_binary else ""
+
+
+def _share_arithmetics(pairs: list[Pair]) -> None:
+    """States in all pairs of the dump that FAILED what was found of its final outputs in the first one."""
+    found = [text for text in pairs[0].arithmetics if text in pairs[0].relaxed] if pairs else []
+    for pair in pairs[1:]:
+        if pair.verdict == "FAILED" and not pair.arithmetics:
+            pair.arithmetics += found
+            pair.relaxed += found
+
+
+def _compare(
+    request: Request, dump: BoardDump, rungs: tuple[Rung, Rung], options: Options, first: bool
+) -> ReportDocument:
+    """Returns the report of one pair. first: whether the dump is compared with the first side."""
     model = next((path for path in request.models if not path.endswith(".bin")), request.models[0])
     narrow = not request.options.dump_all
     a, b = rungs
     dumps = DumpPair(a.path, b.path, model, outputs_only=narrow, arithmetic=request.arithmetic or "")
-    dumps = replace(dumps, quantization=request.quantization)
+    dumps = replace(dumps, quantization=request.quantization, shapes=request.shapes)
     if b.name == BOARD:
         side = dump.reading.side or (BOARD if not dump.profile and read_index(dump.path) is not None else "")
         dumps = replace(
@@ -90,6 +115,8 @@ def _compare(request: Request, dump: BoardDump, rungs: tuple[Rung, Rung], option
             side_b=side,
             names=dump.names,
             partial=True,
+            inputs=request.inputs,
+            is_first_pair=first,
         )
     report = compare_dumps(dumps, options)
     if narrow and b.name != BOARD:

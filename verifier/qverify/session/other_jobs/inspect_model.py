@@ -13,7 +13,8 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import decode
 from qverify.onnx_model.file_summary import summarize
 from qverify.onnx_model.load import parse, read_model
-from qverify.session.models import kind_of, open_models
+from qverify.session.model_file import kind_of
+from qverify.session.models import open_models
 from qverify.session.tflite_alone import open_tflite
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.tpu_mlir import INPUT, MAX_HEAD, MODULE, is_module, read_module

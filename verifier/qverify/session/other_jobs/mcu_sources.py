@@ -13,7 +13,7 @@ from qverify.compiler.firmware_network import network_text
 from qverify.errors import UsageError
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_file
-from qverify.session.models import kind_of
+from qverify.session.model_file import kind_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from qverify.model_bin.graph import Graph
 from qverify.onnx_model.load import read_model
 from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
 from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
-from qverify.session.models import kind_of
+from qverify.session.model_file import kind_of
 from qverify.session.vendor_quantized import espdl_files, quantize_as_vendor
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.spec import TensorSpec

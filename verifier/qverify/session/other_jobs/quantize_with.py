@@ -14,7 +14,7 @@ from qverify.model_bin.graph import Graph
 from qverify.onnx_model.load import read_model
 from qverify.session.chosen_sides import LOCAL, engine_words
 from qverify.session.many_frames import frame_sources
-from qverify.session.models import kind_of
+from qverify.session.model_file import kind_of
 from qverify.session.other_jobs.quantize import graph_of_inputs, quantize_as_stated
 from qverify.sides.float_file import FloatFile
 from qverify.sides.runner_board import RunnerBoard

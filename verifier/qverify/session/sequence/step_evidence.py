@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,7 @@ class StepEvidence:
     recordings: Mapping[str, Recording]
     pull: Pull | None
     inputs: PreparedInputs
+    _outputs: dict[str, dict[str, Array]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def recording(self, side: str) -> Recording | None:
         """Returns the recording of a side, None if it did not take part."""
@@ -32,6 +33,11 @@ class StepEvidence:
 
     def outputs(self, side: str) -> dict[str, Array]:
         """Returns the final outputs of a side that are at hand, by name. A board that did not run to its end has none."""
+        if side not in self._outputs:
+            self._outputs[side] = self._read_outputs(side)
+        return dict(self._outputs[side])
+
+    def _read_outputs(self, side: str) -> dict[str, Array]:
         recording = self.recording(side)
         if recording is None or recording.state != "complete":
             return {}

@@ -117,17 +117,24 @@ class StepFacts:
 
     def _judge_states(self, report: ReportDocument, evidence: StepEvidence, feed: Feed) -> None:
         """Makes pairs INCONCLUSIVE whose sides have NaN in a state, or lack one."""
+        sides = dict.fromkeys(side for pair in report.pairs for side in (pair.a, pair.b))
+        wrong = {side: self._find_wrong_state(evidence, side) for side in sides}
         for pair in report.pairs:
-            for side in (pair.a, pair.b):
-                outputs = evidence.outputs(side)
-                for state in self.loop.states.values():
-                    value = outputs.get(state.output)
-                    why = f"the state {state.output} of the {side} "
-                    if value is None:
-                        _weaken(pair, why + "is missing", "coverage")
-                    elif value.dtype.kind == "f" and np.isnan(value).any():
-                        _weaken(pair, why + "has NaN" + _first_nan(evidence, side), "not_finite")
+            for why, cause in (found for side in (pair.a, pair.b) if (found := wrong[side]) is not None):
+                _weaken(pair, why, cause)
         report.verdict = worst([report.verdict, *(pair.verdict for pair in report.pairs)])
+
+    def _find_wrong_state(self, evidence: StepEvidence, side: str) -> tuple[str, str] | None:
+        """Returns why the first state of a side that is missing or has NaN cannot pass, and the cause; None without one."""
+        outputs = evidence.outputs(side)
+        for state in self.loop.states.values():
+            value = outputs.get(state.output)
+            why = f"the state {state.output} of the {side} "
+            if value is None:
+                return why + "is missing", "coverage"
+            if value.dtype.kind == "f" and np.isnan(value).any():
+                return why + "has NaN" + _first_nan(evidence, side), "not_finite"
+        return None
 
     def _judge_tokens(self, report: ReportDocument, given: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
         """Fails pairs whose tokens miss the gate. Returns the token of each side."""

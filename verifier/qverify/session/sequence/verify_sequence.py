@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 from qverify_agents.errors import LinkError
 
-from qverify.compare.verdict import combine
+from qverify.compare.combine_reports import combine
 from qverify.errors import QVerifyError, UsageError
 from qverify.plural import count
 from qverify.report.document import ReportDocument, worst
@@ -176,6 +177,7 @@ class SequenceRun:
         """Runs one feed of a step on these states. Returns what the sides gave, and the report."""
         inputs = join(self._loop, step, external, states, FREE if feed == FREE else FORCED)
         is_further = feed == FREE and self._sequence.is_forced
+        job.on_lost = partial(self._note_lost, step, feed)
         outcome = job.run_prepared(inputs, step, watch, source, is_further)
         self._unreached = outcome.unreached
         if self._last_passed or feed != FREE:  # of a step that fails in both feeds, the forced one
@@ -188,6 +190,13 @@ class SequenceRun:
         self.facts.judge(step, feed, evidence, self._lead, self._own, outcome.report)
         self._explain(job, step, feed, external, states, evidence, outcome.report)
         return evidence, outcome.report
+
+    def _note_lost(self, step: int, feed: Feed, why: str, resumed: bool) -> None:
+        """States that the board lost its state in a step. The host has the states before each step, its snapshot."""
+        went_on = "it was connected again and ran the step again" if resumed else "it broke off again"
+        self.facts.facts.notes.append(
+            f"step {step}, {feed}: the board lost its state ({why}); {went_on} from the snapshot of step {step}"
+        )
 
     def _explain(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.load import read_model
-from qverify.session.models import kind_of
+from qverify.session.model_file import kind_of
 
 
 def split_float(paths: list[str]) -> tuple[list[str], str | None]:

@@ -13,6 +13,7 @@ from qverify.plural import count
 from qverify.printable import printable
 
 MAX_BYTES = 1 << 26  # of a file of labels
+HEADINGS = ("file", "filename", "file_name", "image", "frame")  # first cells of a line that is none of labels
 Label = int | float | str | bool | None | list[Any] | dict[str, Any]
 
 
@@ -57,10 +58,12 @@ def _parse_csv(data: bytes, path: str) -> dict[str, Label] | list[Label]:
     """Returns the labels by file if every line has two cells, in the order of the frames if every line has one."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, strict=True) if row and any(row)]
+        has_tabs = bool(lines) and all("\t" in line for line in lines if line.strip())
+        read = csv.reader(lines, strict=True, delimiter="\t" if has_tabs else ",")
+        rows = [[cell.strip() for cell in row] for row in read if row and any(row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadFileError(f"--labels {path}: wanted UTF-8 lines `file,label`: {error}") from error
-    if rows and rows[0][-1].lower() == "label":
+    if rows and (rows[0][-1].lower() == "label" or (len(rows[0]) == 2 and rows[0][0].lower() in HEADINGS)):
         rows = rows[1:]
     widths = {len(row) for row in rows}
     if widths == {1}:

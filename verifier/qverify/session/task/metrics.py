@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from math import prod
@@ -19,7 +16,8 @@ import numpy.typing as npt
 from qverify.errors import TaskError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
-from qverify.session.task.labels import Label, parse_class
+from qverify.session.task.labels import Label, parse_class, read_labels
+from qverify.user_functions import load_function
 
 Real = npt.NDArray[Any]
 TOP = (1, 5)  # top-1 and top-5, as far as there are more classes
@@ -28,18 +26,36 @@ TOP = (1, 5)  # top-1 and top-5, as far as there are more classes
 @dataclass(frozen=True, slots=True)
 class Score:
     """A side's result on one frame. values: the numbers, by name. right: whether the result is correct, None if the
-    metric does not decide that. answer: the result as text for the user."""
+    metric does not decide that. answer: the result as text for the user. level: how good the result is, the larger the
+    better; None if the metric does not say. kept: what summarize() needs of the frame."""
 
     values: dict[str, float]
     right: bool | None
     answer: str
+    level: float | None = None
+    kept: Any = None
 
 
 class Metric(Protocol):
-    """A measure of a side's outputs. name: its name in the report. output: name of the output it reads, "" for all."""
+    """A measure of a side's outputs. name: its name in the report. output: name of the output it reads, "" for all. names:
+    names of its values, which gates may limit. smaller: those of which smaller is better; None if that is not known.
+    decoder: the decoder in words, "" without one. step: by how much a level must be lower to count as worse. labelled: of how
+    many frames there are labels, 0 where it is not known that there are more than frames."""
 
+    step: float
+    labelled: int
     name: str
     output: str
+    names: tuple[str, ...]
+    smaller: frozenset[str] | None
+    decoder: str
+
+    def labels(self, frames: list[str]) -> list[Any]:
+        """Returns the label of each frame. Raises TaskError or BadFileError if they cannot be read, or do not fit."""
+
+    def summarize(self, scores: Sequence[Score], base: Sequence[Score | None]) -> dict[str, float]:
+        """Returns a side's values over these frames, NaN where one is not defined. base: the scores of the reference on the
+        same frames, None where it has none."""
 
     def check(self, label: Label, frame: str) -> None:
         """Raises TaskError for a label that cannot be used."""
@@ -47,14 +63,44 @@ class Metric(Protocol):
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         """Returns the side's score. outputs: the real (dequantized) values of the outputs, by name."""
 
+    def list_notes(self, side: str, scores: Sequence[Score]) -> list[str]:
+        """Returns what the numbers of a side do not say."""
 
-class Classification:
+
+class Means:
+    """What most metrics have: labels by frame, and values that are means over the frames."""
+
+    names: tuple[str, ...] = ()
+    smaller: frozenset[str] | None = frozenset()
+    output = decoder = ""
+    step, labelled = 1e-9, 0
+
+    def __init__(self, path: str):
+        self._path = path
+
+    def labels(self, frames: list[str]) -> list[Any]:
+        return list(read_labels(self._path, frames)) if self._path else [None] * len(frames)
+
+    def check(self, label: Label, frame: str) -> None:
+        pass
+
+    def list_notes(self, side: str, scores: Sequence[Score]) -> list[str]:
+        return []
+
+    def summarize(self, scores: Sequence[Score], base: Sequence[Score | None]) -> dict[str, float]:
+        names = scores[0].values if scores else {}
+        return {name: sum(score.values[name] for score in scores) / len(scores) for name in names}
+
+
+class Classification(Means):
     """The rank of the labelled class among the values of an output. Of equal values, the first ranks higher; an output
     with NaN is wrong. Raises TaskError unless exactly one output has exactly one axis longer than 1."""
 
     name = "classification"
 
-    def __init__(self, graph: Graph, names: list[str], path: str):
+    def __init__(self, graph: Graph, names: list[str], path: str, first: str = "top-1"):
+        """first: the name of the share of frames whose class is right."""
+        super().__init__(path)
         shapes = {n: graph.spec(n).shape for n in names}
         candidates = [n for n, shape in shapes.items() if max(shape, default=1) == prod(shape) > 1]
         if len(candidates) != 1:
@@ -62,8 +108,23 @@ class Classification:
             raise TaskError(
                 f"--labels {path}: no class axis: the outputs are {outputs}; wanted one with a single dim above 1, or --task-metric"
             )
-        self.output, self._classes, self._path = candidates[0], prod(shapes[candidates[0]]), path
+        self.output, self._classes = candidates[0], prod(shapes[candidates[0]])
         self._top = [k for k in TOP if k < self._classes]
+        self._words: list[str] = []
+        self.names = tuple(first if k == 1 else f"top-{k}" for k in self._top)
+
+    def name_classes(self, words: str) -> None:
+        """Takes the names of the classes, with ; between them, which labels may then use. Raises TaskError unless there are as
+        many as classes, each once."""
+        self._words = [word.strip() for word in words.split(";")]
+        if len(self._words) != self._classes or len(set(self._words)) < self._classes:
+            raise TaskError(
+                f"--task: names: {len(self._words)} names, wanted one for each of {self._classes} classes, with ; between them"
+            )
+
+    def labels(self, frames: list[str]) -> list[Any]:
+        found = super().labels(frames)
+        return [self._words.index(label) if label in self._words else label for label in found]
 
     def check(self, label: Label, frame: str) -> None:
         parse_class(label, self._classes, self._path, frame)
@@ -71,22 +132,22 @@ class Classification:
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         values = np.asarray(outputs[self.output], np.float64).reshape(-1)
         if np.isnan(values).any() or len(values) != self._classes:
-            return Score({f"top-{k}": 0.0 for k in self._top}, False, "NaN")
+            return Score(dict.fromkeys(self.names, 0.0), False, "NaN")
         expected = parse_class(label, self._classes, self._path, frame)
         rank = int((values > values[expected]).sum() + (values[:expected] == values[expected]).sum())
-        return Score({f"top-{k}": float(rank < k) for k in self._top}, rank == 0, str(int(values.argmax())))
+        shares = {name: float(rank < k) for name, k in zip(self.names, self._top, strict=True)}
+        return Score(shares, rank == 0, str(int(values.argmax())))
 
 
-class UserMetric:
+class UserMetric(Means):
     """A function of the user's: function(outputs, label, frame) returns a number, or True or False."""
 
-    output = ""
+    names: tuple[str, ...] = ("value",)
+    smaller: frozenset[str] | None = None
 
-    def __init__(self, text: str):
-        self.name, self._function = text, _load_function(text)
-
-    def check(self, label: Label, frame: str) -> None:
-        pass
+    def __init__(self, text: str, path: str):
+        super().__init__(path)
+        self.name, self._function = text, load_function(text, "--task-metric", TaskError)
 
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         try:
@@ -108,33 +169,3 @@ class UserMetric:
                 "wanted a finite number, True or False"
             )
         return Score({self.name: number}, right, f"{number:g}" if right is None else "right" if right else "wrong")
-
-
-def _load_function(text: str) -> Callable[..., Any]:
-    """Returns the function named by FILE.py:NAME or MODULE:NAME. Raises TaskError if it cannot be loaded."""
-    where, colon, name = text.rpartition(":")
-    if not colon or not where or not name.isidentifier():
-        raise TaskError(f"--task-metric {text}: wanted FILE.py:FUNCTION or MODULE:FUNCTION")
-    try:
-        with redirect_stdout(sys.stderr):
-            module = _load_file(where) if where.endswith(".py") else importlib.import_module(where)
-    except FileNotFoundError as error:
-        raise TaskError(f"--task-metric {text}: there is no file {where}") from error
-    except (Exception, SystemExit) as error:  # the user's module may raise anything
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"--task-metric {text}: {where} cannot be loaded: {printable(message)}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise TaskError(f"--task-metric {text}: {where} has no function {name}")
-    loaded: Callable[..., Any] = function
-    return loaded
-
-
-def _load_file(path: str) -> Any:
-    """Runs a Python file as a module, which is not added to sys.modules, and returns it."""
-    spec = importlib.util.spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
-    if spec is None or spec.loader is None:
-        raise FileNotFoundError(path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from qverify.errors import UsageError
 from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
-from qverify.session.models import kind_of
+from qverify.session.model_file import kind_of
 
 ALONE = ("tflite", "espdl")  # kinds of files that are the whole model, without an ONNX
 STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths

@@ -15,6 +15,7 @@ from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
 from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
 from qverify.sides.dumps.run_npz import read_index, read_run_npz
+from qverify.sides.dumps.unread_files import note_unread
 from qverify.tensors.recording import Recording
 from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
@@ -53,13 +54,19 @@ def open_dump(
         if not dump.tensors and not dump.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
         dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md of a clone)"] if page.CHECKED else []
+        dump.notes += note_unread(path, dump)
+        dump.layout = options.layout
         return dump
     if has_arrays or os.path.lexists(os.path.join(path, "manifest.json")):
-        return open_array_dump(path, "dump") if graph is None else add_scales(open_array_dump(path, "dump"), graph)
+        arrays = open_array_dump(path, "dump")
+        arrays.notes += note_unread(path, None)
+        return arrays if graph is None else add_scales(arrays, graph)
     if graph is not None and os.path.isfile(path):
         return read_board_dump(path, graph, model_sha256)
     if (graph is not None or options.dtypes) and is_raw_dump(path):
-        return read_raw_dump(path, options, graph)
+        dump = read_raw_dump(path, options, graph)
+        dump.layout = options.layout
+        return dump
     raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 

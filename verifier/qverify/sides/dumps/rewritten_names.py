@@ -36,16 +36,8 @@ MAX_MAP_BYTES = 1 << 22
 def pair_rewritten(first: Recording, second: Recording) -> list[str]:
     """Gives tensors of the second dump the name of the one tensor of the first that they are a rewriting of. Returns a
     note for the report of what was paired, and of what fits several; [] if nothing was."""
-    alone = [_alone(first, second), _alone(second, first)]
-    by_key = [_by_key(names) for names in alone]
-    notes, renamed, doubtful = list[str](), dict[str, str](), list[str]()
-    for name in alone[1]:
-        meant = sorted({other for key in _keys(name) for other in by_key[0].get(key, ())})
-        rivals = {other for one in meant for key in _keys(one) for other in by_key[1].get(key, ())}
-        if len(meant) == 1 and len(rivals) == 1 and _may_be(first, second, meant[0], name):
-            renamed[name] = meant[0]
-        elif len(meant) > 1 or (meant and len(rivals) > 1):
-            doubtful.append(f"{' or '.join(meant)} for {', '.join(sorted(rivals))}")
+    meant, doubtful = match_rewritten(_alone(second, first), _alone(first, second))
+    notes, renamed = list[str](), {b: a for b, a in meant.items() if _may_be(first, second, a, b)}
     rename(second, renamed)
     notes += _fit_axes(first, second, [name for name in first.specs if name in second.specs])
     if renamed:
@@ -57,6 +49,21 @@ def pair_rewritten(first: Recording, second: Recording) -> list[str]:
             f"names that fit several tensors, not paired: {_listed(dict.fromkeys(doubtful))}; --map FILE decides"
         )
     return notes
+
+
+def match_rewritten(names: Collection[str], others: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Returns, of these names, the one of the others that each is a rewriting of, where exactly one of both is meant; and
+    texts on those that fit several."""
+    own_by_key, others_by_key = _by_key(names), _by_key(others)
+    found, doubtful = dict[str, str](), list[str]()
+    for name in names:
+        meant = sorted({other for key in _keys(name) for other in others_by_key.get(key, ())})
+        rivals = {other for one in meant for key in _keys(one) for other in own_by_key.get(key, ())}
+        if len(meant) == len(rivals) == 1:
+            found[name] = meant[0]
+        elif meant:
+            doubtful.append(f"{' or '.join(meant)} for {', '.join(sorted(rivals))}")
+    return found, doubtful
 
 
 def read_map(path: str) -> dict[str, str]:
@@ -91,8 +98,11 @@ def apply_map(path: str, names: Mapping[str, str], first: Recording, second: Rec
 
 def draft_map(first: Recording, second: Recording) -> str:
     """Returns a map, as TOML, of the tensors without a partner; a line whose partner is a guess is a comment."""
-    left, lines = _alone(first, second), ["[names]  # name of B = name of A; correct the lines and remove their #"]
-    for name in _alone(second, first):
+    left, lines = (
+        _alone(first, second, True),
+        ["[names]  # name of B = name of A; correct the lines and remove their #"],
+    )
+    for name in _alone(second, first, True):
         near = closest_names(name, left, 1)
         lines.append(f"# {_quoted(name)} = {_quoted(near[0] if near else '')}")
     lines += [f"# of A, without a partner: {_quoted(name)}" for name in left]
@@ -146,12 +156,18 @@ def find_rewritings(name: str, names: Iterable[str]) -> list[str]:
 
 
 def without_partner(first: Recording, second: Recording) -> bool:
-    """Returns whether both dumps have tensors that the other lacks, so that names may be the reason."""
-    return bool(_alone(first, second)) and bool(_alone(second, first))
+    """Returns whether both dumps have tensors that the other lacks, so that names may be the reason; one that could not be
+    read without its partner counts."""
+    return bool(_alone(first, second, True)) and bool(_alone(second, first, True))
 
 
-def _alone(side: Recording, other: Recording) -> list[str]:
-    return [n for n, s in side.specs.items() if n not in other.specs and n not in side.missing and not s.interior]
+def _alone(side: Recording, other: Recording, unread: bool = False) -> list[str]:
+    """Returns the tensors that the other side lacks. unread: include those that are missing here."""
+    return [
+        n
+        for n, s in side.specs.items()
+        if n not in other.specs and (unread or n not in side.missing) and not s.interior
+    ]
 
 
 def _by_key(names: Collection[str]) -> dict[str, set[str]]:

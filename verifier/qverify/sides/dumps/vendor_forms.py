@@ -79,7 +79,7 @@ def _real_values(value: Array, spec: TensorSpec, known: list[TensorSpec]) -> Rea
 def _largest_error(tensor: VendorTensor, value: Array) -> float:
     """Returns the largest error of the values, which comes from the decimals of a text or the digits of a scale."""
     text_error = 0.5 * 10.0**-tensor.decimals if tensor.decimals is not None else 0.0
-    if not tensor.scale_step or value.dtype.kind not in "iu" or not value.size:
+    if tensor.is_exact or not tensor.scale_step or value.dtype.kind not in "iu" or not value.size:
         return text_error
     largest_zero_point = max((abs(z) for z in tensor.zero_point), default=0)
     return text_error + max(tensor.scale_step) * (float(np.abs(value.astype(np.float64)).max()) + largest_zero_point)

@@ -10,23 +10,25 @@ from dataclasses import dataclass, field, replace
 from qverify_agents.printable import one_line
 
 from qverify.plural import count
+from qverify.sides.dumps.rewritten_names import match_rewritten
 from qverify.sides.dumps.vendor_axes import BLOCKED, Unsettled
 from qverify.sides.dumps.vendor_forms import check_forms_agree
 from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, common_spelling, pair_by_index, pair_names
-from qverify.sides.dumps.vendor_tensor import SettledTensor, loader, settle_tensor
+from qverify.sides.dumps.vendor_tensor import DEQUANTIZED, SettledTensor, loader, settle_tensor, state_layout
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import LayerFacts, VendorDump, VendorTensor
 
+INPUTS_NOT_COMPARED = "inputs of the network that the other side does not have: not compared"
 MAX_SHOWN = 3  # names in a note
-ADVICE = {  # to give -m, and what is said instead if it was given and has no such tensor
-    "(give -m)": "(-m has no tensor of this name)",
-    "give -m quant.onnx or model.bin, which states it": "-m has no tensor of this name",
-    "give -m quant.onnx or model.bin": "-m has no tensor of this name",
-    "give -m quant.onnx, which states it": "-m has no tensor of this name",
-    "give -m quant.onnx, which states the order of its axes": "-m has no tensor of this name",
-    "give --dtype, or -m": "give --dtype; -m has no tensor of this name",
-    "give -m, or the tensor without padding": "give the tensor without padding; -m has no tensor of this name",
+ADVICE = {  # to give -m, and what is said instead if it was given; {} is what -m has of this name
+    "(give -m)": "({})",
+    "give -m quant.onnx or model.bin, which states it": "{}",
+    "give -m quant.onnx or model.bin": "{}",
+    "give -m quant.onnx, which states it": "{}",
+    "give -m quant.onnx, which states the order of its axes": "{}",
+    "give --dtype, or -m": "give --dtype; {}",
+    "give -m, or the tensor without padding": "give the tensor without padding; {}",
 }
 
 
@@ -39,12 +41,16 @@ class OtherSide:
         dump: the side itself if it is also a vendor's dump; specs is then incomplete.
         model: specs of the model of -m.
         outputs: names of the model's final outputs, in order.
+        stored: as Graph.stored(), of the model.
+        names: its names by those of the dump that is read, as --map pairs them.
     """
 
     specs: Mapping[str, TensorSpec]
     dump: VendorDump | None = None
     model: Mapping[str, TensorSpec] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
+    stored: Mapping[str, TensorSpec] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, dtypes: Mapping[str, str]) -> Recording:
@@ -67,13 +73,14 @@ def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, d
     groups = _group_by_name(dump)
     pairs = _pair_with_other_side(groups, other_side, dump)
     reading.missing = {**dump.missing, **pairs.doubtful}
+    partners, of_model = _find_partners(groups, pairs, other_side)
     for name, tensors in groups.items():
-        if tensors[0].is_input and name not in pairs.b_of_a:
-            reading.add_note("inputs of the network that the other side does not have: not compared", name)
-        elif tensors[0].is_inserted and name not in pairs.b_of_a:
+        if tensors[0].is_input and name not in partners:
+            reading.add_note(INPUTS_NOT_COMPARED, name)
+        elif tensors[0].is_inserted and name not in partners:
             reading.add_note("inserted by the toolkit, and not on the other side: not compared", name)
         elif name not in pairs.doubtful:
-            reading.settle(pairs.b_of_a.get(name) or name, tensors, other_side.specs.get(pairs.b_of_a.get(name, "")))
+            reading.settle(pairs.b_of_a.get(name) or name, tensors, partners.get(name, ""), of_model.get(name, ""))
     renamed = [f"{n} is {t}" for n, t in pairs.b_of_a.items() if n != t]
     if renamed:
         reading.add_note("names in the vendor's spelling", *renamed)
@@ -91,27 +98,33 @@ class _Reading:
         self.note_names: dict[str, list[str]] = {}
         self.layers: dict[str, LayerFacts] = {}
 
-    def add_note(self, text: str, *names: str) -> None:
-        text = self._advise(text)
+    def add_note(self, text: str, *names: str, model: TensorSpec | None = None) -> None:
+        text = self._advise(text, model)
         self.note_names.setdefault(text, []).extend(names)
 
-    def _advise(self, text: str) -> str:
-        """Returns the text without the advice to give -m if it was given."""
+    def _advise(self, text: str, model: TensorSpec | None) -> str:
+        """Returns the text without the advice to give -m if it was given. model: what it has of the tensor."""
         if not self.other_side.model:
             return text
         advice = next((advice for advice in ADVICE if advice in text), None)
-        return text if advice is None else text.replace(advice, ADVICE[advice])
+        has = "has no tensor of this name" if model is None else f"has {model.name} as {model.dtype}{list(model.shape)}"
+        return text if advice is None else text.replace(advice, ADVICE[advice].format(f"-m {has}"))
 
-    def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
+    def settle(self, name: str, tensors: list[VendorTensor], partner: str, of_model: str) -> None:
         """Records the first of the tensor's files that can be read for certain, and compares the other files with it.
-        If there is none, the tensor is missing, with the reason for the first file. Raises BadFileError if its files
-        contradict each other."""
-        model, why = _model_spec(name, self.dump, self.other_side), ""
+        If there is none, the tensor is missing, with the reason for the first file. partner, of_model: the other side's
+        name of it and the model's, "" if it has none. Raises BadFileError if its files contradict each other."""
+        other, why = self.other_side.specs.get(partner), ""
+        model = _model_spec(name, self.dump, self.other_side) or self.other_side.model.get(of_model)
+        if self.other_side.dump is not None and model is not None and other is not None:
+            other = _in_dims_of(other, model)  # as both dumps are read
+        tensors = [state_layout(tensor, self.dump.layout, other or model) for tensor in tensors]
         for tensor in _sort_by_similarity(tensors, other):
             dtype = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
-                settled = settle_tensor(name, tensor, other, model, dtype if len(tensor.dtypes) > 1 else "")
-                known = [spec for spec in (model, other) if spec is not None]
+                form = _stored_form(model, tensor, self.other_side.stored)
+                settled = settle_tensor(name, tensor, other, form, dtype if len(tensor.dtypes) > 1 else "")
+                known = [spec for spec in (form, other) if spec is not None]
                 settled.notes += [check_forms_agree(settled, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:
                 why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
@@ -120,9 +133,11 @@ class _Reading:
             if tensor.name in self.dump.layers:
                 self.layers[name] = self.dump.layers[tensor.name]
             for text in settled.notes:
-                self.add_note(text, name)
+                self.add_note(
+                    text, f"{name} ({settled.spec.describe_scale()})" if text == DEQUANTIZED else name, model=model
+                )
             return
-        self.missing[name] = self._advise(why)
+        self.missing[name] = self._advise(why, model)
         self.specs[name] = other or TensorSpec(name, _numpy_dtype(tensors[0].dtypes[0]), tensors[0].shape or ())
 
     def recording(self, side: str) -> Recording:
@@ -191,6 +206,21 @@ def _pair_with_other_side(
     return pairs
 
 
+def _find_partners(
+    groups: Mapping[str, list[VendorTensor]], pairs: PairedNames, other_side: OtherSide
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns, by name in the dump, the names of the other side's and of the model's tensor whose facts count for it: paired by
+    --map, by the vendor's spelling, or the only one that it is a rewriting of."""
+    others = dict.fromkeys(other_side.specs)
+    if other_side.dump is not None:
+        others |= dict.fromkeys(t.name for t in other_side.dump.tensors)
+    paired = {**pairs.b_of_a, **other_side.names}
+    alone = [n for n in groups if n not in paired and n not in pairs.doubtful]
+    partners = paired | match_rewritten(alone, [n for n in others if n not in paired.values() and n not in groups])[0]
+    unknown = [n for n in groups if partners.get(n) not in other_side.model and n not in other_side.model]
+    return partners, partners | match_rewritten(unknown, [n for n in other_side.model if n not in groups])[0]
+
+
 def _model_spec(name: str, dump: VendorDump, other_side: OtherSide) -> TensorSpec | None:
     """Returns the spec of the model's tensor with this name in the vendor's spelling, or None if there is none or
     several."""
@@ -199,6 +229,23 @@ def _model_spec(name: str, dump: VendorDump, other_side: OtherSide) -> TensorSpe
     spelled = common_spelling(dump.respell, None)
     matches = [spec for model_name, spec in other_side.model.items() if spelled(model_name) == spelled(name)]
     return matches[0] if len(matches) == 1 else None
+
+
+def _stored_form(model: TensorSpec | None, tensor: VendorTensor, stored: Mapping[str, TensorSpec]) -> TensorSpec | None:
+    """Returns the spec of the quantized tensor if the model's tensor has its real values and the file its type: integers under
+    the name of an output that is dequantized last."""
+    form = stored.get(model.name) if model is not None else None
+    if model is None or form is None or form.shape != model.shape or form.dtype not in tensor.dtypes:
+        return model
+    return replace(form, layout=model.layout)
+
+
+def _in_dims_of(spec: TensorSpec, model: TensorSpec) -> TensorSpec:
+    """Returns the spec with the model's dims, if only dims of 1 are others."""
+    same = [d for d in spec.shape if d != 1] == [d for d in model.shape if d != 1]
+    if not same or spec.shape == model.shape or len(spec.scale) > 1:
+        return spec
+    return replace(spec, shape=model.shape, aligned_shape=(), layout=model.layout, channel_axis=-1)
 
 
 def _sort_by_similarity(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
@@ -228,20 +275,23 @@ def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
     return specs
 
 
-def align_profiles(a: VendorDump, b: VendorDump, exact: bool = False) -> None:
+def align_profiles(a: VendorDump, b: VendorDump, exact: bool = False, apart: bool = True) -> None:
     """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor.
     If neither dump states the dtype, equal bytes count as equal values. exact: whether only equal values pass, so that
-    other bytes of integers fail, whatever their type."""
+    other bytes of integers fail, whatever their type. apart: False to leave the forms files of one tensor, whose type a
+    model states."""
     forms = [{n: {t.form for t in g} for n, g in _group_by_name(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []
         for tensor in dump.tensors:
             both_have = set.intersection(*(f.get(tensor.name, set()) for f in forms))
-            if tensor.form in both_have:
+            if tensor.form in both_have and (apart or len(both_have) == 1):
                 label = f"{tensor.name} {tensor.form}" if len(both_have) > 1 else tensor.name
                 tensor = replace(tensor, name=label, form="")
             kept.append(tensor)  # a form that the other side lacks is compared with the one it has
         dump.tensors = kept
+    if not apart:
+        return
     tensors_b = {(t.name, t.form): t for t in b.tensors}
     pairs = [
         (tensor_a, tensors_b[tensor_a.name, tensor_a.form])

@@ -11,11 +11,13 @@ import numpy as np
 
 from qverify.arithmetic.functions64 import log10_of
 from qverify.errors import BadFileError
-from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arrange_axes, describe_blocks, padded_axes
+from qverify.sides.dumps.vendor_axes import ORDERS, Arrangement, Unsettled, arrange_axes, describe_blocks, padded_axes
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, VendorTensor, count_elements
 
+FLOAT32_ROUNDING = 2.0**-24  # relative; a scale of float64 whose float32 an ONNX has
+DEQUANTIZED = "dequantized"  # a note; the scale follows the name
 NARROW = ("int8", "uint8", "int16", "uint16")
 
 
@@ -52,6 +54,19 @@ class SettledTensor:
         if self.dtype == "bfloat16":
             whole = (whole.astype("<u4") << 16).view("<f4")
         return self.arrangement.apply(whole)
+
+
+def state_layout(tensor: VendorTensor, layout: str, known: TensorSpec | None) -> VendorTensor:
+    """Returns a tensor of four axes with the layout that the user states for its dump, unless its file states one. known: its
+    spec on the other side or in the model, whose shape it has in that layout if its file states no shape."""
+    if not layout or tensor.layout or tensor.inner_bytes is not None:
+        return tensor
+    if tensor.shape is not None:
+        return replace(tensor, layout=layout) if len(tensor.shape) == 4 else tensor
+    if known is None or len(known.shape) != 4:
+        return tensor
+    order = ORDERS[4].get(f"{known.layout or 'NCHW'} to {layout}", (0, 1, 2, 3))
+    return replace(tensor, layout=layout, shape=tuple(known.shape[i] for i in order))
 
 
 def settle_tensor(
@@ -163,8 +178,8 @@ def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSp
                 f"{spec.dtype} without a scale, compared with {other.dtype}: give -m quant.onnx or model.bin, which states it"
             )
     if spec.scale and other.dtype != spec.dtype:
-        settled.notes.append("dequantized")
-    if spec.scale == tensor.scale and tensor.scale_step:
+        settled.notes.append(DEQUANTIZED)
+    if spec.scale == tensor.scale and tensor.scale_step and not tensor.is_exact:
         settled.decimals = _least(settled.decimals, _decimals_left(settled))
 
 
@@ -178,11 +193,23 @@ def _check_other_scale(spec: TensorSpec, other: TensorSpec | None, model: Tensor
         )
 
 
+def may_store(tensor: VendorTensor, spec: TensorSpec) -> bool:
+    """Returns whether a file may have the integers of a quantized tensor: its type is possible, and the scale and zero point that the
+    file states, if it does, can be a rounding of those of the tensor."""
+    stated = replace(spec, scale=tensor.scale, zero_point=tensor.zero_point)
+    return spec.dtype in tensor.dtypes and (not tensor.scale or _same_scale(stated, spec, tensor.scale_step))
+
+
 def _same_scale(a: TensorSpec, b: TensorSpec, steps: tuple[float, ...]) -> bool:
-    """Returns True if the scales of a, which were rounded by at most `steps`, can be those of b."""
-    if not steps or len(a.scale) != len(b.scale) or (a.zero_point, a.channel_axis) != (b.zero_point, b.channel_axis):
+    """Returns True if the scales of a, which were rounded by at most `steps` and perhaps not to float32, can be those
+    of b."""
+    if len(a.scale) != len(b.scale) or (a.zero_point, a.channel_axis) != (b.zero_point, b.channel_axis):
         return False
-    return all(abs(x - y) <= step * (1 + 1e-6) for x, y, step in zip(a.scale, b.scale, steps, strict=True))
+    errors = steps or (0.0,) * len(a.scale)
+    return all(
+        abs(x - y) <= max(step * (1 + 1e-6), y * FLOAT32_ROUNDING)
+        for x, y, step in zip(a.scale, b.scale, errors, strict=True)
+    )
 
 
 def _decimals_left(settled: SettledTensor) -> int:

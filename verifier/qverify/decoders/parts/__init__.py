@@ -1,0 +1,1 @@
+"""What the decoders share: results, settings, outputs found by shape, selection of boxes, geometry of frames."""

@@ -1,0 +1,1 @@
+"""From a network's final outputs to what the device's application made of them (OUTPUTS.md)."""

@@ -1,0 +1,75 @@
+"""The forms in which four numbers stand for a box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def _columns(*columns: Array) -> Array:
+    return np.stack(columns, axis=1) if len(columns[0]) else np.zeros((0, 4))
+
+
+def to_xywh(b: Array) -> Array:
+    """Returns x1, y1, width, height of x1, y1, x2, y2 (N, 4)."""
+    return _columns(b[:, 0], b[:, 1], b[:, 2] - b[:, 0], b[:, 3] - b[:, 1])
+
+
+def to_cxcywh(b: Array) -> Array:
+    """Returns centre, width, height of x1, y1, x2, y2 (N, 4)."""
+    return _columns((b[:, 0] + b[:, 2]) / 2, (b[:, 1] + b[:, 3]) / 2, b[:, 2] - b[:, 0], b[:, 3] - b[:, 1])
+
+
+FORMS: dict[str, Callable[[Array], Array]] = {  # what is written: x1, y1, x2, y2 to four numbers
+    "xyxy": lambda b: b,
+    "xywh": to_xywh,
+    "cxcywh": to_cxcywh,
+    "yxyx": lambda b: b[:, [1, 0, 3, 2]],
+    "xxyy": lambda b: b[:, [0, 2, 1, 3]],
+    "yxhw": lambda b: to_xywh(b)[:, [1, 0, 3, 2]],
+    "xyhw": lambda b: to_xywh(b)[:, [0, 1, 3, 2]],
+    "yxwh": lambda b: to_xywh(b)[:, [1, 0, 2, 3]],
+    "cycxhw": lambda b: to_cxcywh(b)[:, [1, 0, 3, 2]],
+    "cxcyhw": lambda b: to_cxcywh(b)[:, [0, 1, 3, 2]],
+    "cycxwh": lambda b: to_cxcywh(b)[:, [1, 0, 2, 3]],
+}
+
+WRONG: dict[str, Callable[[Array], Array]] = {  # x1, y1, x2, y2 to corners that a mistake makes of them
+    "cx, cy, w, h as corners": to_cxcywh,
+    "x1, y1, w, h as corners": to_xywh,
+    "the centre as corner (cx, cy, cx + w, cy + h)": lambda b: _columns(
+        (b[:, 0] + b[:, 2]) / 2,
+        (b[:, 1] + b[:, 3]) / 2,
+        b[:, 2] + (b[:, 2] - b[:, 0]) / 2,
+        b[:, 3] + (b[:, 3] - b[:, 1]) / 2,
+    ),
+    "width and height not halved (cx - w, cy - h, cx + w, cy + h)": lambda b: _columns(
+        b[:, 0] - (b[:, 2] - b[:, 0]) / 2,
+        b[:, 1] - (b[:, 3] - b[:, 1]) / 2,
+        b[:, 2] + (b[:, 2] - b[:, 0]) / 2,
+        b[:, 3] + (b[:, 3] - b[:, 1]) / 2,
+    ),
+    "half of width and height (cx - w / 4, ...)": lambda b: _columns(
+        b[:, 0] + (b[:, 2] - b[:, 0]) / 4,
+        b[:, 1] + (b[:, 3] - b[:, 1]) / 4,
+        b[:, 2] - (b[:, 2] - b[:, 0]) / 4,
+        b[:, 3] - (b[:, 3] - b[:, 1]) / 4,
+    ),
+    "width and height exchanged": lambda b: _columns(
+        (b[:, 0] + b[:, 2] - b[:, 3] + b[:, 1]) / 2,
+        (b[:, 1] + b[:, 3] - b[:, 2] + b[:, 0]) / 2,
+        (b[:, 0] + b[:, 2] + b[:, 3] - b[:, 1]) / 2,
+        (b[:, 1] + b[:, 3] + b[:, 2] - b[:, 0]) / 2,
+    ),
+    "corners taken as cx, cy, w, h": lambda b: _columns(
+        b[:, 0] - b[:, 2] / 2, b[:, 1] - b[:, 3] / 2, b[:, 0] + b[:, 2] / 2, b[:, 1] + b[:, 3] / 2
+    ),
+    "corners taken as x1, y1, w, h": lambda b: _columns(b[:, 0], b[:, 1], b[:, 0] + b[:, 2], b[:, 1] + b[:, 3]),
+    "x and y exchanged": lambda b: b[:, [1, 0, 3, 2]],
+    "x2 and y1 exchanged (x1, x2, y1, y2)": lambda b: b[:, [0, 2, 1, 3]],
+}

@@ -5,6 +5,7 @@ processors where its own saturate: what reports compare with in tests of the loa
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from unittest import mock
 
@@ -14,15 +15,23 @@ from qverify.onnx_model.find_optimizer import KEEPS_INT8, SessionSettings
 from qverify.onnx_model.light_model import light_model, with_data
 from qverify.sides import plain_onnxruntime, reference
 
+from tests.processors import INEXACT_IN_CHILDREN
+
 KEEPS_INTEGERS = SessionSettings("all", ("WeightBiasQuantization", "NchwcTransformer"), ((KEEPS_INT8, "1"),))
 # Integer operators read shifted operands, and the optimizer that makes more of them keeps to the precise ones (it refuses
 # models that have int8 activations, too).
 PRECISE = SessionSettings(KEEPS_INTEGERS.level, KEEPS_INTEGERS.disabled, (("session.x64quantprecision", "1"),))
 
 
+def _inexact_in_children() -> frozenset[str]:
+    """Returns the operators whose products saturate where default onnxruntime runs: in a child of this process."""
+    told = os.environ.get(INEXACT_IN_CHILDREN)
+    return inexact_kernels() if told is None else frozenset(told.split())
+
+
 class _ExactOnnxruntime(plain_onnxruntime.PlainOnnxruntime):
     def __init__(self, model: bytes):
-        exact = with_exact_products(light_model(onnx.ModelProto.FromString(model)))
+        exact = with_exact_products(light_model(onnx.ModelProto.FromString(model)), _inexact_in_children())
         super().__init__(with_data(exact.model, exact.constants).SerializeToString())
 
     def run(self, feed, names, settings=None):  # type: ignore[no-untyped-def]
@@ -33,7 +42,7 @@ class _ExactOnnxruntime(plain_onnxruntime.PlainOnnxruntime):
 @contextlib.contextmanager
 def exact_default() -> Iterator[None]:
     """Has reports compare with a default onnxruntime that computes the model as it is written within the block."""
-    if inexact_kernels():
+    if _inexact_in_children():
         with mock.patch.object(reference, "PlainOnnxruntime", _ExactOnnxruntime):
             yield
     else:

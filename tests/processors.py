@@ -16,6 +16,8 @@ from numpy._core import _multiarray_umath as umath
 
 ROOT = Path(__file__).parents[1]
 NOTES = "QVERIFY_PROCESSORS_EXERCISED"  # the file that note_exercised() writes
+# In an emulated process: the operators whose products saturate in its children, which the host's processor runs
+INEXACT_IN_CHILDREN = "INEXACT_IN_CHILDREN"
 AVX512 = ("AVX512", "X86_V4")  # beginnings of the names of numpy's groups of features that have AVX-512
 
 
@@ -47,11 +49,13 @@ EMULATED = {  # processors of QEMU's user mode, for onnxruntime's kernels, and w
 def child(before: Sequence[str], environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     """Runs this Python on these words in the project's folder. before: what runs it (an emulator). environment: changes
     of the variables. An emulated processor has a cache of its own: what the host's onnxruntime computes is kept by the
-    host's processor."""
+    host's processor, which also runs the children of an emulated process."""
+    from qverify.onnx_model.exact_products import inexact_kernels
+
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COVERAGE", "QVERIFY_"))}
     command = [*before, sys.executable, *words]
     with tempfile.TemporaryDirectory() as cache:
-        own = {"XDG_CACHE_HOME": cache} if before else {}
+        own = {"XDG_CACHE_HOME": cache, INEXACT_IN_CHILDREN: " ".join(inexact_kernels())} if before else {}
         return subprocess.run(
             command,
             cwd=ROOT,

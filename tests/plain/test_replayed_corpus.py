@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from replaying.corpus import CORPUS, unpack  # noqa: E402
-from replaying.replay import DOCUMENTS, EXPECTED, changes, summary_line, text_of, without_volatile  # noqa: E402
+from replaying.replay import DOCUMENTS, EXPECTED, changes, is_of_other_processors, summary_line, text_of, without_volatile  # noqa: E402
 
 LINES = EXPECTED.read_text().splitlines()
 
@@ -32,8 +32,11 @@ def test_it_is_as_recorded(line: str, corpus: Path):
     name = line.split()[0]
     (path,) = [p for p in corpus.glob("[mc]*/*") if p.stem == name]
     text = text_of(path)
-    recorded = (corpus / "documents" / f"{name}.json").read_text()
-    assert list(changes(json.loads(recorded), json.loads(text))) == []
+    recorded = json.loads((corpus / "documents" / f"{name}.json").read_text())
+    changed = list(changes(recorded, json.loads(text)))
+    if changed and is_of_other_processors(name, recorded, json.loads(text)):
+        return
+    assert changed == []
     assert summary_line(name, text) == line
 
 

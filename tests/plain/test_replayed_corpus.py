@@ -12,7 +12,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from replaying.corpus import CORPUS, unpack  # noqa: E402
-from replaying.replay import DOCUMENTS, EXPECTED, changes, is_of_other_processors, summary_line, text_of, without_volatile  # noqa: E402
+from replaying.replay import (  # noqa: E402
+    DOCUMENTS,
+    EXPECTED,
+    changes,
+    is_of_other_processors,
+    summary_line,
+    text_of,
+    without_volatile,
+)
 
 LINES = EXPECTED.read_text().splitlines()
 

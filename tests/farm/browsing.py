@@ -104,6 +104,8 @@ class Keyboard:
             stop = self.next()
             if stop is not None and re.fullmatch(name, stop.name) and kind in ("", stop.kind):
                 return stop
+            if stop is None:
+                self.enter_page()
             seen.append(stop)
         raise AssertionError(f"{name}: not reached by Tab; the stops: {seen[:60]}")
 

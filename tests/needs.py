@@ -24,6 +24,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
         r"|kernel_hypotheses_of_\w+|attributes_of_schemas|onnx_node_cases|guarded_divisions|hostile_words|unrolled_loops|loops_among_others"
         r"|decompositions_of_regions|channels_last|max_pools|attention_(past|masks)|grouped_attention|supervise_functions|instruction_sets"
         r"|runtime_equals_simulator|units_equal_onnxruntime|error_bounds(_of_recurrences)?|random_graphs|verdict_properties"
+        r"|identify_board|tasks|tflite_(operators|int16|alone|floats)|outputs_diff_tables|recorded_causes"
         r"|profiles_(axera|sigmastar|stm32)|wheel|labgrid|custom_operators"
         r"|(dask|beside|in_process)_engine|engine_group|run_job|dispatcher(_resumes)?|service_\w+|forged_bad_cases)\.py"
     ),

@@ -78,20 +78,21 @@ def test_parameters_are_solved_and_shown_on_probes_asked_after(tmp_path: Path) -
 def test_learning_goes_on_after_a_run_that_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, said: str
 ) -> None:
-    """The 17th probe begins with the 33rd run. What is learned after that is what is learned without it, and no probe is
+    """The fifth probe begins with the ninth run. What is learned after that is what is learned without it, and no probe is
     repeated but those that show that the board is the same."""
     written, state = tmp_path / "chip.toml", tmp_path / "runs"
-    words = ["identify", *chip("bits=8", f"{how}=33", f"state={state}"), "--ops", "mul", "-o", str(written)]
+    board = chip("bits=8", f"{how}=9", f"state={state}")
+    words = ["identify", *board, "--ops", "mul", "--types", "int8", "-o", str(written)]
     assert main(words) == 3
     _, error = capsys.readouterr().err.splitlines()
-    assert error.startswith("qverify: answer 17, probe 'mul") and said in error
-    assert f"16 answers of 18 kept in {written}.probes: the same command goes on there" in error
+    assert error.startswith("qverify: answer 5, probe 'mul") and said in error
+    assert f"4 answers of 9 kept in {written}.probes: the same command goes on there" in error
     assert not written.exists()
     assert main(words) == 0
-    assert "16 of them answered before; 4 runs" in capsys.readouterr().err
+    assert "4 of them answered before; 10 runs" in capsys.readouterr().err
     op = read_arithmetic(str(written)).ops["mul"]
     assert op.form == "multiplier of 8 fraction bits"
-    assert int(state.read_text()) == 33 + 4 + 2 * (op.nodes - 16) + 2  # the first, the last and the first new one again
+    assert int(state.read_text()) == 9 + 4 + 2 * (op.nodes - 4) + 2  # the first, the last and the first new one again
     first = written.read_bytes()
     state.write_text("100")
     assert main([*words, "--afresh"]) == 0

@@ -466,8 +466,8 @@ def test_noise_is_none_of_them(seed: int, tmp_path: Path) -> None:
     made, g = by_anchors(heads()), np.random.default_rng(seed)
     lacking = [row for at, row in enumerate(made) if at != seed + 1]
     noisy = [row | {"box": (np.array(row["box"]) + g.uniform(0.1, 0.4, 4)).tolist()} for row in made]
-    assert searched(tmp_path, heads(), lacking, BY_ANCHORS, seconds=5).mistakes == []
-    assert searched(tmp_path, heads(), noisy, BY_ANCHORS, seconds=5).mistakes == []
+    assert searched(tmp_path, heads(), lacking, BY_ANCHORS, seconds=2).mistakes == []
+    assert searched(tmp_path, heads(), noisy, BY_ANCHORS, seconds=2).mistakes == []
 
 
 def test_every_row_of_a_table_has_a_family_and_a_name_of_its_own() -> None:

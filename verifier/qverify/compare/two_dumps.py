@@ -17,7 +17,14 @@ from qverify.compare.node_by_node import judge_node_by_node
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
-from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.regions import (
+    describe_open,
+    describe_region,
+    find_inside,
+    find_steps,
+    list_single,
+    replace_by_regions,
+)
 from qverify.compare.shipped_arithmetics import (
     NO_FAULT,
     describe_rounded_otherwise,
@@ -330,7 +337,7 @@ def _explain(
         pair.cause = "unlocated"
         sparse = [f"{dump.name} has too few tensors" for dump in dumps if not dump.steps]
         why = next(iter(sparse), "") or next(
-            (merged[o].why for u in unknown for o in outputs[u.name] if o in merged), ""
+            (describe_open(merged[o]) for u in unknown for o in outputs[u.name] if o in merged), ""
         )
         pair.notes.append(
             f"{len(unknown)} of {count(len(parts), 'node')} could not be forced" + (f": {why}" if why else "")

@@ -36,6 +36,7 @@ from qverify.session.printed_values import check_precision, limit_to_precision
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.array_axes import move_axes
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.other_spellings import refuse_contradicting
 from qverify.sides.dumps.rewritten_names import apply_map, draft_map, pair_rewritten, read_map, without_partner
 from qverify.sides.dumps.run_npz import read_index
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
@@ -120,6 +121,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             use_names_of_model(side, models, names)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models, names, options.decimals and options.rule == "exact")
+    if models is not None:
+        for path, recording in zip((dumps.a, dumps.b), (first, second), strict=True):
+            mapped = {*names, *names.values()}
+            refuse_contradicting(path, recording, models.graph, models.onnx_names.quantized, mapped)
     paired = _pair_names(dumps, names, first, second)
     given, same_inputs, other_inputs = dict[str, Array](), list[str](), list[Finding]()
     if models is not None and dumps.inputs is not None:

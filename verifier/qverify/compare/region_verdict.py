@@ -25,6 +25,7 @@ WIDEST = 8.0  # LSB: a carried bound with a larger mean excuses nothing
 WIDEST_SHARE = 2.0**-6  # the same for floats, as a share of the largest value
 MOST_COMBINED = 4  # inner tensors of which some are rounded and others not
 FAR = 2  # times what the alternatives differ by: a distance from all of them that no way of rounding makes
+UNTOLD = "no rounding of its inner tensors that was tried gives them"  # of a region that lies within its bound
 FEW = 16  # elements that may lie on one side by chance
 ALTERNATIVES: dict[
     str, tuple[Rule, bool]
@@ -179,7 +180,7 @@ def _describe_nearest(region: RecomputedRegion, wide: int, tried: list[tuple[str
         if region.stated
         else "the carried bound is too wide to tell roundings from faults"
     )
-    text = f"{differ}, and no rounding of its inner tensors that was tried gives them; {why}"
+    text = f"{differ}, and {UNTOLD}; {why}"
     if region.recorded.dtype.kind not in "iu" or not tried:
         return text
     outside = [(name, _measure_outside(region, ends)) for name, ends in tried]

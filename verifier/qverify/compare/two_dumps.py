@@ -25,6 +25,7 @@ from qverify.compare.regions import (
     list_single,
     replace_by_regions,
 )
+from qverify.compare.settle import hold_to_nodes, map_known_equality
 from qverify.compare.shipped_arithmetics import (
     NO_FAULT,
     describe_rounded_otherwise,
@@ -200,7 +201,8 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     if judged.pair.cause == "does_not_run":
         return []
     sort_rows(judged, host.graph)
-    if judged.pair.verdict == "PASSED":
+    passed = judged.pair.verdict == "PASSED"
+    if passed and all(map_known_equality(judged).values()):
         return []
     both = _BothDumps(judged, host)
     stated = read_stated(host.graph)
@@ -218,6 +220,8 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
         for verdicts in dump.matrix.values():
             leave_reordered_open(judged, dump.steps, verdicts)
     merged = _merge(dumps)
+    if passed and not hold_to_nodes(judged, host.units, merged, _list_excepted(dumps, host), options.relax_board):
+        return []
     for name, forced in merged.items():
         if name in judged.rows:
             judged.rows[name].forced = forced
@@ -227,6 +231,13 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
     _explain(both, dumps, parts, merged, host)
     return blamed
+
+
+def _list_excepted(dumps: list[_LocatedDump], host: HostUnits) -> set[str]:
+    """Returns the tensors whose failing verdicts are no findings: of nodes that this host's onnxruntime computes otherwise, and those
+    that another known rounding than the stated one gives."""
+    distrusted = {o for u in host.units if u.name in host.distrusted for o in u.outputs}
+    return distrusted | {o for dump in dumps for o in dump.rounded_otherwise}
 
 
 def _recompute_as_reference(judged: Judged, both: Forcing, host: HostUnits, first: _LocatedDump) -> _LocatedDump | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.distance import measure_distance
-from qverify.compare.find_orders import leave_reordered_open
+from qverify.compare.find_orders import is_written_otherwise, leave_reordered_open
 from qverify.compare.first_nodes import CAUSE, Mistaken, leave_open, list_gross, name_mistake
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged, conclude
@@ -344,6 +344,8 @@ def _explain(
     unknown = [u for u in parts if u.name not in inside and not right.issuperset(outputs[u.name])]
     if failed:
         pair.cause = "node" if any(f.region is None for f in failed) else "region"
+    elif unknown and is_written_otherwise(both.judged):
+        pair.cause = "written_order"
     elif unknown or not parts:
         pair.cause = "unlocated"
         sparse = [f"{dump.name} has too few tensors" for dump in dumps if not dump.steps]

@@ -17,6 +17,7 @@ CAUSES = {
     "other_rounding": "every node that could be forced passes: the board rounds in another known way",
     "unlocated": "location unknown",
     "input_or_first_node": "the device's input, or the first node",
+    "written_order": "the values are right, and written in another order or under another name",
     "distance": "the distance from the reference misses the gate that was given",
     "optimization": "an optimization of the board's runtime changes the result",
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
@@ -58,7 +59,7 @@ def shorten_reason(pair: Pair) -> str:
 
 def _name_cause(pair: Pair) -> str:
     """Returns the cause in words. For a side that did not run, the text names the side."""
-    if pair.cause in ("unlocated", "input_or_first_node"):
+    if pair.cause in ("unlocated", "input_or_first_node", "written_order"):
         return CAUSES[pair.cause]
     if pair.cause != "does_not_run":
         return str(pair.cause)

@@ -24,7 +24,6 @@ from qverify.report.document import Forced, Verdict
 WIDEST = 8.0  # LSB: a carried bound with a larger mean excuses nothing
 WIDEST_SHARE = 2.0**-6  # the same for floats, as a share of the largest value
 MOST_COMBINED = 4  # inner tensors of which some are rounded and others not
-FAR = 2  # times what the alternatives differ by: a distance from all of them that no way of rounding makes
 UNTOLD = "no rounding of its inner tensors that was tried gives them"  # of a region that lies within its bound
 FEW = 16  # elements that may lie on one side by chance
 ALTERNATIVES: dict[
@@ -149,10 +148,8 @@ def _find(
         why = f"{count(wrong, 'element', 'lies', 'lie')} on one side, which roundings inside of it do not explain"
         return "FAILED", why, wrong
     if wrong := _count_far(region, tried):
-        why = (
-            f"{count(wrong, 'element', 'is', 'are')} more than twice as far from every choice of what is rounded inside"
-        )
-        return "FAILED", f"{why} as these are from each other, and the arithmetic of each node is stated", wrong
+        why = f"{count(wrong, 'element', 'is', 'are')} farther from every choice of what is rounded inside"
+        return "FAILED", f"{why} than these are from each other, and the arithmetic of each node is stated", wrong
     if why := _describe_width(region, ends):
         return "INCONCLUSIVE", why, measured.mismatched or 0
     if wide := _count_excused_by_width(region, ends):
@@ -196,8 +193,8 @@ def _measure_outside(region: RecomputedRegion, ends: Ends) -> Array:
 
 
 def _count_far(region: RecomputedRegion, tried: list[tuple[str, Ends]]) -> int:
-    """Returns the number of elements of a stated region that are FAR times as far from all alternatives, and from what the
-    arithmetic gives, as any two of these are from each other; 0 of what is not stated."""
+    """Returns the number of elements of a stated region that are farther from all alternatives, and from what the
+    arithmetic gives, than any two of these are from each other, and than one step; 0 of what is not stated."""
     if not region.stated or not tried or region.recorded.dtype.kind not in "iu":
         return 0
     made = region.made.astype(np.float64)
@@ -205,7 +202,7 @@ def _count_far(region: RecomputedRegion, tried: list[tuple[str, Ends]]) -> int:
     high = np.maximum.reduce([made, *(ends[1] for _, ends in tried)])
     if not np.isfinite(high - low).all():
         return 0
-    return int(np.count_nonzero(_measure_outside(region, (low, high)) > FAR * max(1.0, float((high - low).max()))))
+    return int(np.count_nonzero(_measure_outside(region, (low, high)) > max(1.0, float((high - low).max()))))
 
 
 def _count_one_sided(region: RecomputedRegion) -> int:

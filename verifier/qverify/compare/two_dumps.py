@@ -396,11 +396,12 @@ def _suspect_inputs(
     judged: Judged, dump: _LocatedDump, gross: list[tuple[Unit, str]], merged: Mapping[str, Forced], host: HostUnits
 ) -> None:
     """Sets the cause of a pair that is not located to the second dump's input, or the first node, if nodes that could not be judged
-    read the network's input and differ grossly, and others are right by themselves; and says which known mistake of the input
-    explains the difference. gross: those nodes."""
+    read the network's input and differ grossly, and others are right by themselves; and says, also beside a node that fails, which
+    known mistake of the input explains the difference. gross: those nodes."""
     pair = judged.pair
-    if not gross or pair.cause != "unlocated" or all(f.verdict != "PASSED" for f in merged.values()):
+    known = pair.cause in ("node", "region")  # a fault beside the input
+    if not gross or not (known or pair.cause == "unlocated") or all(f.verdict != "PASSED" for f in merged.values()):
         return
-    pair.cause, own = CAUSE, dump.forcing[0]
+    pair.cause, own = pair.cause if known else CAUSE, dump.forcing[0]
     text = name_mistake(gross, own.inputs, host.mistaken, own.measure_from) if host.mistaken is not None else ""
     pair.why = "; ".join(t for t in (text, pair.why) if t)

@@ -51,7 +51,7 @@ def residual(seed: int = 0, size: int = 12) -> Qdq:
 
 
 def fused(
-    model: onnx.ModelProto, inner: Mapping[str, str], shift: Mapping[str, float] | None = None
+    model: onnx.ModelProto, inner: Mapping[str, str], shift: Mapping[str, float | np.ndarray] | None = None
 ) -> onnx.ModelProto:
     """Returns the model as a board computes it.
 
@@ -86,7 +86,7 @@ def fused(
     return changed
 
 
-def _with(model: onnx.ModelProto, op: str, source: str, value: float, output: str) -> onnx.NodeProto:
+def _with(model: onnx.ModelProto, op: str, source: str, value: float | np.ndarray, output: str) -> onnx.NodeProto:
     name = f"{output}/{op}"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(value), name))
     return helper.make_node(op, [source, name], [output])
@@ -112,10 +112,14 @@ def _replace(
 
 
 def judge_fused(
-    m: Qdq, board: onnx.ModelProto, shown: list[str], change: Mapping[str, int] | None = None, **recording: object
+    m: Qdq,
+    board: onnx.ModelProto,
+    shown: list[str],
+    change: Mapping[str, int | np.ndarray] | None = None,
+    **recording: object,
 ) -> ReportDocument:
     """Returns the report on reference, simulator and a runner that shows these tensors of the board's model. change:
-    integers that are added to a tensor which it shows."""
+    integers that are added to a tensor which it shows, or to each of its elements."""
     quantized = m.model().SerializeToString()
     compiled = compile_model(quantized, "q.onnx", CompilerOptions(check=False))
     graph = compiled.graph

@@ -156,8 +156,8 @@ def test_a_region_without_a_bound_is_left_open() -> None:
     assert f"{found.mismatched} elements differ and cannot be judged: no bound can be carried through" in found.why
 
 
-def test_few_differences_on_one_side_are_roundings_inside_and_many_are_not() -> None:
-    """Two tables that change nothing; the board gives no t between them."""
+def test_few_differences_on_one_side_may_be_roundings_inside_and_many_are_not() -> None:
+    """Two tables that change nothing; the board gives no t between them. What the bound allows is wider than a tie."""
     specs = {n: TensorSpec(n, "int8", (256,), scale=(0.05,), zero_point=(0,)) for n in ("x", "t", "y")}
     specs |= {n: TensorSpec(n, "int8", (256,)) for n in ("t/table", "y/table")}
     nodes = [Node("t", "lookup", ("x", "t/table"), ("t",)), Node("y", "lookup", ("t", "y/table"), ("y",))]
@@ -171,7 +171,7 @@ def test_few_differences_on_one_side_are_roundings_inside_and_many_are_not() -> 
         return judge_region(RecomputedRegion(region, "y", graph, {"x": EVERY}, EVERY, recorded, 0.0), measured)
 
     few = judged_with(20)
-    assert few.verdict == "PASSED" and few.limit.endswith("carried from 1 rounding inside")
+    assert few.verdict == "INCONCLUSIVE" and few.limit.endswith("carried from 1 rounding inside")
     recorded = EVERY.copy()
     recorded[1:-1] += 1
     measured = Forced("FAILED", 1, 254, by="reference", on="board", elements=256)

@@ -56,6 +56,11 @@ class Run:
     def graph(self) -> Graph:
         return self.models.graph
 
+    def drop(self, name: str) -> None:
+        """Makes it a board that never had this tensor."""
+        self.tensors.pop(name, None)
+        self._side = replace(self._side, specs={n: s for n, s in self._side.specs.items() if n != name})
+
     def judge(self, runtime: str = "runner", **options: object) -> ReportDocument:
         self.ran.recordings["board"] = replace(self._side, runtime=runtime, tensors=dict(self.tensors))
         return make_report(self.models, self.prepared, self.ran, Options(dump_all=True, **options))  # type: ignore[arg-type]
@@ -159,6 +164,36 @@ def test_what_follows_a_node_without_a_form_is_held_to_every_bit() -> None:
     run.tensors[name].reshape(-1)[0] -= 1
     report = run.judge()
     assert report.verdict == "FAILED" and report.blame is not None and report.blame.node == name
+
+
+def fused_tail(by: int) -> ReportDocument:
+    """The report on a board that fuses all behind the first pooling, whose last layer is off by this, up and down in
+    turns."""
+    run = Run(arithmetic(), arithmetic())
+    last = first_of(run.graph, "fully_connected")
+    inside = [n.outputs[0] for n in run.graph.nodes if n.op in ("conv", "max_pool", "reshape")][2:]
+    for name in inside:
+        run.drop(name)
+    values = run.tensors[last].reshape(-1).astype(np.int64)
+    values += np.where(np.arange(values.size) % 2, by, -by)
+    limits = np.iinfo(run.tensors[last].dtype)
+    values = np.clip(values, limits.min, limits.max)
+    run.tensors[last] = values.astype(run.tensors[last].dtype).reshape(run.tensors[last].shape)
+    return run.judge()
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(1, "INCONCLUSIVE"), (6, "FAILED")])
+def test_no_bound_excuses_fused_nodes_that_are_stated(by: int, verdict: str) -> None:
+    """The choice of what is rounded inside is all that the arithmetic leaves open."""
+    report = fused_tail(by)
+    forced = next(r.forced for r in report.pairs[0].tensors if r.op == "fully_connected")
+    assert report.verdict == "FAILED" and forced is not None and forced.region is not None
+    assert forced.verdict == verdict and (report.blame is not None) == (verdict == "FAILED")
+
+
+def test_a_board_that_fuses_stated_nodes_and_gives_the_same_bytes_is_right() -> None:
+    report = fused_tail(0)
+    assert report.verdict == "PASSED" and report.pairs[0].bit_equal
 
 
 def test_strict_wants_every_byte_equal_free_running() -> None:

@@ -93,11 +93,18 @@ def test_familiar_lines(tmp_path, capsys):
         "sigmastar": [f"0.x OP: - Type: float MSE: 0.001250 COS: {cosine:.6f} RMSE: {norm:.6f}"],
         "sophgo": ["[x] NOT_SIMILAR [FAILED]", "cosine_similarity      = 0.999"],
         "renesas": ["x: max abs diff: 0.5, correct ratio: 0.995"],
+        "rzv": ["x: max abs diff: 0.5\n"],
     }
     for vendor, lines in expected.items():
         main([*pair(tmp_path, off), "--criteria", vendor])
         printed = capsys.readouterr().out
         assert all(line in printed for line in lines), (vendor, printed)
+
+
+def test_the_ratio_of_rzv_counts_what_is_within_its_tolerances(tmp_path, capsys):
+    main([*pair(tmp_path, np.full(1000, 0.004)), "--criteria", "rzv"])
+    words = "x: max abs diff: 0.004, correct ratio: 1, with absolute tolerance: 0.01, relative tolerance: 0.001"
+    assert words in capsys.readouterr().out
 
 
 def test_nothing_finite_passes_by_a_cosine(tmp_path):

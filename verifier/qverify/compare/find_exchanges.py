@@ -37,7 +37,8 @@ Read = Callable[[Judged, Graph | None, str, str], Sides | None]
 
 def find_exchange(judged: Judged, graph: Graph | None, name: str) -> tuple[str, str] | None:
     """Returns a sentence if side b gives another tensor's values under this name, with the other's name if the two are
-    exchanged (else ""), or None. Outputs may differ by the rounding of a chip besides."""
+    exchanged (else ""), or None. Outputs may differ by the rounding of a chip besides. Those that are wholly explained so are added
+    to judged.moved."""
     row = judged.rows[name]
     others = [n for n, other in judged.rows.items() if n != name and other.elements == row.elements]
     others.sort(key=lambda n: judged.rows[n].final != row.final)  # outputs are exchanged for outputs
@@ -68,13 +69,23 @@ def _find_in(
     values, by = ("integers", ", read by the scale of its name") if read is read_codes else ("values", "")
     evidence = f" ({count(own.wanted.size, 'element')}; {at_least(count_values(crossed.wanted, crossed.step))} different values"
     evidence += f"; within {_round_up(tolerance)} LSB)" if tolerance > crossed.step == 1 else ")"
+    if _is_within_a_step(crossed):
+        judged.moved.add(name)
     back, theirs = read(judged, graph, name, other), read(judged, graph, other, other)
     sizes = {side.given.size for side in (back, theirs) if side is not None}
     if back is not None and theirs is not None and sizes == {own.wanted.size}:
         if _find_tolerance(back, theirs, rounds) is not None:
+            if _is_within_a_step(back):
+                judged.moved.add(other)
             each = f"each has on {b} the {values} of the other in {a}{by}"
             return f"{name} and {other} are exchanged: {each}{evidence}", other
     return f"{name}: the {values} that {b} gives are those of {other} in {a}{by}{evidence}", ""
+
+
+def _is_within_a_step(sides: Sides) -> bool:
+    """Returns whether every element is within a step, of floats equal."""
+    apart = np.abs(sides.given.reshape(-1) - sides.wanted.reshape(-1))
+    return bool((apart <= sides.step).all())
 
 
 def _find_tolerance(crossed: Sides, own: Sides, rounds: bool) -> float | None:

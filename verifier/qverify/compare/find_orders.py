@@ -73,9 +73,12 @@ def list_orders_found(pairs: Iterable[Judged]) -> list[Finding]:
 
 def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[str, Forced]) -> None:
     """Makes a unit INCONCLUSIVE that FAILED where it reads a tensor that is in another order: what it read on the side is
-    not known. Of a dump whose order is another one throughout, that is so of every tensor of four axes."""
+    not known. Of a dump whose order is another one throughout, that is so of every tensor of four axes. Of a dump it is so, too,
+    where the unit gives a tensor of which only the place of the elements is wrong, and no node read them in the wrong place."""
     reordered, known = {n for finding in judged.orders for n in (finding.tensor, *finding.also)}, list(units)
-    throughout = judged.b.recording.side in ("dump", "B") and _is_order_of_dump(known, reordered)
+    is_dump = judged.b.recording.side in ("dump", "B")
+    throughout = is_dump and _is_order_of_dump(known, reordered)
+    written = {n for n in judged.moved if _is_read_right(judged, known, n)} if is_dump else set[str]()
     if throughout:
         reordered |= {
             n for n, row in judged.rows.items() if sum(d > 1 for d in row.shape[1:]) > 1 and len(row.shape) == 4
@@ -84,12 +87,25 @@ def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[s
         inputs = [(n, "input") for n in unit.inputs]
         read = next(((n, kind) for n, kind in inputs if n in reordered), None)
         for name in unit.outputs:
-            place = read or ((name, "output") if throughout and name in reordered else None)
+            place = read or ((name, "output") if name in written or (throughout and name in reordered) else None)
             if place is not None and name in verdicts and verdicts[name].verdict == "FAILED":
                 why = f"its {place[1]} {place[0]} is in another order {within(judged.pair.b)}"
                 verdicts[name] = replace(verdicts[name], verdict="INCONCLUSIVE", why=why, at_fault="", arithmetics=[])
                 if name in judged.rows:
                     judged.rows[name].forced = verdicts[name]
+
+
+def is_written_otherwise(judged: Judged) -> bool:
+    """Returns whether the place of the elements is all that is wrong of every tensor that failed."""
+    failed = {n for n, row in judged.rows.items() if row.verdict == "FAILED"}
+    return bool(failed) and failed <= judged.moved
+
+
+def _is_read_right(judged: Judged, units: list[Unit], name: str) -> bool:
+    """Returns whether every unit that reads the tensor gave the other side's values, as it can from the right elements alone;
+    also of a tensor that nothing reads."""
+    rows = [judged.rows.get(o) for unit in units if name in unit.inputs for o in unit.outputs]
+    return all(row is not None and (row.bit_equal or row.verdict == "PASSED") for row in rows)
 
 
 def _is_order_of_dump(units: list[Unit], reordered: set[str]) -> bool:
@@ -123,6 +139,8 @@ def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequen
             partners |= {partner} if partner else set()
             yield Finding("order", name, text, frame)
         elif (found := find_order(sides)) is not None:
+            if found.exact:
+                judged.moved.add(name)
             by_words.setdefault(_describe(judged, found), []).append(name)
     for words, names in by_words.items():
         more = f" (and so are {count(len(names) - 1, 'more tensor')}: {', '.join(names[1:4])})" if names[1:] else ""
@@ -197,4 +215,8 @@ def _describe(judged: Judged, found: FoundOrder) -> str:
         how += f", within {found.tolerance:.3g}"
     text = f"{b}'s values are those of {a} in another order: {found.order.words}"
     text += f" ({how}; {at_least(found.values)} different values were in wrong places)"
-    return f"{text}; {found.order.advice}" if found.order.advice else text
+    others = any(
+        len(row.shape) == 4 and row.verdict == "PASSED" and min(row.shape[1:]) > 1 for row in judged.rows.values()
+    )
+    advice = found.order.advice.partition(", or give --layout")[0] if others else found.order.advice
+    return f"{text}; {advice}" if advice else text

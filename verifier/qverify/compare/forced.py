@@ -317,7 +317,8 @@ class Forcing:
             missing = next(source for source in unit.inputs if source not in given)
             return self._make_inconclusive(unit, name, self._explain_missing(missing, "input"))
         half = 0.5 * 10.0**-self.judged.gate.digits
-        return judge_region(RecomputedRegion(unit, name, self.graph, given, made, recorded, half), measured)
+        stated = self.stated is not None and self.stated.states_all(unit.members, self.graph)
+        return judge_region(RecomputedRegion(unit, name, self.graph, given, made, recorded, half, stated), measured)
 
     def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on a unit of a side that rounds in its own way, known or stated."""

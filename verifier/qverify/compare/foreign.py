@@ -162,7 +162,8 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     parts = [found.why] if found.why and not found.recorded_fits else []
     if found.recorded_fits and found.unexplained:
         parts.append(f"the exact value is that of {named(measured.on)} where {found.why}")
-    parts += [describe_direction(foreign.made, foreign.recorded), _describe_channels(foreign, found)]
+    parts += [describe_direction(foreign.made, foreign.recorded) + _describe_zero_point(foreign)]
+    parts += [_describe_channels(foreign, found)]
     shown = measure_evidence(measured) >= EVIDENCE_BITS
     names = [n for n in names if shown or not needs_evidence(foreign.unit, foreign.graph, n)]
     parts += [] if names else [_describe_beside_rounding(foreign)]
@@ -173,6 +174,15 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     if names:
         parts.append(f"{describe(choose_name(names))} gives every element")
     return "; ".join(part for part in parts if part)
+
+
+def _describe_zero_point(foreign: ForeignUnit) -> str:
+    """Returns that all elements that differ do so by the zero point of the tensor, or ""."""
+    zero, made, recorded = foreign.graph.spec(foreign.output).zero_point, foreign.made, foreign.recorded
+    if len(zero) != 1 or not zero[0] or recorded.dtype.kind not in "iu":
+        return ""
+    apart = np.unique(recorded[recorded != made].astype(np.int64) - made[recorded != made].astype(np.int64))
+    return f", which is its zero point ({zero[0]})" if apart.size == 1 and abs(int(apart[0])) == abs(zero[0]) else ""
 
 
 def _describe_channels(foreign: ForeignUnit, found: RoundingExplanation) -> str:

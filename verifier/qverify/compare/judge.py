@@ -49,6 +49,8 @@ class Judged:
             while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
             on both (without equal infinities, if the tensor is no final output).
         orders: findings on tensors of b that are in another order.
+        moved: tensors of b whose elements are exactly those of a in another order, or under another name: nothing but their
+            place is wrong.
     """
 
     pair: Pair
@@ -62,6 +64,7 @@ class Judged:
     untried: dict[str, str] = field(default_factory=dict)
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
     orders: list[Finding] = field(default_factory=list)
+    moved: set[str] = field(default_factory=set)
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
         """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from qverify.compare.documented_rounding import NAMES
 from qverify.compare.judge import Judged, conclude, describe_alike
 from qverify.compare.limits import float_inside
+from qverify.compare.regions import Region
 from qverify.compare.stated_arithmetic import StatedArithmetic, find_after_unstated
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, in_order
@@ -106,11 +107,22 @@ def judge_node_by_node(
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     choices = _list_choices(units, {row.name for row in rows}, kernels)
-    how = f"ops without a form in {stated.name}" if stated is not None else NAMES.get(kernels, "")
+    how = _describe_open_arithmetic(stated, graph, units, forced) if stated is not None else NAMES.get(kernels, "")
     how = how or ("other kernels of LiteRT" if graph.is_of_operators else "")
     judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
     judged.pair.notes += [*([strict] if judged.pair.verdict != "FAILED" else []), *choices]
+
+
+def _describe_open_arithmetic(
+    stated: StatedArithmetic, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]
+) -> str:
+    """Returns what may have other bytes than the stated arithmetic: ops without a form, fused nodes, or both."""
+    differs = [u for u in units if any(o in forced and forced[o].mismatched for o in u.outputs)]
+    differs = [u for u in differs if not stated.states(u, graph)]
+    fused = [u for u in differs if isinstance(u, Region) and stated.states_all(u.members, graph)]
+    parts = [f"ops without a form in {stated.name}"] if len(fused) < len(differs) or not differs else []
+    return " and ".join([*parts, *(["nodes that the board fuses"] if fused else [])])
 
 
 def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from qverify.compare.error_bounds import inner_tensors
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, round_interval
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Rule, Steps, keep_some
-from qverify.compare.error_bounds.region import evaluate_region
+from qverify.compare.error_bounds.region import MOVING, evaluate_region
 from qverify.compare.foreign import describe_direction
 from qverify.compare.limits import FLOAT_SHARE
 from qverify.compare.regions import list_inner
@@ -23,7 +23,8 @@ from qverify.report.document import Forced, Verdict
 
 WIDEST = 8.0  # LSB: a carried bound with a larger mean excuses nothing
 WIDEST_SHARE = 2.0**-6  # the same for floats, as a share of the largest value
-MOST_COMBINED = 3  # inner tensors of which some are rounded and others not
+MOST_COMBINED = 4  # inner tensors of which some are rounded and others not
+UNTOLD = "no rounding of its inner tensors that was tried gives them"  # of a region that lies within its bound
 FEW = 16  # elements that may lie on one side by chance
 ALTERNATIVES: dict[
     str, tuple[Rule, bool]
@@ -46,6 +47,8 @@ class RecomputedRegion:
         made: what the other side computes from them.
         recorded: the recorded output.
         half: half a unit in the last decimal of floats by which the pair is judged.
+        stated: whether an arithmetic states every node of the region: then only the choice of what is rounded inside
+            is open.
     """
 
     unit: Unit
@@ -55,6 +58,7 @@ class RecomputedRegion:
     made: Array
     recorded: Array
     half: float
+    stated: bool = False
 
     @property
     def inner(self) -> list[str]:
@@ -89,10 +93,12 @@ def _round(steps: Steps, down: bool) -> Ends:
 
 
 def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
-    """Returns the forced verdict: FAILED beyond the carried bound, or if the differences lie on one side only; PASSED
-    within it; INCONCLUSIVE without a bound, or with one that is too wide. A region that is computed exactly as one of
-    ALTERNATIVES is right in any case. measured: the distances."""
-    if (found := _find_alternative(region)) is not None:
+    """Returns the forced verdict: FAILED beyond the carried bound, if the differences lie on one side only, or far from
+    everything that the stated arithmetic may give; PASSED within a bound of one step; INCONCLUSIVE without a bound, or
+    with a wider one. A region that is computed exactly as one of ALTERNATIVES is right in any case. measured: the
+    distances."""
+    tried = list(_try_alternatives(region))
+    if (found := next(((name, ends) for name, ends in tried if _is_given(region, ends)), None)) is not None:
         name, ends = found
         limit = f"every element is that of the region with {name}{_describe_choice(region, ends)}"
         return replace(measured, verdict="PASSED", limit=limit, why="")
@@ -104,7 +110,7 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
         return _leave_open(region, measured, f"it could not be evaluated in float64: {type(error).__name__}")
     if not _holds(region.made, (low, high)):
         return _leave_open(region, measured, f"the carried bound does not contain what {measured.by} computes")
-    finding = _find(region, (low, high), measured)
+    finding = _find(region, (low, high), measured, tried)
     if finding is None:
         return replace(measured, verdict="PASSED", limit=_describe_limit(region, (low, high)), why="")
     verdict, why, wrong = finding
@@ -129,7 +135,9 @@ def _holds(values: Array, ends: Ends) -> bool:
     return bool(((values >= ends[0]) & (values <= ends[1])).all())
 
 
-def _find(region: RecomputedRegion, ends: Ends, measured: Forced) -> tuple[Verdict, str, int] | None:
+def _find(
+    region: RecomputedRegion, ends: Ends, measured: Forced, tried: list[tuple[str, Ends]]
+) -> tuple[Verdict, str, int] | None:
     """Returns verdict, reason and number of elements if the bound does not excuse the differences, else None."""
     outside = ~((region.recorded >= ends[0]) & (region.recorded <= ends[1]))
     if outside.any():
@@ -139,9 +147,62 @@ def _find(region: RecomputedRegion, ends: Ends, measured: Forced) -> tuple[Verdi
     if wrong := _count_one_sided(region):
         why = f"{count(wrong, 'element', 'lies', 'lie')} on one side, which roundings inside of it do not explain"
         return "FAILED", why, wrong
+    if wrong := _count_far(region, tried):
+        why = f"{count(wrong, 'element', 'is', 'are')} farther from every choice of what is rounded inside"
+        return "FAILED", f"{why} than these are from each other, and the arithmetic of each node is stated", wrong
     if why := _describe_width(region, ends):
         return "INCONCLUSIVE", why, measured.mismatched or 0
+    if wide := _count_excused_by_width(region, ends):
+        return "INCONCLUSIVE", _describe_nearest(region, wide, tried), wide
     return None
+
+
+def _count_excused_by_width(region: RecomputedRegion, ends: Ends) -> int:
+    """Returns the number of elements that differ and lie within the bound only because it is wider than the choice
+    between two neighbouring steps: of floats, all that differ, if something inside is rounded. Where the arithmetic is
+    stated, no bound excuses anything."""
+    differs = region.recorded != region.made
+    if region.recorded.dtype.kind not in "iu":
+        wide = np.full(differs.shape, bool(region.inner))
+    else:
+        wide = ends[1] - ends[0] > 1
+    return int(np.count_nonzero(differs & (wide | region.stated)))
+
+
+def _describe_nearest(region: RecomputedRegion, wide: int, tried: list[tuple[str, Ends]]) -> str:
+    """Returns that nothing tells roundings from faults, and which alternative is the nearest. wide: number of elements."""
+    differ = count(wide, "element", "differs", "differ")
+    why = (
+        "where the arithmetic is stated, no bound excuses them"
+        if region.stated
+        else "the carried bound is too wide to tell roundings from faults"
+    )
+    text = f"{differ}, and {UNTOLD}; {why}"
+    if region.recorded.dtype.kind not in "iu" or not tried:
+        return text
+    outside = [(name, _measure_outside(region, ends)) for name, ends in tried]
+    name, apart = min(outside, key=lambda found: int(np.count_nonzero(found[1])))
+    left = count(int(np.count_nonzero(apart)), "element")
+    return f"{text}; nearest: {name}, all but {left}, by up to {int(apart.max())} LSB"
+
+
+def _measure_outside(region: RecomputedRegion, ends: Ends) -> Array:
+    """Returns the distance of each recorded element from what these ends allow."""
+    recorded = region.recorded.astype(np.float64)
+    return np.maximum(np.maximum(ends[0] - recorded, recorded - ends[1]), 0.0)
+
+
+def _count_far(region: RecomputedRegion, tried: list[tuple[str, Ends]]) -> int:
+    """Returns the number of elements of a stated region that are farther from all alternatives, and from what the
+    arithmetic gives, than any two of these are from each other, and than one step; 0 of what is not stated."""
+    if not region.stated or not tried or region.recorded.dtype.kind not in "iu":
+        return 0
+    made = region.made.astype(np.float64)
+    low = np.minimum.reduce([made, *(ends[0] for _, ends in tried)])
+    high = np.maximum.reduce([made, *(ends[1] for _, ends in tried)])
+    if not np.isfinite(high - low).all():
+        return 0
+    return int(np.count_nonzero(_measure_outside(region, (low, high)) > max(1.0, float((high - low).max()))))
 
 
 def _count_one_sided(region: RecomputedRegion) -> int:
@@ -180,12 +241,29 @@ def _describe_width(region: RecomputedRegion, ends: Ends) -> str:
     return "" if reach <= WIDEST else f"the carried bound, {reach:.3g} LSB on average, is too wide"
 
 
-def _list_alternatives(inner: list[str]) -> Iterator[tuple[str, tuple[Rule, bool]]]:
-    """Yields ALTERNATIVES, and of a few inner tensors those in which only some are not rounded."""
-    yield from ALTERNATIVES.items()
-    for some in range(1, len(inner) if len(inner) <= MOST_COMBINED else 0):
-        for kept in combinations(inner, some):
-            yield f"{', '.join(kept)} not rounded, other inner tensors as in the model", (keep_some(kept), False)
+def _list_alternatives(region: RecomputedRegion) -> Iterator[tuple[str, tuple[Rule, bool]]]:
+    """Yields ALTERNATIVES, and of a few inner tensors those in which only some are not rounded. Where the arithmetic is
+    stated, rounding down is none."""
+    for name, (rule, down) in ALTERNATIVES.items():
+        if not down or (region.inner and not region.stated):  # a single rounding down is no chip's habit
+            yield name, (rule, down)
+    groups = _group_moved(region)
+    for some in range(1, len(groups) if len(groups) <= MOST_COMBINED else 0):
+        for kept in combinations(groups, some):
+            names = [name for root in kept for name in groups[root]]
+            yield f"{', '.join(kept)} not rounded, other inner tensors as in the model", (keep_some(names), False)
+
+
+def _group_moved(region: RecomputedRegion) -> dict[str, list[str]]:
+    """Returns the inner tensors that are rounded by themselves, each with those into which it is only moved."""
+    groups, roots = dict[str, list[str]](), dict[str, str]()
+    makers = {output: node for node in region.unit.nodes for output in node.outputs}
+    for name in region.inner:
+        node = makers[name]
+        root = roots.get(node.inputs[0] or "", name) if node.op in MOVING else name
+        roots[name] = root
+        groups.setdefault(root, []).append(name)
+    return groups
 
 
 def _describe_choice(region: RecomputedRegion, ends: Ends) -> str:
@@ -197,19 +275,21 @@ def _describe_choice(region: RecomputedRegion, ends: Ends) -> str:
     return f", up to ties at {count(tied, 'element')}" if tied else ""
 
 
-def _find_alternative(region: RecomputedRegion) -> tuple[str, Ends] | None:
-    """Returns the first alternative that gives every element, within a bound that is not too wide, and what it allows; or
-    None."""
-    for name, (rule, down) in _list_alternatives(region.inner):
-        if down and not region.inner:  # a single rounding, which is no chip's habit
-            continue
+def _try_alternatives(region: RecomputedRegion) -> Iterator[tuple[str, Ends]]:
+    """Yields each alternative that can be evaluated, and what it allows; none after one that gives every element."""
+    for name, (rule, down) in _list_alternatives(region):
         try:
             ends = region.allowed(rule, down)
         except (NoBound, ValueError, IndexError, MemoryError):
             continue
-        if _holds(region.recorded, ends) and not _describe_width(region, ends):
-            return name, ends
-    return None
+        yield name, ends
+        if _is_given(region, ends):
+            return
+
+
+def _is_given(region: RecomputedRegion, ends: Ends) -> bool:
+    """Returns whether an alternative gives every element, within a bound that is not too wide."""
+    return _holds(region.recorded, ends) and not _describe_width(region, ends)
 
 
 def _describe_limit(region: RecomputedRegion, ends: Ends) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+from qverify.report.document import Forced
 from qverify.report.facts import FusedRegion
 
 CONVERSIONS = ("quantize", "dequantize")
@@ -152,6 +153,11 @@ def describe_region(unit: Unit, side: str) -> FusedRegion | None:
     shown = [n for n in unit.nodes if n.op not in CONVERSIONS] or list(unit.nodes)
     names = [f"{_name_op(n)} {n.name}" for n in shown]
     return FusedRegion(list(unit.inputs), list(unit.outputs), names, side, list(unit.not_given), list(unit.refused))
+
+
+def describe_open(forced: Forced) -> str:
+    """Returns why a verdict is open, with the place if it is that of a region."""
+    return forced.why if forced.region is None else f"{forced.region.place}: {forced.why}"
 
 
 def _name_op(node: Node) -> str:

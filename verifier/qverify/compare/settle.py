@@ -13,6 +13,7 @@ from qverify.compare.judge import Judged
 from qverify.compare.kernel_sets import ACCEPTED, differ_wholly
 from qverify.compare.node_by_node import find_agreeing, judge_node_by_node
 from qverify.compare.options import Options
+from qverify.compare.region_verdict import UNTOLD
 from qverify.compare.regions import names_inside
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph
@@ -105,27 +106,63 @@ def _fail_by_forced(
     pair.verdict, pair.why = "FAILED", f"{failed[0]} fails when recomputed from its recorded inputs{more}"
 
 
+def hold_to_nodes(
+    judged: Judged, units: list[Unit], forced: Mapping[str, Forced], excepted: Collection[str], relax_board: bool
+) -> bool:
+    """Makes a pair of dumps that its gate would pass FAILED if a tensor in its scope fails when recomputed from what a dump
+    recorded. One outside the scope is named in the verdict line, and with relax_board every such one. Returns whether the pair
+    FAILED. excepted: tensors whose verdicts are no findings."""
+    failed = [
+        o for u in units for o in u.outputs if o in forced and forced[o].verdict == "FAILED" and o not in excepted
+    ]
+    if not failed:
+        _state_open(judged, forced, _list_open(units, forced))
+        return False
+    inside = [] if relax_board else [o for o in failed if o in judged.rows]
+    first = (inside or failed)[0]
+    more = f" (and {count(len(inside or failed) - 1, 'more tensor')})" if len(inside or failed) > 1 else ""
+    text = f"{first} fails when recomputed from its recorded inputs{more}"
+    if not inside:
+        judged.pair.relaxed.append(text)
+        return False
+    judged.pair.verdict, judged.pair.why = "FAILED", text
+    return True
+
+
 def _leave_unevaluated_open(
     judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], strict: bool
 ) -> None:
     """Makes a pair INCONCLUSIVE that would pass although a unit differs when recomputed and cannot be evaluated: no gate
     shows that such differences are of a right board. Of a graph of an engine's operators, also one that only misses the
     decimals behind such a unit: none of its operators is known to be wrong."""
-    open_units = [
-        o
-        for u in units
-        for o in u.outputs
-        if o in forced and forced[o].verdict == "INCONCLUSIVE" and forced[o].mismatched
-    ]
+    open_units = _list_open(units, forced)
     wrong = any(f.verdict == "FAILED" for f in forced.values())
     only_decimals = graph.is_of_operators and not wrong and not strict and not judged.gate.extra
     excused = ("PASSED", "FAILED") if only_decimals else ("PASSED",)
     if not open_units or judged.pair.verdict not in excused or judged.b.recording.side in ("dump", "B"):
         return
+    within_bound = [o for o in open_units if UNTOLD in forced[o].why]
+    if len(within_bound) == len(open_units) and not graph.is_of_operators:
+        return _state_open(judged, forced, within_bound)  # roundings may explain it, and the user's gate allows it
     judged.pair.notes += [judged.pair.why] if judged.pair.why else []
     more = f" (and {count(len(open_units) - 1, 'more tensor')})" if len(open_units) > 1 else ""
     why = f"{open_units[0]} differs and cannot be judged when recomputed{more}: {forced[open_units[0]].why}"
     judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why
+
+
+def _list_open(units: list[Unit], forced: Mapping[str, Forced]) -> list[str]:
+    """Returns the tensors that differ when recomputed and cannot be judged."""
+    outputs = [o for u in units for o in u.outputs if o in forced]
+    return [o for o in outputs if forced[o].verdict == "INCONCLUSIVE" and forced[o].mismatched]
+
+
+def _state_open(judged: Judged, forced: Mapping[str, Forced], names: list[str]) -> None:
+    """Names in the verdict line of a pair that its gate passes what the recorded inputs neither explain nor refute."""
+    if names and judged.pair.verdict == "PASSED":
+        more = f" (and {count(len(names) - 1, 'more tensor')})" if len(names) > 1 else ""
+        judged.pair.relaxed.append(
+            f"judged by the gate alone, as recomputing it does not tell roundings from faults: {names[0]}{more}"
+        )
 
 
 def _leave_other_outputs_open(judged: Judged, forced: Mapping[str, Forced]) -> None:

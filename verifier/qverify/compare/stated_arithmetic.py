@@ -33,6 +33,10 @@ class StatedArithmetic:
         node = unit.nodes[0]
         return node.op in MOVING or (node.name not in self.without and bool(find_of_node(self.forms, node, graph)))
 
+    def states_all(self, units: Iterable[Unit], graph: Graph) -> bool:
+        """Returns whether every byte of all these units is stated."""
+        return all(self.states(unit, graph) for unit in units)
+
     def describe(self, units: Iterable[Unit], graph: Graph) -> str:
         """Returns the name, how many nodes are stated, and the ops of integers without a form, and those of nodes that cannot have
         the form that is stated."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.distance import measure_distance
-from qverify.compare.find_orders import leave_reordered_open
+from qverify.compare.find_orders import is_written_otherwise, leave_reordered_open
 from qverify.compare.first_nodes import CAUSE, Mistaken, leave_open, list_gross, name_mistake
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged, conclude
@@ -17,7 +17,15 @@ from qverify.compare.node_by_node import judge_node_by_node
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.paired_values import bits_equal
-from qverify.compare.regions import describe_region, find_inside, find_steps, list_single, replace_by_regions
+from qverify.compare.regions import (
+    describe_open,
+    describe_region,
+    find_inside,
+    find_steps,
+    list_single,
+    replace_by_regions,
+)
+from qverify.compare.settle import hold_to_nodes, map_known_equality
 from qverify.compare.shipped_arithmetics import (
     NO_FAULT,
     describe_rounded_otherwise,
@@ -193,7 +201,8 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     if judged.pair.cause == "does_not_run":
         return []
     sort_rows(judged, host.graph)
-    if judged.pair.verdict == "PASSED":
+    passed = judged.pair.verdict == "PASSED"
+    if passed and all(map_known_equality(judged).values()):
         return []
     both = _BothDumps(judged, host)
     stated = read_stated(host.graph)
@@ -211,6 +220,8 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
         for verdicts in dump.matrix.values():
             leave_reordered_open(judged, dump.steps, verdicts)
     merged = _merge(dumps)
+    if passed and not hold_to_nodes(judged, host.units, merged, _list_excepted(dumps, host), options.relax_board):
+        return []
     for name, forced in merged.items():
         if name in judged.rows:
             judged.rows[name].forced = forced
@@ -220,6 +231,13 @@ def locate(judged: Judged, host: HostUnits, options: Options) -> list[Blame]:
     blamed = _find_blamed(dumps, host) if judged.pair.verdict == "FAILED" else []
     _explain(both, dumps, parts, merged, host)
     return blamed
+
+
+def _list_excepted(dumps: list[_LocatedDump], host: HostUnits) -> set[str]:
+    """Returns the tensors whose failing verdicts are no findings: of nodes that this host's onnxruntime computes otherwise, and those
+    that another known rounding than the stated one gives."""
+    distrusted = {o for u in host.units if u.name in host.distrusted for o in u.outputs}
+    return distrusted | {o for dump in dumps for o in dump.rounded_otherwise}
 
 
 def _recompute_as_reference(judged: Judged, both: Forcing, host: HostUnits, first: _LocatedDump) -> _LocatedDump | None:
@@ -326,11 +344,13 @@ def _explain(
     unknown = [u for u in parts if u.name not in inside and not right.issuperset(outputs[u.name])]
     if failed:
         pair.cause = "node" if any(f.region is None for f in failed) else "region"
+    elif unknown and is_written_otherwise(both.judged):
+        pair.cause = "written_order"
     elif unknown or not parts:
         pair.cause = "unlocated"
         sparse = [f"{dump.name} has too few tensors" for dump in dumps if not dump.steps]
         why = next(iter(sparse), "") or next(
-            (merged[o].why for u in unknown for o in outputs[u.name] if o in merged), ""
+            (describe_open(merged[o]) for u in unknown for o in outputs[u.name] if o in merged), ""
         )
         pair.notes.append(
             f"{len(unknown)} of {count(len(parts), 'node')} could not be forced" + (f": {why}" if why else "")
@@ -376,11 +396,12 @@ def _suspect_inputs(
     judged: Judged, dump: _LocatedDump, gross: list[tuple[Unit, str]], merged: Mapping[str, Forced], host: HostUnits
 ) -> None:
     """Sets the cause of a pair that is not located to the second dump's input, or the first node, if nodes that could not be judged
-    read the network's input and differ grossly, and others are right by themselves; and says which known mistake of the input
-    explains the difference. gross: those nodes."""
+    read the network's input and differ grossly, and others are right by themselves; and says, also beside a node that fails, which
+    known mistake of the input explains the difference. gross: those nodes."""
     pair = judged.pair
-    if not gross or pair.cause != "unlocated" or all(f.verdict != "PASSED" for f in merged.values()):
+    known = pair.cause in ("node", "region")  # a fault beside the input
+    if not gross or not (known or pair.cause == "unlocated") or all(f.verdict != "PASSED" for f in merged.values()):
         return
-    pair.cause, own = CAUSE, dump.forcing[0]
+    pair.cause, own = pair.cause if known else CAUSE, dump.forcing[0]
     text = name_mistake(gross, own.inputs, host.mistaken, own.measure_from) if host.mistaken is not None else ""
     pair.why = "; ".join(t for t in (text, pair.why) if t)

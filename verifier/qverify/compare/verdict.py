@@ -25,6 +25,7 @@ from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
 from qverify.compare.reference_distance import has_gate, measure_reference_distance
 from qverify.compare.regions import (
+    describe_open,
     describe_region,
     find_inside,
     find_steps,
@@ -356,7 +357,7 @@ def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> 
         pair.cause = "node" if any(verdicts[name].region is None for name in failed) else "region"
     elif unknown or not units or (force.exact and not force.rounded_otherwise):
         pair.cause = "unlocated"
-        why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
+        why = next((describe_open(verdicts[o]) for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
         pair.cause = "accumulated_rounding"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,12 +19,14 @@ class OnnxNames:
     Attributes:
         dequantized: the quantized tensors by the names of their real values.
         inner: the other tensors of the ONNX. The integer form computes them inside a node or not at all.
+        quantized: the quantized tensors by the names of the real values that they are made of.
         made: tensors of the integer form that the compiler made, which the ONNX does not have.
     """
 
     dequantized: Mapping[str, str] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
+    quantized: Mapping[str, str] = field(default_factory=dict)
 
 
 def dequantized_names(model: bytes | MappedModel) -> dict[str, str]:
@@ -40,6 +43,13 @@ def dequantized_names(model: bytes | MappedModel) -> dict[str, str]:
             if usual and usual not in tensors:
                 names[usual] = stored
     return names
+
+
+def quantized_names(model: bytes | MappedModel) -> dict[str, str]:
+    """Returns, by input of each QuantizeLinear that is the only one to read it, the quantized tensor that it computes."""
+    nodes = [n for n in parse(model, "quant.onnx").graph.node if n.op_type == "QuantizeLinear"]
+    times = Counter(node.input[0] for node in nodes)
+    return {node.input[0]: node.output[0] for node in nodes if times[node.input[0]] == 1}
 
 
 def computed_names(model: bytes | MappedModel) -> set[str]:

@@ -14,9 +14,12 @@ from qverify.report.weakenings import list_common_caveats, list_pair_caveats
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
 CAUSES = {
     "accumulated_rounding": "every node passes when forced: the difference is accumulated rounding",
-    "other_rounding": "every node that could be forced passes: the board rounds in another known way",
+    "other_rounding": "no node that could be forced is wrong: the board rounds in another known way",
     "unlocated": "location unknown",
     "input_or_first_node": "the device's input, or the first node",
+    "written_order": "the values are right, and written in another order or under another name",
+    "other_inputs": "the dump's own input is not that of -i",
+    "stated_scale": "equal integers, read by a scale or zero point that -m contradicts",
     "distance": "the distance from the reference misses the gate that was given",
     "optimization": "an optimization of the board's runtime changes the result",
     "untapped": "the unchanged model gives other outputs than the run whose nodes were judged",
@@ -29,6 +32,7 @@ CAUSES = {
     "batch": "an item of the batch is not computed as it is alone",
 }
 
+IN_WORDS = ("unlocated", "input_or_first_node", "written_order", "other_inputs", "stated_scale")
 PLAIN = TextView()
 
 
@@ -58,7 +62,7 @@ def shorten_reason(pair: Pair) -> str:
 
 def _name_cause(pair: Pair) -> str:
     """Returns the cause in words. For a side that did not run, the text names the side."""
-    if pair.cause in ("unlocated", "input_or_first_node"):
+    if pair.cause in IN_WORDS:
         return CAUSES[pair.cause]
     if pair.cause != "does_not_run":
         return str(pair.cause)

@@ -237,7 +237,7 @@ class UntappedOutputs:
 @dataclass(slots=True)
 class Pair:
     """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node, region,
-    accumulated_rounding, other_rounding, input_or_first_node, untapped, distance, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    accumulated_rounding, other_rounding, input_or_first_node, written_order, other_inputs, stated_scale, untapped, distance, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
     bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
     board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
     first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of

@@ -18,7 +18,7 @@ from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
-from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
+from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names, quantized_names
 from qverify.onnx_model.load import read_file, read_model
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.stated_names import names_in
@@ -114,7 +114,8 @@ class Models:
         dequantized = {real: stored for real, stored in names if stored in known and real not in known}
         computed = computed_names(self.source)
         made = frozenset(self.graph.observable()) - computed - {*self.graph.inputs}
-        return OnnxNames(dequantized, frozenset(computed - {*known, *dequantized}), made)
+        inner = frozenset(computed - {*known, *dequantized})
+        return OnnxNames(dequantized, inner, made, quantized_names(self.source))
 
     @cached_property
     def islands(self) -> HostIslands | None:

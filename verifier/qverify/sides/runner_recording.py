@@ -16,6 +16,7 @@ from qverify.model_bin.layouts import infer_layouts
 from qverify.onnx_model.dequantized_names import OnnxNames
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.other_spellings import find_contradicting
 from qverify.sides.dumps.twin_files import TEXTS, find_twins, is_undescribed
 from qverify.sides.dumps.vendor_side import OtherSide, record_dump
 from qverify.sides.tflite_files import TfliteFiles
@@ -64,6 +65,8 @@ def read_folder(
         if not profile and dump.profile == "raw":
             _refuse_texts(recording, folder, ".bin")
     rename_dequantized(recording, graph, names.dequantized)
+    for stored, why in list(find_contradicting(folder, recording, graph, names.quantized)) if not profile else ():
+        recording.missing[stored] = f"{why}; keep one, or name a profile"
     result = _as_board(recording, folder, graph, names.inner, spool, per_node)
     if not profile:  # the files were recognised by content, so nothing states which file is which tensor
         _refuse_ambiguous(result, _files_by_tensor(folder, graph))

@@ -14,6 +14,9 @@ WIDESPREAD = 0.1  # share of the tensors: if more are clipped hard, the calibrat
 LOST = 0.1  # share of output channels with lost weights, above which the weights are blamed
 
 _ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--gate)"
+_STATED = "correct the scale or zero point that the dump states: the integers are right"
+_OTHER_INPUTS = "give -i what the device was given, or dump again from this input"
+_WRITTEN = "correct the names or the order of axes of the files, as what was found says; no node is known to be wrong"
 _INPUT = "compare what the device was fed with -i: `qverify inputs diff`; if the bytes are equal, report the first node"
 _OTHER_ROUNDING = "the board rounds in another way than the reference, the same one everywhere: {why}"
 _NOT_JUDGED = "give inputs whose values onnxruntime can compute in float32: {why}"
@@ -59,6 +62,9 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "accumulated_rounding": _ROUNDING,
         "other_rounding": _OTHER_ROUNDING,
         "input_or_first_node": _INPUT,
+        "written_order": _WRITTEN,
+        "stated_scale": _STATED,
+        "other_inputs": _OTHER_INPUTS,
         "optimization": "{why}; leave it out, and report it to the runtime's team with this model and input",
         "untapped": "{why}; its nodes do not show the fault, because reading them changes what the board's runtime computes: run the "
         "unchanged model alone (onnxruntime: -b 'BOARD?form=original'), and leave out or report what changes it; where the QDQ form only rounds "
@@ -79,6 +85,8 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
         "container": _CONTAINER,
         "other_model": "dump the same model as -m, with its tensors as it stores them: {why}",
         "input_or_first_node": _INPUT,
+        "written_order": _WRITTEN,
+        "stated_scale": _STATED,
         "other_inputs": "dump again from these same inputs, or give that dump's inputs with -i",
         "node": "report to the vendor of this runtime: the node computes differently from its own inputs",
         "region": f"report to the vendor of this runtime: {_REGION}",

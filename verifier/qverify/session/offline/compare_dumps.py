@@ -27,15 +27,17 @@ from qverify.report.facts import Finding
 from qverify.session.finals_arithmetics import gives_finals_alone, name_arithmetics_of_finals
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dequantized_outputs import complete_outputs, describe_followed
-from qverify.session.offline.dump_inputs import compare_inputs, note_inputs
+from qverify.session.offline.dump_inputs import OTHER_INPUTS, UNKNOWN_OR_ROUNDING, compare_inputs, note_inputs
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.partial_dump import find_not_offered, state_offered
 from qverify.session.offline.rejudge import mark_inconclusive
+from qverify.session.offline.stated_scales import state_scales
 from qverify.session.printed_values import check_precision, limit_to_precision
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.array_axes import move_axes
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.other_spellings import refuse_contradicting
 from qverify.sides.dumps.rewritten_names import apply_map, draft_map, pair_rewritten, read_map, without_partner
 from qverify.sides.dumps.run_npz import read_index
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
@@ -120,6 +122,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             use_names_of_model(side, models, names)
     same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _make_recordings(dumps, sides, models, names, options.decimals and options.rule == "exact")
+    if models is not None:
+        for path, recording in zip((dumps.a, dumps.b), (first, second), strict=True):
+            mapped = {*names, *names.values()}
+            refuse_contradicting(path, recording, models.graph, models.onnx_names.quantized, mapped)
     paired = _pair_names(dumps, names, first, second)
     given, same_inputs, other_inputs = dict[str, Array](), list[str](), list[Finding]()
     if models is not None and dumps.inputs is not None:
@@ -179,7 +185,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             )
         if contradicted:
             pair.relaxed.append(
-                f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
+                f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale or zero point, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         names_outputs = any(side.settings.get("outputs") for side in (first, second))
@@ -197,8 +203,10 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     report.notes += note_inputs(
         dict.fromkeys(n for side in (first, second) for n in side.notes), same_inputs, bool(other_inputs)
     )
+    state_scales(report, first, second, contradicted, model_tensors)
     report.findings = [*(other_inputs if dumps.is_first_pair else ()), *report.findings]
     for pair in report.pairs if other_inputs else ():
+        pair.cause = OTHER_INPUTS if pair.cause in UNKNOWN_OR_ROUNDING else pair.cause
         pair.relaxed.insert(0, f"the dump's own input {printable(other_inputs[0].tensor)} is not that of -i")
     limit_to_precision(report, (first, second))
     if models is not None:

@@ -17,6 +17,9 @@ from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, VendorDump, VendorTensor
 
+OTHER_INPUTS = "other_inputs"  # cause
+UNKNOWN_OR_ROUNDING = ("accumulated_rounding", "other_rounding", "unlocated", "input_or_first_node")  # what it replaces
+ALIKE = 0.98  # correlation with the input of -i, from which on a quantized input may be that one, quantized wrongly
 NEAR = 2.0**-17  # relative to the largest value: of values that were printed
 
 
@@ -26,7 +29,7 @@ def compare_inputs(
     """Returns the names, in the dump, of its inputs that are those of -i, and a finding on each other one. An input that cannot
     be read for certain is in neither. given: the inputs of -i by name."""
     same, other = list[str](), list[Finding]()
-    for name, own, value, spec in _list_inputs(side, graph):
+    for name, own, value, spec in [*_list_inputs(side, graph), *_list_quantized(side, graph, given)]:
         differing = _count_differing(given[name], value, spec)
         if differing is None:
             continue
@@ -70,6 +73,50 @@ def _list_inputs(side: Recording | VendorDump, graph: Graph) -> list[tuple[str, 
             spec = TensorSpec(name, value.dtype.name, value.shape, scale=tensor.scale, zero_point=tensor.zero_point)
             found.append((name, tensor.name, value, _quantization(name, value, graph, spec)))
     return found
+
+
+def _list_quantized(
+    side: Recording | VendorDump, graph: Graph, given: Mapping[str, Array]
+) -> list[tuple[str, str, Array, TensorSpec]]:
+    """Returns, as _list_inputs(), the inputs of which the dump has only the quantized tensor that they are made into, as integers or
+    real values. One that is the input of -i but for a factor and an offset is left out: a wrong quantization gives that, too."""
+    known, ends = {name for name, *_ in _list_inputs(side, graph)}, find_quantized_ends(graph)
+    found = list[tuple[str, str, Array, TensorSpec]]()
+    for name, stored in ((n, ends[n]) for n in graph.inputs if n in ends and n in given and n not in known):
+        value, spec = _read_stored(side, stored), graph.spec(stored)
+        if value is None or len(spec.scale) != 1 or value.size != given[name].size:
+            continue
+        if value.dtype.kind == "f":  # whole steps, or what was quantized
+            codes = np.clip(np.rint(to_float64(value) / spec.scale[0] + spec.zero_point[0]), *_limits(spec))
+            value = np.nan_to_num(codes).astype(spec.numpy_dtype)
+        if value.dtype == spec.numpy_dtype and not _is_alike(given[name], value):
+            found.append((name, stored, value, spec))
+    return found
+
+
+def _limits(spec: TensorSpec) -> tuple[int, int]:
+    limits = np.iinfo(spec.dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _read_stored(side: Recording | VendorDump, stored: str) -> Array | None:
+    if isinstance(side, Recording):
+        return side.tensors[stored] if stored in side.tensors and stored not in side.missing else None
+    tensor = next((t for t in side.tensors if t.name == stored and len(t.dtypes) == 1 and not t.scale), None)
+    return _read(tensor) if tensor is not None else None
+
+
+def _is_alike(given: Array, value: Array) -> bool:
+    """Returns whether the values are those of -i but for a factor and an offset, in the order of axes in which they are so most."""
+    wanted, made = to_float64(given), to_float64(value).reshape(-1)
+    orders = [wanted, *([np.moveaxis(wanted, 1, -1)] if wanted.ndim > 2 else [])]
+    apart = made - made.mean()
+    for order in orders:
+        centred = order.reshape(-1) - order.mean()
+        size = float(np.sqrt(np.sum(centred**2) * np.sum(apart**2)))
+        if not size or abs(float(np.sum(centred * apart))) >= ALIKE * size:
+            return True
+    return False
 
 
 def _read(tensor: VendorTensor) -> Array | None:

@@ -95,7 +95,7 @@ def _readings(folder: UntrustedFolder, file: str, stem: str, suffix: str) -> Ite
             yield stored.name, partial(_holds, stored)
     elif suffix in RAW:
         yield stem, lambda array: _has_bytes(folder.file(file), array)
-    elif suffix in TEXTS and (printed := _list_printed(folder.file(file), suffix)):
+    elif suffix in TEXTS and (printed := list_printed(folder.file(file), suffix)):
         yield stem, lambda array: any(printed_alike(v, d, array.astype(np.float64).ravel()) for v, d in printed)
 
 
@@ -112,7 +112,7 @@ def _has_bytes(file: UntrustedFile, array: Array) -> bool:
     return file.size_bytes == array.nbytes and file.whole() == np.ascontiguousarray(array).tobytes()
 
 
-def _list_printed(file: UntrustedFile, suffix: str) -> list[tuple[Reals, int | None]]:
+def list_printed(file: UntrustedFile, suffix: str) -> list[tuple[Reals, int | None]]:
     """Returns the values of a text and their known decimals, [] if it is not all numbers. A table may also have a first line
     of names, and a first column of numbers of its rows, without which it is read, too."""
     data = file.whole(MAX_TEXT_BYTES)

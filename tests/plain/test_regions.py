@@ -221,14 +221,22 @@ def test_a_bound_of_several_steps_acquits_nothing() -> None:
     ) in facts
 
 
-def test_two_wrong_biases_inside_of_a_region_are_not_accumulated_rounding(block: Qdq) -> None:
-    """One moves its channel up, the other down, by a step: all of it lies within the carried bound."""
+@pytest.mark.parametrize(
+    ("steps", "side"), [({2: 1}, "too high"), ({2: 1, 5: -1}, "on one side in each")], ids=["one", "two"]
+)
+def test_wrong_channels_of_a_region_are_found_within_the_bound(block: Qdq, steps: dict[int, int], side: str) -> None:
+    """All of it lies within the carried bound, whatever the rounding inside."""
     biases = np.zeros((1, 8, 1, 1), np.float32)
-    biases[0, 2], biases[0, 5] = 1, -1
-    model = fused(block.model(), {}, {"c": biases * float(block.constants["c_scale"])})
-    report = judge_fused(block, model, ["in0_q", "s_q", "o_q"])
-    verdict = region_of(report)
-    assert verdict.verdict == "INCONCLUSIVE" and verdict.max_lsb == 4 and report.pairs[2].cause == "unlocated"
+    for channel, by in steps.items():
+        biases[0, channel] = by
+    for kind in ("model", "none"):
+        model = fused(block.model(), {"c": kind}, {"c": biases * float(block.constants["c_scale"])})
+        report = judge_fused(block, model, SHOWN)
+        verdict = region_of(report)
+        assert (verdict.verdict, report.blame.place, report.pairs[2].cause) == ("FAILED", PLACE, "region")
+        channels = ", ".join(map(str, steps))
+        assert f"{side} (" in verdict.why and re.search(rf"channels? {channels} of 8\)", verdict.why)
+        assert "while every other is that of the region with inner tensors" in verdict.why
 
 
 def test_an_inner_tensor_and_what_it_is_moved_into_are_rounded_alike() -> None:

@@ -15,6 +15,7 @@ from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Rule, Steps, ke
 from qverify.compare.error_bounds.region import MOVING, evaluate_region
 from qverify.compare.foreign import describe_direction
 from qverify.compare.limits import FLOAT_SHARE
+from qverify.compare.region_parts import find_wrong_part
 from qverify.compare.regions import list_inner
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -93,8 +94,8 @@ def _round(steps: Steps, down: bool) -> Ends:
 
 
 def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
-    """Returns the forced verdict: FAILED beyond the carried bound, if the differences lie on one side only, or far from
-    everything that the stated arithmetic may give; PASSED within a bound of one step; INCONCLUSIVE without a bound, or
+    """Returns the forced verdict: FAILED beyond the carried bound, if the differences lie on one side only, or do so
+    in a part outside of which everything is given, or far from everything that the stated arithmetic may give; PASSED within a bound of one step; INCONCLUSIVE without a bound, or
     with a wider one. A region that is computed exactly as one of ALTERNATIVES is right in any case. measured: the
     distances."""
     tried = list(_try_alternatives(region))
@@ -139,6 +140,8 @@ def _find(
     region: RecomputedRegion, ends: Ends, measured: Forced, tried: list[tuple[str, Ends]]
 ) -> tuple[Verdict, str, int] | None:
     """Returns verdict, reason and number of elements if the bound does not excuse the differences, else None."""
+    if part := find_wrong_part(region.recorded, region.made, tried):
+        return "FAILED", *part
     outside = ~((region.recorded >= ends[0]) & (region.recorded <= ends[1]))
     if outside.any():
         where = [int(i) for i in np.unravel_index(int(np.flatnonzero(outside)[0]), outside.shape)]

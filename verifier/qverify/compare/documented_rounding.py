@@ -71,7 +71,7 @@ class _Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class Checked:
     """Some elements beside their exact values. made, recorded: masks of those near enough, each by its own size.
     endless: those whose error has no limit, which every value is within. largest: the largest distance of the others
     that is near enough."""
@@ -115,14 +115,14 @@ def explain(
         acc: the accumulator of the unit's first node, if the caller shares it.
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
-    differing, check_made = _find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
+    differing, check_made = find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
     outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
     try:
         for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs, acc):
             checked = (
-                _check_integers(value, flat_made[at], flat_recorded[at])
+                check_integers(value, flat_made[at], flat_recorded[at])
                 if isinstance(value, Whole)
-                else _check_floats(value, flat_made[at], flat_recorded[at], half)
+                else check_floats(value, flat_made[at], flat_recorded[at], half)
             )
             if check_made and (graph.rounding in ROUNDED_LIKE_REFERENCE or isinstance(value, Real)):
                 outside.made[at[~checked.made]] = True
@@ -165,7 +165,7 @@ def _name_kernels(kernels: str) -> str:
     return f"{NAMES[kernels]} have" if kernels else "the exact value has"
 
 
-def _find_differing(made: Array, recorded: Array) -> Array:
+def find_differing(made: Array, recorded: Array) -> Array:
     """Returns the flat positions of elements with different values; a NaN is equal to a NaN."""
     differ = made != recorded
     if made.dtype.kind == "f":
@@ -173,7 +173,8 @@ def _find_differing(made: Array, recorded: Array) -> Array:
     return np.flatnonzero(differ)
 
 
-def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
+def check_integers(value: Whole, made: Array, recorded: Array) -> Checked:
+    """Returns which integers of both sides are ones to which the exact value may round."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     endless = ~lost & ~np.isfinite(value.error) if value.error is not None else np.zeros(made.shape, bool)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
@@ -182,10 +183,11 @@ def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
         limits = np.iinfo(made.dtype.name)
         saturated = (value.low == value.high) & ((value.low == limits.min) | (value.low == limits.max))
         error = float(value.error.max(initial=0.0, where=~(lost | endless | saturated)))
-    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
+    return Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
 
 
-def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> _Checked:
+def check_floats(value: Real, made: Array, recorded: Array, half: float) -> Checked:
+    """Returns which floats of both sides are near enough to the exact value. half: as in explain()."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(value.value)
@@ -196,7 +198,7 @@ def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> _Ch
             near = finite & (np.abs(side - value.value) <= allowed)
             inside.append((side == value.value) | (np.isnan(side) & np.isnan(value.value)) | near)
     largest = float(allowed.max(initial=0.0, where=~lost & finite & ~endless))
-    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, largest)
+    return Checked(inside[0] | lost | endless, inside[1] | endless, endless, largest)
 
 
 def explain_places(

@@ -12,8 +12,10 @@ import numpy as np
 from qverify.compare.error_bounds import inner_tensors
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, round_interval
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Rule, Steps, keep_some
-from qverify.compare.error_bounds.region import evaluate_region
+from qverify.compare.error_bounds.probable import probable_errors
+from qverify.compare.error_bounds.region import MOVING, evaluate_region
 from qverify.compare.foreign import describe_direction
+from qverify.compare.improbable import lies_on_one_side
 from qverify.compare.limits import FLOAT_SHARE
 from qverify.compare.regions import list_inner
 from qverify.model_bin.graph import Graph
@@ -58,8 +60,10 @@ class RecomputedRegion:
 
     @property
     def inner(self) -> list[str]:
-        """The quantized tensors inside of the region, which a side may round in its own way."""
-        return [n for n in list_inner(self.unit) if self.graph.spec(n).quantized]
+        """The quantized tensors inside of the region, which a side may round in its own way: not those that are only moved to
+        the output, whose rounding is that of the output."""
+        computed_from = {n for node in self.unit.nodes if node.op not in MOVING for n in node.inputs}
+        return [n for n in list_inner(self.unit) if self.graph.spec(n).quantized and n in computed_from]
 
     def allowed(self, rule: Rule = inner_tensors.allow_any, down: bool = False) -> Ends:
         """Returns the smallest and the largest value that each element may have under this rule. down: whether the
@@ -92,7 +96,9 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
     """Returns the forced verdict: FAILED beyond the carried bound, or if the differences lie on one side only; PASSED
     within it; INCONCLUSIVE without a bound, or with one that is too wide. A region that is computed exactly as one of
     ALTERNATIVES is right in any case. measured: the distances."""
-    if (found := _find_alternative(region)) is not None:
+    with probable_errors():
+        found = _find_alternative(region)
+    if found is not None:
         name, ends = found
         limit = f"every element is that of the region with {name}{_describe_choice(region, ends)}"
         return replace(measured, verdict="PASSED", limit=limit, why="")
@@ -141,7 +147,24 @@ def _find(region: RecomputedRegion, ends: Ends, measured: Forced) -> tuple[Verdi
         return "FAILED", why, wrong
     if why := _describe_width(region, ends):
         return "INCONCLUSIVE", why, measured.mismatched or 0
-    return None
+    return None if region.inner else _find_improbable(region)
+
+
+def _find_improbable(region: RecomputedRegion) -> tuple[Verdict, str, int] | None:
+    """Returns verdict, reason and number of elements of a region without a rounding inside, if elements lie beyond the
+    probable error of its float32 sums; else None."""
+    with probable_errors():
+        low, high = region.allowed()
+    beyond = np.flatnonzero(~((region.recorded >= low) & (region.recorded <= high)))
+    if not beyond.size:
+        return None
+    made, recorded = (v.reshape(-1)[beyond] for v in (region.made, region.recorded))
+    differ, where = count(len(beyond), "element", "differs", "differ"), np.unravel_index(beyond[0], low.shape)
+    text = f"{differ} by more than float32 sums err in any of the usual orders, first {[int(i) for i in where]}"
+    some = len(beyond) < np.count_nonzero(region.made != region.recorded)  # of all, the caller says it
+    why = "; ".join(part for part in (text, describe_direction(made, recorded) if some else "") if part)
+    apart = recorded.astype(np.float64) - made.astype(np.float64)
+    return "FAILED" if lies_on_one_side(beyond, apart, low.shape) else "INCONCLUSIVE", why, len(beyond)
 
 
 def _count_one_sided(region: RecomputedRegion) -> int:

@@ -32,6 +32,7 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
+from qverify.compare.error_bounds.probable import is_probable
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -130,7 +131,8 @@ def _evaluate_sums(o: StatedOperands, at: Array, kernels: str, acc: NodeSums) ->
         return
     low, high = o.node.words[-2:]
     many = terms * len(at) > integer_sums.TERMS_AT_ONCE or len(at) > y.elements * SHARE_AT_ONCE
-    whole = _WholeSums.of(o, kernels, acc) if o.node.op in SUMMED_AT_ONCE and many else None
+    at_once = o.node.op in SUMMED_AT_ONCE and many and (o.node.integer_reference or not is_probable())
+    whole = _WholeSums.of(o, kernels, acc) if at_once else None
     if whole is not None:
         for part in (at[start : start + IN_CACHE] for start in range(0, len(at), IN_CACHE)):
             sums = whole.take(part)
@@ -191,7 +193,7 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
     if o.node.op == "add":
         return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_POINT_SUM
     if o.node.op in SCALED_AFTER_SUM:
-        inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
+        inexact = sums.bound() + sums.doubt
         if not o.node.integer_reference:
             own_error = inexact
         else:  # of a runtime that is not known, which may have added the products in float32
@@ -200,7 +202,7 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
         twice = rounded_twice(sums.step) if kernels else 0.0
         return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_POINT_SUM
-    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + ZERO_POINT_SUM
+    mean = sums.bound() + ZERO_POINT_SUM
     mean = mean + (2 * rounded_twice(sums.step) if kernels else 0.0)
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 

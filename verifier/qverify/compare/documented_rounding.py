@@ -12,7 +12,12 @@ import numpy.typing as npt
 from qverify.compare.accumulators import NodeSums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
+from qverify.compare.error_bounds.documented_kernels import (
+    TooMany,
+    evaluate_documented,
+    evaluate_resize_forms,
+    is_fixed_point_add,
+)
 from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -129,6 +134,8 @@ def explain(
             outside.recorded[at[~checked.recorded]] = True
             outside.endless += int(np.count_nonzero(checked.endless))
             outside.largest = max(outside.largest, checked.largest)
+        if not kernels and unit.nodes[0].op == "resize_linear" and flat_made.dtype.kind != "f":
+            outside.recorded |= _find_beyond_one_form(unit, graph, given, flat_recorded) & (flat_made != flat_recorded)
     except NoBound as why:
         return RoundingExplanation(len(differing), limit, f"no float64 evaluation of {why}", False, False)
     except (TooMany, ValueError, IndexError, MemoryError) as error:
@@ -152,6 +159,15 @@ def explain(
     text = f"{some} {beyond}, first {where}"
     by_made = fits and bool(outside.made[_find_far(flat_made, flat_recorded)].all())
     return RoundingExplanation(len(unexplained), limit, text, True, fits, by_made, unexplained)
+
+
+def _find_beyond_one_form(unit: Unit, graph: Graph, given: Mapping[str, Array], recorded: Array) -> Mask:
+    """Returns the elements that the form of a linear resize does not give which gives most: rounded to the nearest, or cut
+    off. A side has one form, so that the other one excuses nothing."""
+    every, integers = np.arange(recorded.size), recorded.astype(np.int64)
+    forms = evaluate_resize_forms(unit, graph, given, every, "")
+    beyond = [(integers < form.low) | (integers > form.high) for form in forms]
+    return min(beyond, key=np.count_nonzero)
 
 
 def _find_far(made: Array, recorded: Array) -> Array:

@@ -46,6 +46,7 @@ CONVERT_STEP = (
     2.0**-9
 )  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
+RESIZE_PLACES = 255 * 2.0**-21  # of places computed in float32; per element of the longest axis
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
@@ -294,6 +295,16 @@ def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
 def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
     """Evaluates a linear resize of integers, which some kernels truncate and others round. Raises NoBound for LiteRT's
     resize of int8, which computes places in fixed point."""
+    nearest, cut = evaluate_resize_forms(unit, graph, given, at, kernels)
+    low, high = np.minimum(nearest.low, cut.low), np.maximum(nearest.high, cut.high)
+    return at, Whole(low, high, nearest.error)
+
+
+def evaluate_resize_forms(
+    unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
+) -> tuple[Whole, Whole]:
+    """Returns the integers of a linear resize that rounds to the nearest, and of one that cuts off. Raises NoBound as
+    _resize()."""
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
     index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
@@ -305,14 +316,13 @@ def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ker
         bound_exactly(index),
         bound_exactly(weight),
     ]
-    resized = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
-    value, error = (
-        require_real(resized).value,
-        require_real(resized).error + (RESIZE if kernels in ("litert-xnnpack", "") else 0.0),
-    )
-    nearest = round_interval(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
-    low = np.minimum(nearest.low, np.trunc(value - error).astype(np.int64))
-    return at, Whole(low, np.maximum(nearest.high, np.trunc(value + error).astype(np.int64)), error)
+    resized = require_real(chain.take(rows.resize_linear(exact, inputs, graph)[0], at))
+    places = RESIZE_PLACES * max(*x.shape[-2:], *y.shape[-2:])
+    more = {"litert-xnnpack": RESIZE, "": places}.get(kernels, 0.0)
+    value, error = resized.value, resized.error + more
+    limits = int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)
+    low, high = (np.clip(np.trunc(end), *limits).astype(np.int64) for end in (value - error, value + error))
+    return round_interval(value, error, 0, limits), Whole(low, high, error)
 
 
 _OWN_PAGES: dict[str, Callable[[Unit, Graph, Mapping[str, Array], Array, str], chain.Part]] = {

@@ -208,7 +208,9 @@ def check_floats(value: Real, made: Array, recorded: Array, half: float) -> Chec
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(value.value)
         endless = finite & ~lost & ~np.isfinite(value.error)
-        allowed = value.error + SHARE * np.abs(value.value) + half
+        rounded = SHARE * np.abs(value.value) + half
+        allowed = value.error + rounded
+        endless &= ~(np.abs(to_float64(recorded) - value.value) <= rounded)  # the exact value needs no limit
         inside = []
         for side in (to_float64(made), to_float64(recorded)):
             near = finite & (np.abs(side - value.value) <= allowed)

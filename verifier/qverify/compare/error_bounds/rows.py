@@ -57,7 +57,7 @@ def layer_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
         offset = require_real(inputs[2]).value.reshape(-1)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY, None, y.lost)
-    return [add_own_error(y, inputs, rows.value, value, least, scale).shaped(x.value.shape)]
+    return [add_own_error(y, inputs, rows.value, value, root, least, scale).shaped(x.value.shape)]
 
 
 def _average(rows: Real) -> tuple[Reals, Reals]:
@@ -154,7 +154,7 @@ def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
         offset = require_real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY, None, y.lost)
-    return [add_own_error(y, inputs, rows.value, value, least, scale)]
+    return [add_own_error(y, inputs, rows.value, value, root, least, scale)]
 
 
 def _masked(below: Reals, logs: Reals) -> Reals:

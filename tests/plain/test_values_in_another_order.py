@@ -15,6 +15,8 @@ from qverify.compare.find_orders import find_order
 from qverify.compare.options import Options
 from qverify.compare.side_values import Sides
 from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
 from qverify.report.document import ReportDocument
 from qverify.report.schema import report_schema
 from qverify.tensors.recording import Recording
@@ -424,3 +426,18 @@ def test_a_signalling_nan_is_a_nan(recwarn: pytest.WarningsRecorder) -> None:
     given.view(np.uint32)[1, 2] = 0x7F800001
     report = judge({"y": wanted}, {"y": given})
     assert report.verdict == "FAILED" and not report.findings and not recwarn.list
+
+
+def test_a_node_whose_output_is_stored_in_padded_blocks_is_not_blamed() -> None:
+    wanted = np.random.default_rng(6).standard_normal(SHAPE).astype(np.float32)
+    specs = {n: TensorSpec(n, "float32", SHAPE) for n in ("x", "y")}
+    graph = Graph([Node("y", "reshape", ("x",), ("y",))], specs, {}, ("x",), ("y",))
+
+    def judged(given: np.ndarray) -> ReportDocument:
+        sides = {"reference": recording("reference", y=wanted), "board": recording("board", y=given)}
+        run = {"reference": lambda unit, arrays: {"y": wanted}}
+        return judge_all(sides, graph, units(graph), Options(), run, inputs={"x": wanted})
+
+    stored = judged(blocked(wanted, 8))
+    assert stored.verdict == "FAILED" and stored.blame is None and "blocks of 8" in stored.findings[0].text
+    assert judged(blocked(wanted[:, ::-1] + 1, 8)).blame is not None  # other values

@@ -24,7 +24,7 @@ from qverify.compare.error_bounds.bounded_values import (
     float_word,
     gamma,
 )
-from qverify.compare.error_bounds.documented_kernels import StatedOperands
+from qverify.compare.error_bounds.documented_kernels import PAGES, StatedOperands
 from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any
 from qverify.compare.error_bounds.probable import is_probable, take_positions
 from qverify.compare.error_bounds.table_ranges import TableRanges
@@ -110,7 +110,7 @@ def _evaluate_node(node: Node, inputs: list[Value | None], graph: Graph, rule: R
         return [_sum(node, inputs, graph, rule)]
     if node.op in _OWN:
         return [_OWN[node.op](node, inputs, graph, rule)]
-    page = chain.PAGES.get(node.op)
+    page = PAGES.get(node.op)
     if page is None or any(isinstance(v, Steps) and v.real.error.any() for v in inputs):
         raise NoBound(node.op)
     return list(page(node, [_as_whole(v) if isinstance(v, Steps) else v for v in inputs], graph))

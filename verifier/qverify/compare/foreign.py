@@ -24,6 +24,7 @@ from qverify.compare.find_arithmetics import (
     needs_evidence,
 )
 from qverify.compare.improbable import Improbable, Question, find_improbable
+from qverify.compare.multiples import describe_multiple
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -207,6 +208,10 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     parts.append("the inputs of both sides are equal" if foreign.inputs_same else "the inputs differ")
     if names:
         parts.append(f"{describe(choose_name(names))} gives every element")
+    else:
+        parts.append(
+            describe_multiple(foreign.made, foreign.recorded, foreign.graph.spec(foreign.output), foreign.unit)
+        )
     return "; ".join(part for part in parts if part)
 
 

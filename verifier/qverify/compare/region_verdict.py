@@ -17,6 +17,7 @@ from qverify.compare.error_bounds.region import MOVING, evaluate_region
 from qverify.compare.foreign import describe_direction
 from qverify.compare.improbable import lies_on_one_side
 from qverify.compare.limits import FLOAT_SHARE
+from qverify.compare.multiples import describe_multiple
 from qverify.compare.regions import list_inner
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -115,7 +116,8 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
         return replace(measured, verdict="PASSED", limit=_describe_limit(region, (low, high)), why="")
     verdict, why, wrong = finding
     limit, direction = _describe_limit(region, (low, high)), describe_direction(region.made, region.recorded)
-    why = "; ".join(text for text in (why, direction) if text)
+    multiple = describe_multiple(region.made, region.recorded, region.graph.spec(region.output), region.unit)
+    why = "; ".join(text for text in (why, direction, multiple) if text)
     return replace(measured, verdict=verdict, limit=limit, why=why, unexplained=wrong)
 
 

@@ -132,3 +132,34 @@ def test_a_region_with_one_rounding_is_not_right_because_it_is_rounded_down() ->
     exact = given["b"] / 2.0**24
     found = judge(nodes, given, np.rint(exact).astype(np.int8), np.floor(exact).astype(np.int8))
     assert found.verdict == "FAILED", found
+
+
+@pytest.mark.parametrize(("off", "verdict"), [(0.0, "PASSED"), (0.002, "PASSED"), (1.0, "FAILED"), (0.3, "FAILED")])
+def test_a_batch_normalization_between_quantizations_is_held_to_ties(off: float, verdict: str) -> None:
+    rng = np.random.default_rng(3)
+    shape = (1, 4, 9, 9)
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    k, b = (rng.normal(size=4).astype(np.float32) for _ in range(2))
+    specs = {
+        "x": TensorSpec("x", "int8", shape, scale=(0.02,), zero_point=(3,)),
+        "k": TensorSpec("k", "float32", (4,)),
+        "b": TensorSpec("b", "float32", (4,)),
+    }
+    specs |= {n: TensorSpec(n, "float32", shape) for n in ("d", "n")}
+    specs |= {n: TensorSpec(n, "int8", shape, scale=(0.03,), zero_point=(-5,)) for n in ("q", "y")}
+    nodes = [
+        Node("d", "dequantize", ("x",), ("d",)),
+        Node("n", "batch_norm", ("d", "k", "b"), ("n",)),
+        Node("q", "quantize", ("n",), ("q",)),
+        Node("y", "reshape", ("q",), ("y",)),
+    ]
+    graph = Graph(nodes, specs, {"k": k, "b": b}, ("x",), ("y",))
+    along = (1, 4, 1, 1)
+    real = (x.astype(np.float64) - 3) * float(np.float32(0.02)) * k.reshape(along) + b.reshape(along)
+    steps = real / float(np.float32(0.03)) - 5
+    made, recorded = (np.clip(np.rint(v), -128, 127).astype(np.int8) for v in (steps, steps + off))
+    differ = int(np.count_nonzero(made != recorded))
+    measured = Forced("FAILED", 1, differ, by="reference", on="board", elements=made.size)
+    region = RecomputedRegion(region_of(nodes, ("x",)), "y", graph, {"x": x}, made, recorded, 0.5e-5)
+    found = judge_region(region, measured)
+    assert found.verdict == verdict and (verdict == "PASSED" or f"all {differ} too high by 1 LSB" in found.why)

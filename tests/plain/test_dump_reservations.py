@@ -56,6 +56,18 @@ def test_two_wrong_scales_are_named(dumps: Path, capsys: pytest.CaptureFixture[s
     )
 
 
+def test_a_wrong_zero_point_is_said_with_what_it_does(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = dumps / "b" / "dump.json"
+    content = json.loads(file.read_text())
+    entry = next(entry for entry in content["tensor"] if "zero_point" in entry)
+    true = int(np.ravel(entry["zero_point"])[0])
+    entry["zero_point"] = true + 2
+    file.write_text(json.dumps(content))
+    assert main(list(COMPARE)) == 1
+    wanted = f"(zero point {true + 2}, {true} in -m: every value is 2 steps too low by it)"
+    assert wanted in capsys.readouterr().out
+
+
 def test_right_scales_are_not_remarked_on(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word for word in COMPARE if word != "-q"]) == 1
     assert "contradict" not in capsys.readouterr().out

@@ -17,10 +17,10 @@ Z = np.array([[0.25, -1.5, 3.0], [0.0, 0.75, -2.0]])
 V, SCALE = np.array([[1e-9, -3.0, 0.0], [0.0, 2e-9, 5.0]]), np.array([2.0, 0.5, 3.0])
 
 
-def own(error: float = 1.0, least: Any = ((2.0**-20,), (2.0**-10,)), inputs: Any = None) -> Real:
-    y = Real(V, np.full(V.shape, error))
+def own(error: float = 1.0, least: Any = ((2.0**-20,), (2.0**-10,)), inputs: Any = None, root: float = 0.0) -> Real:
+    y, given = Real(V, np.full(V.shape, error)), [real(ROWS), None, None] if inputs is None else inputs
     with np.errstate(all="ignore"):
-        return add_own_error(y, [real(ROWS), None, None] if inputs is None else inputs, ROWS, Z, np.array(least), SCALE)
+        return add_own_error(y, given, ROWS, Z, np.full((2, 1), root), np.array(least), SCALE)
 
 
 def test_the_error_of_two_float64_passes_and_one_rounding() -> None:
@@ -37,7 +37,9 @@ def test_the_error_of_two_float64_passes_and_one_rounding() -> None:
 
 def test_a_row_of_zeros_has_the_least_error_there_is() -> None:
     zeros = np.zeros((1, 3))
-    y = add_own_error(Real(zeros, zeros + 1), [real(zeros), None, None], zeros, zeros, np.full((1, 1), 2.0**-10), SCALE)
+    y = add_own_error(
+        Real(zeros, zeros + 1), [real(zeros), None, None], zeros, zeros, zeros[:, :1], np.full((1, 1), 2.0**-10), SCALE
+    )
     assert y.ours is not None and y.ours.tolist() == [[FLUSHED] * 3]
 
 
@@ -49,6 +51,15 @@ def test_it_is_no_larger_than_that_of_every_side() -> None:
 def test_where_the_deviation_may_be_zero_it_is_that_of_every_side(least: float) -> None:
     y = own(7.0, ((2.0**-20,), (least,)))
     assert y.ours is not None and (y.ours[0] < 1e-6).all() and (y.ours[1] == 7.0).all()
+
+
+def test_where_float32_may_cancel_it_follows_from_half_of_the_deviation() -> None:
+    assert own(np.inf, ((0.0,), (0.0,)), root=2.0**-10).ours is not None
+    there = own(np.inf, ((0.0,), (0.0,)), root=2.0**-10).ours
+    half = own(np.inf, ((2.0**-11,), (2.0**-11,))).ours
+    assert there is not None and half is not None and (there == half).all()
+    beyond = own(np.inf, ((0.0,), (0.0,)), root=2.0**-40).ours  # it may cancel in float64, too
+    assert beyond is not None and np.isinf(beyond).all()
 
 
 def test_of_inexact_floats_there_is_none() -> None:

@@ -15,6 +15,8 @@ from qverify.compare.find_orders import find_order
 from qverify.compare.options import Options
 from qverify.compare.side_values import Sides
 from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
 from qverify.report.document import ReportDocument
 from qverify.report.schema import report_schema
 from qverify.tensors.recording import Recording
@@ -424,3 +426,37 @@ def test_a_signalling_nan_is_a_nan(recwarn: pytest.WarningsRecorder) -> None:
     given.view(np.uint32)[1, 2] = 0x7F800001
     report = judge({"y": wanted}, {"y": given})
     assert report.verdict == "FAILED" and not report.findings and not recwarn.list
+
+
+def test_a_node_whose_output_is_stored_in_padded_blocks_is_not_blamed() -> None:
+    wanted = np.random.default_rng(6).standard_normal(SHAPE).astype(np.float32)
+    specs = {n: TensorSpec(n, "float32", SHAPE) for n in ("x", "y")}
+    graph = Graph([Node("y", "reshape", ("x",), ("y",))], specs, {}, ("x",), ("y",))
+
+    def judged(given: np.ndarray) -> ReportDocument:
+        sides = {"reference": recording("reference", y=wanted), "board": recording("board", y=given)}
+        run = {"reference": lambda unit, arrays: {"y": wanted}}
+        return judge_all(sides, graph, units(graph), Options(), run, inputs={"x": wanted})
+
+    stored = judged(blocked(wanted, 8))
+    assert stored.verdict == "FAILED" and stored.blame is None and "blocks of 8" in stored.findings[0].text
+    assert judged(blocked(wanted[:, ::-1] + 1, 8)).blame is not None  # other values
+
+
+def test_inputs_that_are_exchanged_before_they_are_quantized() -> None:
+    rng = np.random.default_rng(12)
+    real = {n: rng.uniform(-6, 6, (1, 4, 7, 9)) for n in ("a", "b")}
+    scales = {"a": 0.05, "b": 0.07}
+
+    def side(name: str, source: dict[str, str]) -> Recording:
+        values = {n: np.clip(np.rint(real[source[n]] / scales[n]), -128, 127).astype(np.int8) for n in scales}
+        specs = {n: TensorSpec(n, "int8", v.shape, scale=(scales[n],), zero_point=(0,)) for n, v in values.items()}
+        return Recording(name, "test", specs=specs, finals=("a", "b"), tensors=values, runtime="onnxruntime")
+
+    right = side("reference", {"a": "a", "b": "b"})
+    report = judge_all(
+        {"reference": right, "board": side("board", {"a": "b", "b": "a"})}, None, [], Options(), {}, None
+    )
+    assert [f.text.split(" (")[0] for f in report.findings if f.kind == "order"] == [
+        "a and b are exchanged: each has on the board the values of the other in the reference"
+    ]

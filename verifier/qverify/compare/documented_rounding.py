@@ -12,7 +12,12 @@ import numpy.typing as npt
 from qverify.compare.accumulators import NodeSums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
+from qverify.compare.error_bounds.documented_kernels import (
+    TooMany,
+    evaluate_documented,
+    evaluate_resize_forms,
+    is_fixed_point_add,
+)
 from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -71,7 +76,7 @@ class _Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class Checked:
     """Some elements beside their exact values. made, recorded: masks of those near enough, each by its own size.
     endless: those whose error has no limit, which every value is within. largest: the largest distance of the others
     that is near enough."""
@@ -115,20 +120,22 @@ def explain(
         acc: the accumulator of the unit's first node, if the caller shares it.
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
-    differing, check_made = _find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
+    differing, check_made = find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
     outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
     try:
         for at, value in evaluate_documented(unit, output, graph, given, differing, kernels, outputs, acc):
             checked = (
-                _check_integers(value, flat_made[at], flat_recorded[at])
+                check_integers(value, flat_made[at], flat_recorded[at])
                 if isinstance(value, Whole)
-                else _check_floats(value, flat_made[at], flat_recorded[at], half)
+                else check_floats(value, flat_made[at], flat_recorded[at], half)
             )
             if check_made and (graph.rounding in ROUNDED_LIKE_REFERENCE or isinstance(value, Real)):
                 outside.made[at[~checked.made]] = True
             outside.recorded[at[~checked.recorded]] = True
             outside.endless += int(np.count_nonzero(checked.endless))
             outside.largest = max(outside.largest, checked.largest)
+        if not kernels and unit.nodes[0].op == "resize_linear" and flat_made.dtype.kind != "f":
+            outside.recorded |= _find_beyond_one_form(unit, graph, given, flat_recorded) & (flat_made != flat_recorded)
     except NoBound as why:
         return RoundingExplanation(len(differing), limit, f"no float64 evaluation of {why}", False, False)
     except (TooMany, ValueError, IndexError, MemoryError) as error:
@@ -154,6 +161,15 @@ def explain(
     return RoundingExplanation(len(unexplained), limit, text, True, fits, by_made, unexplained)
 
 
+def _find_beyond_one_form(unit: Unit, graph: Graph, given: Mapping[str, Array], recorded: Array) -> Mask:
+    """Returns the elements that the form of a linear resize does not give which gives most: rounded to the nearest, or cut
+    off. A side has one form, so that the other one excuses nothing."""
+    every, integers = np.arange(recorded.size), recorded.astype(np.int64)
+    forms = evaluate_resize_forms(unit, graph, given, every, "")
+    beyond = [(integers < form.low) | (integers > form.high) for form in forms]
+    return min(beyond, key=np.count_nonzero)
+
+
 def _find_far(made: Array, recorded: Array) -> Array:
     """Returns the flat positions of integers that are more than 1 LSB apart, and of all floats."""
     if made.dtype.kind not in "iu":
@@ -165,7 +181,7 @@ def _name_kernels(kernels: str) -> str:
     return f"{NAMES[kernels]} have" if kernels else "the exact value has"
 
 
-def _find_differing(made: Array, recorded: Array) -> Array:
+def find_differing(made: Array, recorded: Array) -> Array:
     """Returns the flat positions of elements with different values; a NaN is equal to a NaN."""
     differ = made != recorded
     if made.dtype.kind == "f":
@@ -173,7 +189,8 @@ def _find_differing(made: Array, recorded: Array) -> Array:
     return np.flatnonzero(differ)
 
 
-def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
+def check_integers(value: Whole, made: Array, recorded: Array) -> Checked:
+    """Returns which integers of both sides are ones to which the exact value may round."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     endless = ~lost & ~np.isfinite(value.error) if value.error is not None else np.zeros(made.shape, bool)
     inside = [(value.low <= side) & (side <= value.high) for side in (made.astype(np.int64), recorded.astype(np.int64))]
@@ -182,21 +199,24 @@ def _check_integers(value: Whole, made: Array, recorded: Array) -> _Checked:
         limits = np.iinfo(made.dtype.name)
         saturated = (value.low == value.high) & ((value.low == limits.min) | (value.low == limits.max))
         error = float(value.error.max(initial=0.0, where=~(lost | endless | saturated)))
-    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
+    return Checked(inside[0] | lost | endless, inside[1] | endless, endless, error)
 
 
-def _check_floats(value: Real, made: Array, recorded: Array, half: float) -> _Checked:
+def check_floats(value: Real, made: Array, recorded: Array, half: float) -> Checked:
+    """Returns which floats of both sides are near enough to the exact value. half: as in explain()."""
     lost = np.zeros(made.shape, bool) if value.lost is None else value.lost
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(value.value)
         endless = finite & ~lost & ~np.isfinite(value.error)
-        allowed = value.error + SHARE * np.abs(value.value) + half
+        rounded = SHARE * np.abs(value.value) + half
+        allowed = value.error + rounded
+        endless &= ~(np.abs(to_float64(recorded) - value.value) <= rounded)  # the exact value needs no limit
         inside = []
         for side in (to_float64(made), to_float64(recorded)):
             near = finite & (np.abs(side - value.value) <= allowed)
             inside.append((side == value.value) | (np.isnan(side) & np.isnan(value.value)) | near)
     largest = float(allowed.max(initial=0.0, where=~lost & finite & ~endless))
-    return _Checked(inside[0] | lost | endless, inside[1] | endless, endless, largest)
+    return Checked(inside[0] | lost | endless, inside[1] | endless, endless, largest)
 
 
 def explain_places(

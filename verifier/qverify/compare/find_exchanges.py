@@ -22,6 +22,7 @@ from qverify.compare.side_values import (
     bits_of_a_match,
     is_output,
     read_codes,
+    read_real,
     read_sides,
 )
 from qverify.model_bin.graph import Graph
@@ -42,7 +43,7 @@ def find_exchange(judged: Judged, graph: Graph | None, name: str) -> tuple[str, 
     row = judged.rows[name]
     others = [n for n, other in judged.rows.items() if n != name and other.elements == row.elements]
     others.sort(key=lambda n: judged.rows[n].final != row.final)  # outputs are exchanged for outputs
-    for read in (read_sides, read_codes):
+    for read in (read_sides, read_codes, read_real):
         own = read(judged, graph, name, name)
         if own is None or own.given.size != own.wanted.size or _wrong_in_place(own, own.step) is None:
             continue

@@ -3,7 +3,7 @@ alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,7 +74,8 @@ def list_orders_found(pairs: Iterable[Judged]) -> list[Finding]:
 def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[str, Forced]) -> None:
     """Makes a unit INCONCLUSIVE that FAILED where it reads a tensor that is in another order: what it read on the side is
     not known. Of a dump whose order is another one throughout, that is so of every tensor of four axes. Of a dump it is so, too,
-    where the unit gives a tensor of which only the place of the elements is wrong, and no node read them in the wrong place."""
+    where the unit gives a tensor of which only the place of the elements is wrong, and no node read them in the wrong place; of
+    any side, where an output is only stored in another order."""
     reordered, known = {n for finding in judged.orders for n in (finding.tensor, *finding.also)}, list(units)
     is_dump = judged.b.recording.side in ("dump", "B")
     throughout = is_dump and _is_order_of_dump(known, reordered)
@@ -87,7 +88,8 @@ def leave_reordered_open(judged: Judged, units: Iterable[Unit], verdicts: dict[s
         inputs = [(n, "input") for n in unit.inputs]
         read = next(((n, kind) for n, kind in inputs if n in reordered), None)
         for name in unit.outputs:
-            place = read or ((name, "output") if name in written or (throughout and name in reordered) else None)
+            is_stored = name in written or _is_only_stored(name, reordered, throughout, verdicts)
+            place = read or ((name, "output") if is_stored else None)
             if place is not None and name in verdicts and verdicts[name].verdict == "FAILED":
                 why = f"its {place[1]} {place[0]} is in another order {within(judged.pair.b)}"
                 verdicts[name] = replace(verdicts[name], verdict="INCONCLUSIVE", why=why, at_fault="", arithmetics=[])
@@ -106,6 +108,12 @@ def _is_read_right(judged: Judged, units: list[Unit], name: str) -> bool:
     also of a tensor that nothing reads."""
     rows = [judged.rows.get(o) for unit in units if name in unit.inputs for o in unit.outputs]
     return all(row is not None and (row.bit_equal or row.verdict == "PASSED") for row in rows)
+
+
+def _is_only_stored(name: str, reordered: set[str], throughout: bool, verdicts: Mapping[str, Forced]) -> bool:
+    """Returns whether an output in another order is only stored so: of a dump that is so throughout, or one with padding, whose
+    shape is not the model's, so that nothing of it was compared in place."""
+    return name in reordered and (throughout or (name in verdicts and verdicts[name].mismatched is None))
 
 
 def _is_order_of_dump(units: list[Unit], reordered: set[str]) -> bool:

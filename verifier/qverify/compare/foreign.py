@@ -23,6 +23,8 @@ from qverify.compare.find_arithmetics import (
     measure_evidence,
     needs_evidence,
 )
+from qverify.compare.improbable import Improbable, Question, find_improbable
+from qverify.compare.multiples import describe_multiple
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -101,6 +103,8 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
     if not found.evaluated:
         return _judge_without_evaluation(foreign, measured, found)
     far = f.recorded.dtype.itemsize == 1 and (measured.max_lsb or 0) > 1
+    if not found.unexplained and not far and (improbable := _find_improbable(foreign)) is not None:
+        return _judge_improbable(foreign, measured, improbable)
     if not found.unexplained and not far:
         names = [] if f.kernels else f.find_arithmetics()
         verdict = replace(measured, verdict="PASSED", limit=found.limit, why=found.why)
@@ -117,6 +121,38 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
         unexplained=found.unexplained or measured.mismatched or 0,
         arithmetics=names,
         at_fault=at_fault,
+    )
+
+
+def _find_improbable(f: ForeignUnit) -> Improbable | None:
+    return find_improbable(
+        Question(f.unit, f.output, f.graph, f.given, f.made, f.recorded, f.kernels, f.outputs, f.half, f.rounded.sums)
+    )
+
+
+def _judge_improbable(foreign: ForeignUnit, measured: Forced, improbable: Improbable) -> Forced:
+    """Returns the verdict on a unit that only the worst case of a float32 sum allows: FAILED if the elements beyond the
+    probable error lie on one side, or if an arithmetic of the catalogue gives all; else INCONCLUSIVE, because another
+    precision or an order that is not known may differ to both sides."""
+    names = foreign.find_arithmetics()
+    beyond = len(improbable.positions)
+    limit = f"the probable error of float32 sums, {improbable.limit}"
+    sides = (side.reshape(-1)[improbable.positions] for side in (foreign.made, foreign.recorded))
+    text = ", ".join(t for t in (improbable.describe(foreign.recorded.shape), describe_direction(*sides)) if t)
+    if improbable.truncated or not (improbable.one_sided or names):
+        parts = [text, describe_direction(foreign.made, foreign.recorded)]
+        why = "; ".join(part for part in parts if part)
+        return replace(measured, verdict="INCONCLUSIVE", limit=limit, why=why, unexplained=beyond, arithmetics=names)
+    found = RoundingExplanation(beyond, limit, text, True, False, positions=improbable.positions)
+    why = _describe_finding(foreign, measured, found, names)
+    return replace(
+        measured,
+        verdict="FAILED",
+        limit=limit,
+        why=why,
+        unexplained=beyond,
+        arithmetics=names,
+        at_fault=measured.on,
     )
 
 
@@ -173,6 +209,10 @@ def _describe_finding(foreign: ForeignUnit, measured: Forced, found: RoundingExp
     parts.append("the inputs of both sides are equal" if foreign.inputs_same else "the inputs differ")
     if names:
         parts.append(f"{describe(choose_name(names))} gives every element")
+    else:
+        parts.append(
+            describe_multiple(foreign.made, foreign.recorded, foreign.graph.spec(foreign.output), foreign.unit)
+        )
     return "; ".join(part for part in parts if part)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.functions64 import log2_of
+from qverify.compare.other_frames import FrameOrder
 from qverify.plural import count
 from qverify.report.document import Verdict
 from qverify.report.facts import Finding
@@ -93,13 +94,14 @@ class OutputHistory:
     """The digests of every tensor of the host and the board, over several runs on different inputs."""
 
     def __init__(self) -> None:
-        self._runs = 0
+        self._runs, self._frames, self._order = 0, -1, FrameOrder()
         self._sides: dict[str, dict[str, _TensorHistory]] = {}
 
     def add(self, recordings: Mapping[str, Recording]) -> None:
         """Adds one run. recordings: by any label. A run without a complete board does not count."""
         sides = {r.side: r for r in recordings.values()}
         board = sides.get("board")
+        self._frames += 1
         if board is None or board.state != "complete":
             return
         self._runs += 1
@@ -111,6 +113,8 @@ class OutputHistory:
             for name, digest in _digests(recording, board):
                 values = recording.tensors.get(name) if side in HOST and self._may_be_frozen(name) else None
                 tensors.setdefault(name, _TensorHistory()).add(digest, values)
+                elements = recording.specs[name].elements if name in recording.specs else 0
+                self._order.add(self._frames, side, name, digest, elements)
 
     def _may_be_frozen(self, name: str) -> bool:
         board = self._sides["board"].get(name)
@@ -162,9 +166,9 @@ class OutputHistory:
         return [Finding("frozen", first, text)]
 
     def put_frozen_first(self, verdict: Verdict, others: list[Finding]) -> list[Finding]:
-        """Returns the findings on the frozen tensors, if any, and then the others without those on frozen tensors, whose
-        values are of another run."""
-        frozen = self.find_frozen(verdict)
+        """Returns the findings on the frozen tensors, if any, or on those of another frame, and then the others without those on
+        frozen tensors, whose values are of another run."""
+        frozen = self.find_frozen(verdict) or (self._order.find(self._host_order()) if verdict != "PASSED" else [])
         stale = frozenset(self._list_certain(verdict))
         return [*frozen, *(f for f in others if f.tensor not in stale)]
 

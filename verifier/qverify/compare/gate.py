@@ -72,6 +72,9 @@ def describe_norms(gate: Gate, metrics: dict[str, Metric]) -> str:
     if gate.decimals or gate.bits or set(gate.extra) != scale.BLIND or not isinstance(ratio, float):
         return ""
     factor = scale.largest_factor(gate.extra["cosine"])
+    multiple = scale.is_multiple(ratio, metrics.get("cosine")) and gate.extra["cosine"] >= scale.MILD
+    if multiple and not gate.criteria and scale.holds(ratio, factor):
+        return f"{scale.describe(ratio)}, all by one factor"
     if scale.holds(ratio, factor):
         return ""
     return f"{scale.describe(ratio)}; wanted a ratio of the norms of 1/{factor:.3g} to {factor:.3g}"

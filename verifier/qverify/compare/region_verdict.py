@@ -12,9 +12,12 @@ import numpy as np
 from qverify.compare.error_bounds import inner_tensors
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, round_interval
 from qverify.compare.error_bounds.inner_tensors import NEAR_TIE, Rule, Steps, keep_some
+from qverify.compare.error_bounds.probable import probable_errors
 from qverify.compare.error_bounds.region import MOVING, evaluate_region
 from qverify.compare.foreign import describe_direction
+from qverify.compare.improbable import lies_on_one_side
 from qverify.compare.limits import FLOAT_SHARE
+from qverify.compare.multiples import describe_multiple
 from qverify.compare.region_parts import find_wrong_part
 from qverify.compare.regions import list_inner
 from qverify.model_bin.graph import Graph
@@ -63,8 +66,10 @@ class RecomputedRegion:
 
     @property
     def inner(self) -> list[str]:
-        """The quantized tensors inside of the region, which a side may round in its own way."""
-        return [n for n in list_inner(self.unit) if self.graph.spec(n).quantized]
+        """The quantized tensors inside of the region, which a side may round in its own way: not those that are only moved to
+        the output, whose rounding is that of the output."""
+        computed_from = {n for node in self.unit.nodes if node.op not in MOVING for n in node.inputs}
+        return [n for n in list_inner(self.unit) if self.graph.spec(n).quantized and n in computed_from]
 
     def allowed(self, rule: Rule = inner_tensors.allow_any, down: bool = False) -> Ends:
         """Returns the smallest and the largest value that each element may have under this rule. down: whether the
@@ -95,10 +100,11 @@ def _round(steps: Steps, down: bool) -> Ends:
 
 def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
     """Returns the forced verdict: FAILED beyond the carried bound, if the differences lie on one side only, or do so
-    in a part outside of which everything is given, or far from everything that the stated arithmetic may give; PASSED within a bound of one step; INCONCLUSIVE without a bound, or
-    with a wider one. A region that is computed exactly as one of ALTERNATIVES is right in any case. measured: the
-    distances."""
-    tried = list(_try_alternatives(region))
+    in parts outside of which everything is given, or farther from every choice than a stated arithmetic may be; PASSED
+    within a bound of one step; INCONCLUSIVE without a bound, or with a wider one. A region that is computed exactly as
+    one of ALTERNATIVES is right in any case. measured: the distances."""
+    with probable_errors():
+        tried = list(_try_alternatives(region))
     if (found := next(((name, ends) for name, ends in tried if _is_given(region, ends)), None)) is not None:
         name, ends = found
         limit = f"every element is that of the region with {name}{_describe_choice(region, ends)}"
@@ -116,7 +122,8 @@ def judge_region(region: RecomputedRegion, measured: Forced) -> Forced:
         return replace(measured, verdict="PASSED", limit=_describe_limit(region, (low, high)), why="")
     verdict, why, wrong = finding
     limit, direction = _describe_limit(region, (low, high)), describe_direction(region.made, region.recorded)
-    why = "; ".join(text for text in (why, direction) if text)
+    multiple = describe_multiple(region.made, region.recorded, region.graph.spec(region.output), region.unit)
+    why = "; ".join(text for text in (why, direction, multiple) if text)
     return replace(measured, verdict=verdict, limit=limit, why=why, unexplained=wrong)
 
 
@@ -157,7 +164,24 @@ def _find(
         return "INCONCLUSIVE", why, measured.mismatched or 0
     if wide := _count_excused_by_width(region, ends):
         return "INCONCLUSIVE", _describe_nearest(region, wide, tried), wide
-    return None
+    return None if region.inner else _find_improbable(region)
+
+
+def _find_improbable(region: RecomputedRegion) -> tuple[Verdict, str, int] | None:
+    """Returns verdict, reason and number of elements of a region without a rounding inside, if elements lie beyond the
+    probable error of its float32 sums; else None."""
+    with probable_errors():
+        low, high = region.allowed()
+    beyond = np.flatnonzero(~((region.recorded >= low) & (region.recorded <= high)))
+    if not beyond.size:
+        return None
+    made, recorded = (v.reshape(-1)[beyond] for v in (region.made, region.recorded))
+    differ, where = count(len(beyond), "element", "differs", "differ"), np.unravel_index(beyond[0], low.shape)
+    text = f"{differ} by more than float32 sums err in any of the usual orders, first {[int(i) for i in where]}"
+    some = len(beyond) < np.count_nonzero(region.made != region.recorded)  # of all, the caller says it
+    why = "; ".join(part for part in (text, describe_direction(made, recorded) if some else "") if part)
+    apart = recorded.astype(np.float64) - made.astype(np.float64)
+    return "FAILED" if lies_on_one_side(beyond, apart, low.shape) else "INCONCLUSIVE", why, len(beyond)
 
 
 def _count_excused_by_width(region: RecomputedRegion, ends: Ends) -> int:

@@ -24,6 +24,7 @@ from qverify.report.document import Forced, NotJudged, OtherDifferences
 from qverify.report.weakenings import describe_not_judged
 
 WHY_OVERFLOW = "the reference's float32 intermediates overflow or underflow there"
+WHY_VARIANCE = f"{WHY_OVERFLOW}, or its variance cancels"
 WHY_LARGE_ARGUMENT = (
     "an argument of sin, cos or tan is beyond 2^20 there, or the reference's float32 intermediates overflow"
 )
@@ -222,6 +223,8 @@ def _state_fixed_point(judged: Judged, forced: Mapping[str, Forced]) -> None:
 
 def _explain_not_judged(unit: Unit) -> str:
     """Returns the reason why elements of the unit's output are not judged."""
+    if any(n.op in ("layer_norm", "group_norm") for n in unit.nodes):
+        return WHY_VARIANCE
     periodic = any(n.op == "elementwise_float" and NAMES.get(n.words[0]) in PERIODIC for n in unit.nodes)
     return WHY_LARGE_ARGUMENT if periodic else WHY_OVERFLOW
 

@@ -34,7 +34,7 @@ from qverify.compare.regions import (
     replace_by_regions,
 )
 from qverify.compare.same_arrays import SameArrays
-from qverify.compare.scale import find_scales
+from qverify.compare.scale import find_scales, state_unseen_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.shipped_arithmetics import NO_FAULT, describe_rounded_otherwise, find_rounded_otherwise
 from qverify.compare.stated_arithmetic import read_stated
@@ -164,6 +164,7 @@ def judge_all(
     if not report.pairs:
         report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
     report.units = [_describe_unit(unit) for unit in units]
+    state_unseen_scales(report.pairs)
     scales = find_other_scales(judged, graph or model, options.frame)
     named_scales = {f.tensor for f in scales}
     factors = [f for f in find_scales(report.pairs) if f.tensor not in named_scales]

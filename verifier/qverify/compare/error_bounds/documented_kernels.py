@@ -32,6 +32,7 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
     round_interval,
 )
+from qverify.compare.error_bounds.probable import is_probable
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -45,6 +46,7 @@ CONVERT_STEP = (
     2.0**-9
 )  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
 RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
+RESIZE_PLACES = 255 * 2.0**-21  # of places computed in float32; per element of the longest axis
 SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
 TABLE = 2.0**-18  # of a function in float32, whose real values onnxruntime computed; relative to 1 + the value
 BATCH_NORM = 2.0**-18  # of the factor and the summand that the compiler rounded; relative to both terms
@@ -130,7 +132,8 @@ def _evaluate_sums(o: StatedOperands, at: Array, kernels: str, acc: NodeSums) ->
         return
     low, high = o.node.words[-2:]
     many = terms * len(at) > integer_sums.TERMS_AT_ONCE or len(at) > y.elements * SHARE_AT_ONCE
-    whole = _WholeSums.of(o, kernels, acc) if o.node.op in SUMMED_AT_ONCE and many else None
+    at_once = o.node.op in SUMMED_AT_ONCE and many and (o.node.integer_reference or not is_probable())
+    whole = _WholeSums.of(o, kernels, acc) if at_once else None
     if whole is not None:
         for part in (at[start : start + IN_CACHE] for start in range(0, len(at), IN_CACHE)):
             sums = whole.take(part)
@@ -191,7 +194,7 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
     if o.node.op == "add":
         return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_POINT_SUM
     if o.node.op in SCALED_AFTER_SUM:
-        inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
+        inexact = sums.bound() + sums.doubt
         if not o.node.integer_reference:
             own_error = inexact
         else:  # of a runtime that is not known, which may have added the products in float32
@@ -200,7 +203,7 @@ def _error(o: StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> R
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
         twice = rounded_twice(sums.step) if kernels else 0.0
         return own_error + MULTIPLIER * size + np.maximum(twice, short) + ZERO_POINT_SUM
-    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + ZERO_POINT_SUM
+    mean = sums.bound() + ZERO_POINT_SUM
     mean = mean + (2 * rounded_twice(sums.step) if kernels else 0.0)
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 
@@ -292,6 +295,16 @@ def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ke
 def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
     """Evaluates a linear resize of integers, which some kernels truncate and others round. Raises NoBound for LiteRT's
     resize of int8, which computes places in fixed point."""
+    nearest, cut = evaluate_resize_forms(unit, graph, given, at, kernels)
+    low, high = np.minimum(nearest.low, cut.low), np.maximum(nearest.high, cut.high)
+    return at, Whole(low, high, nearest.error)
+
+
+def evaluate_resize_forms(
+    unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
+) -> tuple[Whole, Whole]:
+    """Returns the integers of a linear resize that rounds to the nearest, and of one that cuts off. Raises NoBound as
+    _resize()."""
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
     index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
@@ -303,14 +316,13 @@ def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ker
         bound_exactly(index),
         bound_exactly(weight),
     ]
-    resized = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
-    value, error = (
-        require_real(resized).value,
-        require_real(resized).error + (RESIZE if kernels in ("litert-xnnpack", "") else 0.0),
-    )
-    nearest = round_interval(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
-    low = np.minimum(nearest.low, np.trunc(value - error).astype(np.int64))
-    return at, Whole(low, np.maximum(nearest.high, np.trunc(value + error).astype(np.int64)), error)
+    resized = require_real(chain.take(rows.resize_linear(exact, inputs, graph)[0], at))
+    places = RESIZE_PLACES * max(*x.shape[-2:], *y.shape[-2:])
+    more = {"litert-xnnpack": RESIZE, "": places}.get(kernels, 0.0)
+    value, error = resized.value, resized.error + more
+    limits = int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)
+    low, high = (np.clip(np.trunc(end), *limits).astype(np.int64) for end in (value - error, value + error))
+    return round_interval(value, error, 0, limits), Whole(low, high, error)
 
 
 _OWN_PAGES: dict[str, Callable[[Unit, Graph, Mapping[str, Array], Array, str], chain.Part]] = {

@@ -23,9 +23,9 @@ from qverify.compare.error_bounds.bounded_values import (
     Real,
     Reals,
     Whole,
-    gamma,
     round_interval,
 )
+from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows
 from qverify.model_bin.graph import Graph, Node
 
 EXTRA = 8  # roundings besides those of the sum: x, w, alpha, bias (2), its scale, the division, one in reserve
@@ -46,6 +46,8 @@ class IntegerSums:
         terms: number of terms of one sum.
         doubt: error of the bias.
         step: value of one step of the integer sum, or 0 if operands are scaled before they are added.
+        squares, rows: the sums of the squares of the terms, and the terms of some of the sums, [R, n]; None where probable
+            errors are not asked for.
     """
 
     value: Reals
@@ -53,6 +55,23 @@ class IntegerSums:
     terms: int
     doubt: Reals | float = 0.0
     step: Reals | float = 0.0
+    squares: Reals | None = None
+    rows: Reals | None = None
+
+    def with_terms(self, products: Reals, scale: Reals | float) -> IntegerSums:
+        """Returns the sums with what probable errors need of their terms, [E, n], in steps. scale: of each sum, or of all."""
+        if not is_probable():
+            return self
+        along = np.broadcast_to(np.asarray(scale, np.float64), (len(products),))
+        squares = (products**2).sum(-1) * along**2
+        return replace(self, squares=squares, rows=take_rows(products) * take_rows(along[:, None]))
+
+    def bound(self, more: Reals | float = 0.0) -> Reals:
+        """Returns the error of the sums in float32, in any order. more: what is added to the magnitudes."""
+        rows = self.rows
+        return bound_sum(
+            self.terms + EXTRA, self.size + more, self.value, self.squares, None if rows is None else lambda: rows
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +126,8 @@ class SumOperands:
         error of half a step of the accumulator. That of a float output is exact: an integer is added before scaling, a
         real number after it."""
         products = x * w
-        return self.scaled(products.sum(-1), np.abs(products).sum(-1), x.shape[-1], channel, bias)
+        sums = self.scaled(products.sum(-1), np.abs(products).sum(-1), x.shape[-1], channel, bias)
+        return sums.with_terms(products, self.scale(channel))
 
     def scaled(self, value: Reals, size: Reals, terms: int, channel: Array, bias: Reals | None) -> IntegerSums:
         """Returns sums of products with these magnitudes, with bias and scales, as dot() does."""
@@ -125,22 +145,34 @@ class SumOperands:
 
 
 def conv(o: SumOperands, at: Array) -> IntegerSums:
-    x, w = as_planes(o.centred(0)), o.centred(1)
-    window, out, group = window_of(o.node.words), plane_shape(o.shape), o.node.words[10]
+    factors = read_conv_terms(as_planes(o.centred(0)), o.centred(1), o.node, plane_shape(o.shape), at)
+    return o.dot(*factors, o.bias(factors[2]))
+
+
+def read_conv_terms(x: Reals, w: Reals, node: Node, out: tuple[int, int], at: Array) -> tuple[Reals, Reals, Array]:
+    """Returns what a convolution multiplies at these flat positions, input and weights, [E, n], and the channels."""
+    window, group = window_of(node.words), node.words[10]
     image, channel, row, column = np.unravel_index(at, (len(x), len(w), *out))
     padded, each = window.padded(x, out, 0.0), w.shape[1]
     reads = (channel // (len(w) // group) * each)[:, None] + np.arange(each)
     rows = (row * window.stride[0])[:, None] + np.arange(window.kernel[0]) * window.dilation[0]
     columns = (column * window.stride[1])[:, None] + np.arange(window.kernel[1]) * window.dilation[1]
     patch = padded[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
-    return o.dot(patch.reshape(len(at), -1), w[channel].reshape(len(at), -1), channel, o.bias(channel))
+    return patch.reshape(len(at), -1), w[channel].reshape(len(at), -1), channel
 
 
 def conv_transpose(o: SumOperands, at: Array) -> IntegerSums:
-    x, w = as_planes(o.centred(0)), o.centred(1)
-    window, group = window_of(o.node.words), o.node.words[10]
+    factors = read_transposed_terms(as_planes(o.centred(0)), o.centred(1), o.node, plane_shape(o.shape), at)
+    return o.dot(*factors, o.bias(factors[2]))
+
+
+def read_transposed_terms(
+    x: Reals, w: Reals, node: Node, out: tuple[int, int], at: Array
+) -> tuple[Reals, Reals, Array]:
+    """Returns what a transposed convolution multiplies at these flat positions, as read_conv_terms() does."""
+    window, group = window_of(node.words), node.words[10]
     into = w.shape[1] * group
-    image, channel, row, column = np.unravel_index(at, (len(x), into, *plane_shape(o.shape)))
+    image, channel, row, column = np.unravel_index(at, (len(x), into, *out))
     rows, columns = (
         _find_sources(
             where, window.pad[axis], window.stride[axis], window.dilation[axis], window.kernel[axis], x.shape[2 + axis]
@@ -152,7 +184,7 @@ def conv_transpose(o: SumOperands, at: Array) -> IntegerSums:
     patch = x[image[:, None, None, None], reads[:, :, None, None], rows[0][:, None, :, None], columns[0][:, None, None]]
     patch = patch * (rows[1][:, None, :, None] & columns[1][:, None, None])
     taken = w[reads, (channel % w.shape[1])[:, None]]
-    return o.dot(patch.reshape(len(at), -1), taken.reshape(len(at), -1), channel, o.bias(channel))
+    return patch.reshape(len(at), -1), taken.reshape(len(at), -1), channel
 
 
 def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
@@ -216,7 +248,8 @@ def reduce_mean(o: SumOperands, at: Array) -> IntegerSums:
 
 def _average(o: SumOperands, taken: Reals) -> IntegerSums:
     scale = o.rq.reshape(-1)[0]
-    return IntegerSums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
+    sums = IntegerSums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
+    return sums.with_terms(taken, float(scale))
 
 
 def average_pool(o: SumOperands, at: Array) -> IntegerSums:
@@ -234,7 +267,8 @@ def average_pool(o: SumOperands, at: Array) -> IntegerSums:
     taken, count = padded[index].reshape(len(at), -1), inside[index].reshape(len(at), -1).sum(1)
     divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
     scale = o.rq.reshape(-1)[0] / divisor
-    return IntegerSums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
+    sums = IntegerSums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
+    return sums.with_terms(taken, scale)
 
 
 SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
@@ -257,7 +291,7 @@ def bound_elements(o: SumOperands, at: Array) -> Whole | Real:
     y = o.graph.spec(o.node.outputs[0])
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)
-    error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
+    error = sums.bound() + sums.doubt
     if o.has_float_output:
         own_error = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
         bounded = Real(sums.value, error + (sums.terms + 2) * TINY, own_error)

@@ -25,20 +25,29 @@ from qverify.compare.error_bounds.bounded_values import (
     require_real,
 )
 from qverify.compare.error_bounds.own_sums import add_own_error_of_sum
+from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows
 from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
 
 
 def _sum(x: Real) -> Real:
     moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
-    y = Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
+    y = Real(x.value.sum(-1), moved + _bound_sum(x.value, 1, size + moved) + TINY)
     return add_own_error_of_sum(y, x, size, x.value.shape[-1]).mark_lost_if_large(size + moved)
+
+
+def _bound_sum(terms: Reals, more: int, size: Reals) -> Reals:
+    """Returns the error of the sums along the last axis. more: roundings besides those of the sum. size: the magnitudes of
+    the terms, added up."""
+    count = terms.shape[-1]
+    squares = (terms**2).sum(-1) if is_probable() else None
+    return bound_sum(count + more, size, terms.sum(-1), squares, lambda: take_rows(terms.reshape(-1, count)))
 
 
 def _squares(x: Real) -> Real:
     moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
     value = (x.value**2).sum(-1)
-    y = Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
+    y = Real(value, moved + _bound_sum(x.value**2, 2, value + moved) + x.value.shape[-1] * TINY)
     return add_own_error_of_sum(y, x, value, x.value.shape[-1] + 1).mark_lost_if_large(value + moved)
 
 

@@ -24,8 +24,9 @@ from qverify.compare.error_bounds.bounded_values import (
     float_word,
     gamma,
 )
-from qverify.compare.error_bounds.documented_kernels import StatedOperands
+from qverify.compare.error_bounds.documented_kernels import PAGES, StatedOperands
 from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any
+from qverify.compare.error_bounds.probable import is_probable, take_positions
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.model_bin.changes_of_quantization import is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
@@ -109,7 +110,7 @@ def _evaluate_node(node: Node, inputs: list[Value | None], graph: Graph, rule: R
         return [_sum(node, inputs, graph, rule)]
     if node.op in _OWN:
         return [_OWN[node.op](node, inputs, graph, rule)]
-    page = chain.PAGES.get(node.op)
+    page = PAGES.get(node.op)
     if page is None or any(isinstance(v, Steps) and v.real.error.any() for v in inputs):
         raise NoBound(node.op)
     return list(page(node, [_as_whole(v) if isinstance(v, Steps) else v for v in inputs], graph))
@@ -196,7 +197,9 @@ def _sum(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Va
         plain = {n: _widen(Real(v.value, np.zeros_like(v.value)), graph.spec(n)) for n, v in settled.items()}
         largest, size = (_sum_all(kind(node, _without_constants(graph, names), g)).size for g in (wider, plain))
         moved = np.maximum(largest - size, 0.0)
-    error = gamma(sums.terms + integer_sums.EXTRA) * (sums.size + moved) + sums.doubt + moved
+    if node.integer_reference:  # exact sums on nearly every board
+        sums = replace(sums, squares=None)
+    error = sums.bound(moved) + sums.doubt + moved
     if floats:
         real = Real(sums.value, error + (sums.terms + 2) * bounded_values.TINY)
         return replace(real, value=real.value.reshape(y.shape), error=real.error.reshape(y.shape))
@@ -227,14 +230,23 @@ def _sum_all(operands: integer_sums.SumOperands) -> integer_sums.IntegerSums:
         axis = 1 if operands.node.op in ("conv", "conv_transpose") else len(shape) - 1
         channel = np.broadcast_to(np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - axis - 1)), shape).reshape(-1)
         bias = None if operands.node.op == "matmul" else operands.bias(channel)
-        return operands.scaled(value, size, integer_sums.terms_of(operands), channel, bias)
+        sums = operands.scaled(value, size, integer_sums.terms_of(operands), channel, bias)
+        if not is_probable():
+            return sums
+        squares = multiply(a**2, b**2).reshape(-1) * operands.scale(channel) ** 2
+        some = integer_sums.SUMS[operands.node.op](operands, take_positions(value.size))
+        return replace(sums, squares=squares, rows=some.rows)
     elements = int(np.prod(operands.shape))
     step = max(1, integer_sums.TERMS_AT_ONCE // integer_sums.terms_of(operands))
     of = integer_sums.SUMS[operands.node.op]
     parts = [of(operands, np.arange(at, min(at + step, elements))) for at in range(0, elements, step)]
     value, size = (np.concatenate([getattr(p, n) for p in parts]) for n in ("value", "size"))
     doubt = np.concatenate([np.broadcast_to(p.doubt, p.value.shape) for p in parts])
-    return integer_sums.IntegerSums(value, size, max(p.terms for p in parts), doubt)
+    sums = integer_sums.IntegerSums(value, size, max(p.terms for p in parts), doubt)
+    if any(p.squares is None for p in parts):
+        return sums
+    squares = np.concatenate([p.squares for p in parts if p.squares is not None])
+    return replace(sums, squares=squares, rows=parts[0].rows)
 
 
 def _products_of(operands: integer_sums.SumOperands) -> Callable[[Reals, Reals], Reals] | None:

@@ -33,6 +33,7 @@ from qverify.compare.error_bounds.bounded_values import (
 )
 from qverify.compare.error_bounds.own_norms import add_own_error
 from qverify.compare.error_bounds.own_sums import add_own_error_of_sum, add_own_relative_error
+from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows
 from qverify.model_bin.graph import Graph, Node
 
 EXPONENTIAL = 4.0  # relative error of a float32 library's exp, in roundoffs
@@ -56,14 +57,23 @@ def layer_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
         offset = require_real(inputs[2]).value.reshape(-1)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY, None, y.lost)
-    return [add_own_error(y, inputs, rows.value, value, least, scale).shaped(x.value.shape)]
+    return [add_own_error(y, inputs, rows.value, value, root, least, scale).shaped(x.value.shape)]
 
 
 def _average(rows: Real) -> tuple[Reals, Reals]:
     """Returns the mean of each row and its error: gamma(D + 1) * mean |x| plus the mean of the errors of the terms."""
     moved = rows.error.mean(1, keepdims=True)
-    size = np.abs(rows.value).mean(1, keepdims=True) + moved
-    return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
+    return rows.value.mean(1, keepdims=True), moved + _bound_mean(rows.value, 1, moved)
+
+
+def _bound_mean(terms: Reals, more: int, moved: Reals | float = 0.0) -> Reals:
+    """Returns the error of the mean of each row, [rows, 1]. more: roundings besides those of the sum. moved: what is added to
+    the mean magnitude of the terms."""
+    depth = terms.shape[1]
+    size = np.abs(terms).mean(1, keepdims=True) + moved
+    squares = ((terms / depth) ** 2).sum(1, keepdims=True) if is_probable() else None
+    mean = terms.mean(1, keepdims=True)
+    return bound_sum(depth + more, size, mean, squares, lambda: take_rows(terms) / depth)
 
 
 def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals, Array]:
@@ -74,9 +84,10 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     variance = (centred**2).mean(1, keepdims=True)
     carried = (2 * np.abs(centred) * moved + moved**2).mean(1, keepdims=True)
     size = np.abs(mean) + mean_error
-    two_passes = mean_error**2 + gamma(depth + 4) * (variance + carried + mean_error**2)
-    squares = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
-    one_pass = gamma(depth + 3) * squares + 2 * size * mean_error + 2 * ROUNDOFF * size**2
+    two_passes = mean_error**2 + _bound_mean(centred**2, 4, carried + mean_error**2)
+    largest = (np.abs(rows.value) + rows.error) ** 2
+    squares = largest.mean(1, keepdims=True)
+    one_pass = _bound_mean(largest, 3) + 2 * size * mean_error + 2 * ROUNDOFF * size**2
     off = carried + np.maximum(two_passes, one_pass)
     off = off + 2 * ROUNDOFF * (variance + off + epsilon)
     root, error, lost = _bound_root(variance + epsilon, off, TINY)
@@ -107,8 +118,9 @@ def rms_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> lis
     x, depth, epsilon = require_real(inputs[0]), node.words[0], float_word(node.words[1])
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
     square = (rows.value**2).mean(1, keepdims=True)
-    most = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
-    off = (most - square) + gamma(depth + 3) * (most + epsilon)
+    largest = (np.abs(rows.value) + rows.error) ** 2
+    most = largest.mean(1, keepdims=True)
+    off = (most - square) + _bound_mean(largest, 3, epsilon)
     root, root_error, lost = _bound_root(square + epsilon, off, TINY)
     least, value = root - root_error, rows.value / root
     error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
@@ -142,7 +154,7 @@ def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
         offset = require_real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY, None, y.lost)
-    return [add_own_error(y, inputs, rows.value, value, least, scale)]
+    return [add_own_error(y, inputs, rows.value, value, root, least, scale)]
 
 
 def _masked(below: Reals, logs: Reals) -> Reals:
@@ -160,10 +172,24 @@ def softmax_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -
     y = e / e.sum(1, keepdims=True)
     least = (y * functions64.exp(-logs)).sum(1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
-        share = functions64.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
+        share = functions64.exp(logs) / least * (1 + _bound_shares(y, 4)) - 1
         apart = np.where(e > 0, y * share, _masked(below, logs) / least)
     bounded = add_own_relative_error(Real(y, apart + node.words[1] * TINY), inputs, node.words[1])
     return [bounded.shaped(graph.spec(node.outputs[0]).shape)]
+
+
+def _bound_shares(shares: Reals, more: int) -> Reals:
+    """Returns the relative error of the sum of exponentials, [A, 1, B], of shares of it, [A, D, B]. more: roundings besides
+    those of the sum."""
+    total = shares.sum(1, keepdims=True)
+    squares = (shares**2).sum(1, keepdims=True) if is_probable() else None
+    return bound_sum(
+        shares.shape[1] + more,
+        np.ones_like(total),
+        total,
+        squares,
+        lambda: take_rows(np.moveaxis(shares, 1, -1).reshape(-1, shares.shape[1])),
+    )
 
 
 def log_softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
@@ -178,7 +204,7 @@ def log_softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> 
     part = functions64.log(total)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = np.where(e > 0, e * functions64.expm1(logs), _masked(below, logs))
-    moved = apart.sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
+    moved = apart.sum(1, keepdims=True) / total + _bound_shares(e / total, 2)
     moved = moved + ROUNDOFF * (3 + 2 * np.abs(part))
     y = Real(below - part, error + moved + ROUNDOFF * (np.abs(below) + 2 * most)).rounded()
     y = Real(y.value, y.error + 2 * ROUNDOFF * np.abs(value.max(1, keepdims=True)))
@@ -229,7 +255,15 @@ def reduce_mean(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> 
     count = prod(x.value.shape[i] for i in axes)
     moved = x.error.mean(axes)
     size = np.abs(x.value).mean(axes) + moved
-    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY)
+    squares = ((x.value / count) ** 2).sum(axes) if is_probable() else None
+    error = bound_sum(
+        count + 2,
+        size,
+        x.value.mean(axes),
+        squares,
+        lambda: take_rows(np.moveaxis(x.value, axes, range(-len(axes), 0)).reshape(-1, count)) / count,
+    )
+    y = Real(x.value.mean(axes), moved + error + TINY)
     y = add_own_error_of_sum(y, x, size, count).mark_lost_if_large(count * size)
     return [y.shaped(graph.spec(node.outputs[0]).shape)]
 
@@ -243,9 +277,15 @@ def average_pool_float(node: Node, inputs: list[BoundedValue | None], graph: Gra
         taps = window.reads(as_planes(of), out, 0.0)
         return np.asarray(sum(taps) / count).reshape(y.shape)
 
+    def rows() -> Reals:
+        taps = np.stack([tap.reshape(-1) for tap in window.reads(as_planes(x.value), out, 0.0)], -1)
+        return take_rows(taps) / prod(window.kernel)
+
     moved = mean(x.error)
     size = mean(np.abs(x.value)) + moved
-    pooled = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
+    squares = mean(x.value**2) / count.min() if is_probable() else None
+    error = bound_sum(prod(window.kernel) + 2, size, mean(x.value), squares, rows)
+    pooled = Real(mean(x.value), moved + error + TINY)
     pooled = add_own_error_of_sum(pooled, x, size, prod(window.kernel))
     return [pooled.mark_lost_if_large(prod(window.kernel) * size)]
 

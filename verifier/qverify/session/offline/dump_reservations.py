@@ -13,6 +13,8 @@ from qverify.printable import printable
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
+SAME = 1e-6  # relative; two scales that are one, written with a few digits
+
 
 def describe_same_files(a: str, b: str) -> str:
     """Returns the note for the verdict if files of folder B are links to files of folder A; "" if there are none, or A
@@ -42,7 +44,8 @@ def read_by_model(
     so that a wrong scale cannot widen a gate in real values.
 
     model: the specs of -m, by name. spelled: spells the model's names and those of the dumps alike. Returns the tensors
-    whose scale was replaced, and those that keep their scales although the model contradicts one of them."""
+    whose scale was replaced, and those that keep their scales although the model contradicts one of them, with the zero
+    point if it is what is contradicted."""
     model_specs = defaultdict[str, list[TensorSpec]](list)
     for name, spec in model.items():
         model_specs[spelled(name)].append(spec)
@@ -54,7 +57,7 @@ def read_by_model(
             continue
         true = matches[0]
         if len(stated) < 2 or not a.same_meaning(b) or not a.shape == b.shape == true.shape:
-            contradicted.append(name)
+            contradicted.append(name + _describe_zero_point(stated, true))
             continue
         for side, spec in ((first, a), (second, b)):
             side.specs[name] = replace(
@@ -62,6 +65,17 @@ def read_by_model(
             )
         replaced.append(name)
     return replaced, contradicted
+
+
+def _describe_zero_point(stated: list[TensorSpec], true: TensorSpec) -> str:
+    """Returns the zero point that a dump states and the model contradicts, if they agree on the scale; else ""."""
+    for spec in stated:
+        single = len(spec.scale) == len(true.scale) == len(spec.zero_point) == len(true.zero_point) == 1
+        if single and spec.dtype == true.dtype and abs(spec.scale[0] - true.scale[0]) <= SAME * true.scale[0]:
+            if steps := spec.zero_point[0] - true.zero_point[0]:
+                off = f"every value is {count(abs(steps), 'step')} too {'low' if steps > 0 else 'high'} by it"
+                return f" (zero point {spec.zero_point[0]}, {true.zero_point[0]} in -m: {off})"
+    return ""
 
 
 def _agrees(spec: TensorSpec, model_spec: TensorSpec) -> bool:

@@ -1,0 +1,151 @@
+"""Finds differences that the worst case of a float32 sum allows, and that no sum has: those beyond its probable error
+(NUMERICS.md section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qverify.compare.accumulators import NodeSums
+from qverify.compare.channels import CHANNEL_AXIS
+from qverify.compare.documented_rounding import Checked, check_floats, check_integers, find_differing
+from qverify.compare.error_bounds import chain, integer_sums
+from qverify.compare.error_bounds.bounded_values import Array, NoBound, Whole
+from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented
+from qverify.compare.error_bounds.probable import probable_errors
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+
+FEW = 8  # elements that may lie on one side by chance
+LARGE_SHARE = (
+    0.75  # of a channel's elements, from which they are the channel's; of elements, from which they have a direction
+)
+MOST_TERMS = 1 << 24  # that are multiplied one by one, in a second or two
+CUTS_OFF = "as accumulators that cut off instead of rounding may err, which no float32 arithmetic of a processor does"
+
+
+@dataclass(frozen=True, slots=True)
+class Improbable:
+    """Elements beyond the probable error.
+
+    Attributes:
+        positions: their flat positions.
+        limit: the largest probable error, in words.
+        one_sided: whether all of them, or those of a channel that they fill, lie on one side, and are too many for chance.
+        truncated: whether an accumulator that cuts off gives differences of that size and direction.
+    """
+
+    positions: Array
+    limit: str
+    one_sided: bool
+    truncated: bool
+
+    def describe(self, shape: tuple[int, ...]) -> str:
+        """Returns what is improbable, in words."""
+        where = [int(i) for i in np.unravel_index(int(self.positions[0]), shape)]
+        some = count(len(self.positions), "element", "differs", "differ")
+        text = f"{some} by more than float32 sums err, in any of the usual orders ({self.limit}), first {where}"
+        return f"{text}; {CUTS_OFF}" if self.truncated else text
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A unit whose differences the worst case allows. The attributes are the arguments of documented_rounding.explain()."""
+
+    unit: Unit
+    output: str
+    graph: Graph
+    given: Mapping[str, Array]
+    made: Array
+    recorded: Array
+    kernels: str
+    outputs: Mapping[str, Array]
+    half: float
+    sums: NodeSums | None
+
+
+def find_improbable(q: Question) -> Improbable | None:
+    """Returns the elements that differ by more than the probable error, or None if there are none or no float32 sum is
+    known to be in the unit."""
+    made, recorded = q.made.reshape(-1), q.recorded.reshape(-1)
+    at = _choose_positions(q, find_differing(made, recorded), made, recorded)
+    found = _evaluate(q, at, truncates=False)
+    if found is None or not found[0].size:
+        return None
+    beyond, largest = found
+    floats = made.dtype.kind == "f"
+    limit = f"up to {largest:.2g}" if floats else f"up to {largest:.2g} LSB"
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = recorded[beyond].astype(np.float64) - made[beyond].astype(np.float64)
+    one_sided = lies_on_one_side(beyond, apart, q.recorded.shape)
+    zero = (q.graph.spec(q.output).zero_point or (0,))[0]
+    toward_zero = np.count_nonzero(np.sign(apart) == -np.sign(made[beyond].astype(np.float64) - zero))
+    cuts = bool((apart < 0).all()) or toward_zero >= LARGE_SHARE * len(beyond)  # partial sums may have the other sign
+    truncated = (cuts or not _is_plain_sum(q.unit)) and _is_all_truncated(q, beyond)
+    return Improbable(beyond, limit, one_sided, truncated)
+
+
+def _is_all_truncated(q: Question, beyond: Array) -> bool:
+    found = _evaluate(q, beyond, truncates=True)
+    return found is not None and not found[0].size
+
+
+def _is_plain_sum(unit: Unit) -> bool:
+    """Returns whether an error of the sum is one of the output, in the same direction."""
+    return not {n.op for n in unit.nodes} & {"layer_norm", "group_norm", "rms_norm", "softmax_float", "log_softmax"}
+
+
+def _choose_positions(q: Question, differing: Array, made: Array, recorded: Array) -> Array:
+    """Returns the positions to evaluate: all, or of sums whose terms are multiplied one by one those that differ most, and
+    evenly spaced ones."""
+    if not chain.sums_integers(q.unit.nodes[0], q.graph):
+        return differing
+    terms = integer_sums.terms_of(integer_sums.SumOperands(q.unit.nodes[0], q.graph, dict(q.given)))
+    most = max(4 * FEW, MOST_TERMS // terms)
+    if len(differing) <= most:
+        return differing
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(recorded[differing].astype(np.float64) - made[differing].astype(np.float64))
+    far = np.argsort(-apart, kind="stable")[: most // 2]
+    spaced = np.arange(0, len(differing), -(-2 * len(differing) // most))
+    return differing[np.unique(np.concatenate([far, spaced]))]
+
+
+def _evaluate(q: Question, at: Array, truncates: bool) -> tuple[Array, float] | None:
+    """Returns the positions beyond the probable error, and the largest such error; None if no sum was bounded by it."""
+    made, recorded = q.made.reshape(-1), q.recorded.reshape(-1)
+    beyond, largest = list[Array](), 0.0
+    with probable_errors(truncates) as allowed:
+        try:
+            parts = list(evaluate_documented(q.unit, q.output, q.graph, q.given, at, q.kernels, q.outputs, q.sums))
+        except (NoBound, TooMany, ValueError, IndexError, MemoryError):
+            return None
+    if not allowed.used:
+        return None
+    for where, value in parts:
+        checked: Checked
+        if isinstance(value, Whole):
+            checked = check_integers(value, made[where], recorded[where])
+        else:
+            checked = check_floats(value, made[where], recorded[where], q.half)
+        beyond.append(where[~checked.recorded])
+        largest = max(largest, checked.largest)
+    return (np.sort(np.concatenate(beyond)) if beyond else np.zeros(0, np.int64)), largest
+
+
+def lies_on_one_side(beyond: Array, apart: Array, shape: tuple[int, ...]) -> bool:
+    """Returns whether the elements beyond the error lie on one side, all of them or all of a channel that they fill."""
+    if len(beyond) >= FEW and ((apart > 0).all() or (apart < 0).all()):
+        return True
+    if len(shape) <= CHANNEL_AXIS:
+        return False
+    channel = np.unravel_index(beyond, shape)[CHANNEL_AXIS]
+    each = int(np.prod(shape)) // shape[CHANNEL_AXIS]
+    for number in np.unique(channel):
+        of = apart[channel == number]
+        if len(of) >= max(FEW, LARGE_SHARE * each) and ((of > 0).all() or (of < 0).all()):
+            return True
+    return False

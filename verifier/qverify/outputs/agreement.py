@@ -81,7 +81,7 @@ class Agreement:
             return None
         if self._names is not None and not _one_to_one(ours.classes[pairs], self._names):
             return None
-        error = COORDINATE * np.maximum(np.abs(numbers[pairs]), ours.unit)
+        error = np.broadcast_to(_find_error(numbers[pairs], ours), numbers.shape)
         hows = [m for m in self._modes if m.fits(numbers[pairs], theirs.numbers, error)]
         score_hows = [_FULL]
         if theirs.scores is not None:
@@ -100,13 +100,16 @@ class Agreement:
         """How far a score may be from the device's."""
         return self._score_reach + SCORE * self._largest_score
 
-    def contains(self, ours: Wanted, place: int | None = None) -> bool:
-        """Returns whether one of these rows is among the device's. place: compare with this one of the device's only."""
+    def contains(self, ours: Wanted, place: int | None = None, whole: bool = True) -> bool:
+        """Returns whether one of these rows is among the device's. place: compare with this one of the device's only. whole:
+        with its numbers, not its score and class alone."""
         theirs = self.theirs
         if not len(theirs) or ours.numbers.shape[1] < theirs.numbers.shape[1]:
             return False
-        numbers = ours.numbers[:, : theirs.numbers.shape[1]]
-        near = (np.abs(numbers[:, None] - theirs.numbers[None]) <= self._reach + COORDINATE * ours.unit).all(axis=2)
+        near = np.ones((len(ours), len(theirs)), bool)
+        if whole:
+            numbers = ours.numbers[:, None, : theirs.numbers.shape[1]]
+            near = (np.abs(numbers - theirs.numbers[None]) <= self._find_reach(numbers, ours)).all(axis=2)
         if theirs.scores is not None:
             near &= (
                 np.abs(ours.scores[:, None] - theirs.scores[None]) <= self._score_reach + SCORE * self._largest_score
@@ -147,7 +150,7 @@ class Agreement:
         near = np.ones((len(ours), len(theirs)), bool)
         if theirs.classes is not None:
             near &= ours.classes[:, None] == theirs.classes[None]
-        reach = self._reach + COORDINATE * ours.unit
+        reach = self._find_reach(numbers, ours)
         for column in range(numbers.shape[1]):
             near &= np.abs(numbers[:, column, None] - theirs.numbers[None, :, column]) <= reach
         if theirs.scores is not None:
@@ -156,16 +159,19 @@ class Agreement:
             )
         return near
 
+    def _find_reach(self, numbers: Array, ours: Wanted) -> Array:
+        """Returns how far numbers of ours, rows along the last axis, may be from the device's: (..., 1)."""
+        return np.asarray(self._reach + _find_error(numbers, ours))
+
     def _pair(self, ours: Wanted, numbers: Array) -> Array | None:
         """Returns, for each of the device's rows, the place of ours: in the same order if that fits, else by values. None
         if they cannot be paired."""
         theirs = self.theirs
         places = np.arange(len(ours))
-        reach = self._reach + COORDINATE * ours.unit
         same = theirs.classes is None or bool((ours.classes == theirs.classes).all())
         if theirs.scores is not None:
             same = same and bool((np.abs(ours.scores - theirs.scores) <= self.score_reach).all())
-        if same and bool((np.abs(numbers - theirs.numbers) <= reach).all()):
+        if same and bool((np.abs(numbers - theirs.numbers) <= self._find_reach(numbers, ours)).all()):
             return places
         if len(ours) > MOST_ALIGNED:
             return None
@@ -173,6 +179,11 @@ class Agreement:
         if not near.any(axis=0).all() or not near.any(axis=1).all():
             return None
         return _match(near)
+
+
+def _find_error(numbers: Array, ours: Wanted) -> Array:
+    """Returns the error of float32 of each row (..., 1): its numbers may be differences of each other."""
+    return np.asarray(COORDINATE * np.abs(numbers).max(axis=-1, keepdims=True, initial=ours.unit))
 
 
 def _match(near: Array) -> Array | None:

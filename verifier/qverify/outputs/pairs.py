@@ -79,6 +79,27 @@ def list_all_singles(intended: OutputRecipe, of_tables: bool) -> Iterator[Found]
             yield found
 
 
+def list_singles_of_all(
+    bases: Sequence[OutputRecipe], of_tables: bool, base_of: dict[int, OutputRecipe]
+) -> Iterator[Found]:
+    """Yields every recipe with one mistake of each base, the same mistake of all bases one after another: they have most
+    of the work in common. No recipe that is a base itself. base_of: is filled with the base of each by the id() of the
+    recipe."""
+    if len(bases) == 1:
+        yield from list_all_singles(bases[0], of_tables)
+        return
+    by_mistake: dict[tuple[Mistake, ...], list[tuple[Found, OutputRecipe]]] = {}
+    for base in bases:
+        for found in list_all_singles(base, of_tables):
+            by_mistake.setdefault(found.causes, []).append((found, base))
+    yielded = {*bases}
+    for found, base in (one for alike in by_mistake.values() for one in alike):
+        if found.recipe not in yielded:
+            yielded.add(found.recipe)
+            base_of[id(found.recipe)] = base
+            yield found
+
+
 def list_rarer_pairs(pages: Sequence[Any], intended: OutputRecipe, trial: Trial) -> Iterator[Found]:
     """Yields every recipe with a mistake of a page and one of a table of a later or the same rank, or the other way round."""
     common, rare = [*list_single_mistakes(pages, intended)], [*list_further(intended)]

@@ -42,6 +42,7 @@ class Trial(Protocol):
 
     says_nothing: bool
     near: bool  # whether the last recipe that was compared is worth a measure
+    lacks_scores: bool  # whether it fails by its scores or classes, wherever its boxes are
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         """Returns the mistakes of writing with which this is the device's result, () for none; None if it is not."""
@@ -76,13 +77,14 @@ class RowsTrial:
         self._reproduction, self._agreement, self._detector = reproduction, agreement, detector
         self.says_nothing = not len(agreement.theirs)
         self._unordered = False
-        self.near = True
+        self.near, self.lacks_scores = True, False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
-        self.near = False
+        self.near = self.lacks_scores = False
         if self._detector:
             best = self._reproduction.make_best(recipe)
             if best is not None and not self._agreement.contains(best):
+                self.lacks_scores = not self._agreement.contains(best, whole=False)
                 return None
         self.near = True
         rows = self._make(recipe)
@@ -182,7 +184,7 @@ class ArraysTrial:
     def __init__(self, theirs: dict[str, Array], reproduction: Reproduction, kind: str):
         self._theirs, self._reproduction, self._kind = theirs, reproduction, kind
         self.says_nothing = not any(v.size for v in theirs.values())
-        self.near = False
+        self.near = self.lacks_scores = False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         ours = self._make(recipe, True)
@@ -330,7 +332,7 @@ class TextTrial:
     def __init__(self, text: str, reproduction: Reproduction):
         self._text, self._reproduction = text, reproduction
         self.says_nothing = not text
-        self.near = True
+        self.near, self.lacks_scores = True, False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         return () if make_plain(self._reproduction.make_result(recipe)) == self._text else None

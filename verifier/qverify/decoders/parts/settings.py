@@ -197,8 +197,15 @@ KEYS = tuple(f.name for f in fields(Settings))
 
 
 def parse_settings(text: str, defaults: Settings) -> tuple[str, Settings]:
-    """Parses `NAME,KEY=VALUE,...`. A part without `=` continues the value before it. Returns the decoder's name and its
-    settings, those that are not given from `defaults`. Raises UsageError naming the wrong key."""
+    """Parses `NAME,KEY=VALUE,...`. Returns the decoder's name and its settings, those that are not given from `defaults`.
+    Raises UsageError naming the wrong key."""
+    name, table = split_settings(text)
+    return name, read_settings(table, defaults, f"--decoder {name}")
+
+
+def split_settings(text: str) -> tuple[str, dict[str, str]]:
+    """Splits `NAME,KEY=VALUE,...`. A part without `=` continues the value before it. Returns the decoder's name and the
+    values by key. Raises UsageError for a key that is given twice, or a part that belongs to none."""
     name, _, rest = text.partition(",")
     table: dict[str, str] = {}
     key = ""
@@ -213,7 +220,7 @@ def parse_settings(text: str, defaults: Settings) -> tuple[str, Settings]:
             table[key] += f",{part}"
         else:
             raise UsageError(f"--decoder {text}: wanted NAME,KEY=VALUE,..., got {part!r}")
-    return name, read_settings(table, defaults, f"--decoder {name}")
+    return name, table
 
 
 def read_settings(table: Mapping[str, Any], defaults: Settings, where: str) -> Settings:

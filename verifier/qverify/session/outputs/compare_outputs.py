@@ -23,6 +23,7 @@ from qverify.outputs.reproduction import Reproduction
 from qverify.outputs.trial import ArraysTrial, RowsTrial, TextTrial, Trial
 from qverify.plural import count
 from qverify.printable import printable
+from qverify.session.outputs.conventions import list_conventions, say_convention
 from qverify.session.outputs.exchanged_bytes import explain_exchanged
 from qverify.session.outputs.near_scales import find_near_scale
 from qverify.session.outputs.read_sides import BYTES, Quantization, read_device, read_reference
@@ -72,7 +73,10 @@ def compare(request: OutputsRequest, watch: Watch | None = None) -> list[Compare
         raise UsageError(f"{request.device}: results need --decoder")
     decoder, assumed = settle_activation(decoder, outputs)
     trial, intended = _prepare(outputs, result, decoder, request)
-    difference = explain_outputs(trial, intended, request.seconds, watch)
+    others = list_conventions(decoder, intended)
+    difference = explain_outputs(trial, intended, request.seconds, watch, others=others)
+    if difference.base is not None:
+        assumed = [*assumed, say_convention(decoder, difference.base)]
     difference.notes = [*assumed, *difference.notes]
     return [ComparedPart("", difference)]
 

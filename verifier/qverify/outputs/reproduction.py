@@ -70,6 +70,11 @@ class Reproduction:
         """Returns the outputs as they are stored, by name."""
         return {name: output.values for name, output in _apply(recipe.stored, recipe.evidence.outputs, recipe).items()}
 
+    def make_largest(self, recipe: OutputRecipe) -> dict[str, Array]:
+        """Returns the largest magnitudes that the real values are made of, before steps on these, by name."""
+        outputs = _apply(recipe.stored, recipe.evidence.outputs, recipe)
+        return {name: output.largest() for name, output in outputs.items()}
+
     def make_decoded(self, recipe: OutputRecipe, index: Array | None, wanted: set[str]) -> dict[str, Array]:
         """Returns boxes (K, 4) in input pixels and scores (K, C) of the anchors at K indices, None for all. wanted: which of
         boxes, scores, keypoints."""

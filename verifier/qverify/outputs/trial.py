@@ -216,7 +216,7 @@ class ArraysTrial:
             return False
         if made.size != written.size:
             return False
-        mine, error = made.astype(np.float64), FLOAT * float(np.abs(made).max()) if made.dtype.kind == "f" else 0.0
+        mine, error = made.astype(np.float64), float(self._error(name, made, recipe).max(initial=0.0))
         ends = abs(mine.min() - written.min()) <= error and abs(mine.max() - written.max()) <= error
         mean = float(written.mean(dtype=np.float64))
         return bool(ends and abs(float(mine.mean()) - mean) <= error + 1e-9 * abs(mean))
@@ -306,7 +306,8 @@ class ArraysTrial:
             return SCORE * np.maximum(np.abs(ours), 1.0)
         if ours.dtype.kind in "iub":
             return np.zeros(ours.shape)
-        return np.asarray(FLOAT * np.abs(ours))
+        largest = None if recipe.real else self._reproduction.make_largest(recipe)[name]
+        return np.asarray(FLOAT * (np.abs(ours) if largest is None or largest.shape != ours.shape else largest))
 
     def _make(self, recipe: OutputRecipe, sampled: bool) -> dict[str, Array] | None:
         if self._kind == "decoded":

@@ -96,6 +96,28 @@ class Agreement:
         return Writing(hows[0].say("coordinates"), score_hows[0].say("scores"), ordered)
 
     @property
+    def parts(self) -> frozenset[str]:
+        """What the device wrote: numbers, scores, classes."""
+        known = {"scores": self.theirs.scores, "classes": self.theirs.classes}
+        return frozenset({"numbers"} | {name for name, values in known.items() if values is not None})
+
+    def find_equal_parts(self, ours: Wanted) -> frozenset[str]:
+        """Returns which of the parts that the device wrote, each by itself in any order, are those of these rows."""
+        theirs, equal = self.theirs, set[str]()
+        if len(ours) != len(theirs) or not len(ours) or ours.numbers.shape[1] < theirs.numbers.shape[1]:
+            return frozenset()
+        if theirs.scores is not None:
+            away = np.abs(np.sort(ours.scores) - np.sort(theirs.scores))
+            equal |= {"scores"} if (away <= self.score_reach).all() else set()
+        if theirs.classes is not None:
+            equal |= {"classes"} if (np.sort(ours.classes) == np.sort(theirs.classes)).all() else set()
+        if len(ours) <= MOST_ALIGNED:
+            near = self._near_numbers(ours, ours.numbers[:, : theirs.numbers.shape[1]])
+            paired = near.any(axis=0).all() and near.any(axis=1).all() and _match(near) is not None
+            equal |= {"numbers"} if paired else set()
+        return frozenset(equal)
+
+    @property
     def score_reach(self) -> float:
         """How far a score may be from the device's."""
         return self._score_reach + SCORE * self._largest_score
@@ -147,16 +169,20 @@ class Agreement:
     def _near(self, ours: Wanted, numbers: Array) -> Array:
         """Returns which of our rows (N) may be which of theirs (M), bool (N, M)."""
         theirs = self.theirs
-        near = np.ones((len(ours), len(theirs)), bool)
+        near = self._near_numbers(ours, numbers)
         if theirs.classes is not None:
             near &= ours.classes[:, None] == theirs.classes[None]
-        reach = self._find_reach(numbers, ours)
-        for column in range(numbers.shape[1]):
-            near &= np.abs(numbers[:, column, None] - theirs.numbers[None, :, column]) <= reach
         if theirs.scores is not None:
             near &= (
                 np.abs(ours.scores[:, None] - theirs.scores[None]) <= self._score_reach + SCORE * self._largest_score
             )
+        return near
+
+    def _near_numbers(self, ours: Wanted, numbers: Array) -> Array:
+        """Returns which of our rows (N) have the numbers of which of theirs (M), bool (N, M)."""
+        near, reach = np.ones((len(ours), len(self.theirs)), bool), self._find_reach(numbers, ours)
+        for column in range(numbers.shape[1]):
+            near &= np.abs(numbers[:, column, None] - self.theirs.numbers[None, :, column]) <= reach
         return near
 
     def _find_reach(self, numbers: Array, ours: Wanted) -> Array:

@@ -36,6 +36,8 @@ PASSES = (  # ranks of the first and of the second mistake; what is rejected mos
 )
 OF_INTENDED_SCORES = (0, 4, 5, 3, 1, 2, 6, 7)  # order of the passes if the device has the scores that are intended
 OF_ARRAYS = {"layout": LATE}  # it moves values only
+OF_CHOICE = frozenset({"scores"})  # the part of rows that another choice of detections changes
+NOTHING = frozenset[str]()
 Found = Explanation[OutputRecipe]
 
 
@@ -45,19 +47,28 @@ def sort_by_cost(explanations: Iterable[Found]) -> list[Found]:
 
 
 def list_pairs_of_outputs(pages: Sequence[Any], intended: OutputRecipe, trial: Trial) -> Iterator[Found]:
-    """Yields every recipe with two mistakes that may make the device's result, the cheap ones first, those of one family
-    last. trial: says whether a recipe agrees with the device in what later mistakes do not change."""
+    """Yields every recipe with two mistakes that may make the device's result: those first of which each explains a part of the
+    rows, then the cheap ones, those of one family last. trial: says whether a recipe agrees with the device in what later
+    mistakes do not change."""
     of_arrays = intended.evidence.kind == "arrays"
     rank = {p.NAME: (OF_ARRAYS if of_arrays else {}).get(p.NAME, RANKS.get(p.NAME, LATE)) for p in pages}
     singles = list(list_single_mistakes(pages, intended))
     yielded = {intended, *(s.recipe for s in singles)}
+    equal = _find_equal_parts(trial, intended, singles)
+    for found in _list_likely(pages, singles, equal, rank, trial.parts):
+        if found.recipe not in yielded:
+            yielded.add(found.recipe)
+            yield found
     intended_holds = _holds(trial.may_hold, intended)
     holds = {TENSOR: None, SCORE: None, GEOMETRY: intended_holds, LATE: intended_holds, CHOICE: intended_holds}
     passes = [PASSES[at] for at in OF_INTENDED_SCORES] if intended_holds else PASSES
-    for same, (owns, others) in ((same, ranks) for same in (False, True) for ranks in passes):
+    rounds = [(late, same, *ranks) for late in (False, True) for same in (False, True) for ranks in passes]
+    for late, same, owns, others in rounds:
         for first in (s for s in singles if rank[s.causes[0].family] in owns):
             family = first.causes[0].family
             own = rank[family]
+            if late != (CHOICE in others and equal.get(first, NOTHING) >= OF_CHOICE):
+                continue  # it has the device's scores already, and another choice mostly has others
             checks = _Checks(trial, first.recipe, holds[own])
             for page in pages:
                 other = rank[page.NAME]
@@ -67,6 +78,45 @@ def list_pairs_of_outputs(pages: Sequence[Any], intended: OutputRecipe, trial: T
                     if changed not in yielded:
                         yielded.add(changed)
                         yield Explanation((*first.causes, Mistake(page.NAME, said)), changed)
+
+
+def _find_equal_parts(trial: Trial, intended: OutputRecipe, singles: Sequence[Found]) -> dict[Found, frozenset[str]]:
+    """Returns the parts of the device's rows that each single mistake explains; those of them only that explain one that the
+    intended recipe does not, or the device's scores."""
+    if len(trial.parts) < 2:
+        return {}
+    own = _holds_parts(trial, intended)
+    equal = {single: _holds_parts(trial, single.recipe) for single in singles}
+    return {single: parts for single, parts in equal.items() if parts - own or parts >= OF_CHOICE}
+
+
+def _list_likely(
+    pages: Sequence[Any],
+    singles: Sequence[Found],
+    equal: dict[Found, frozenset[str]],
+    rank: dict[str, int],
+    parts: frozenset[str],
+) -> Iterator[Found]:
+    """Yields pairs of which each mistake explains what the other one does not; then pairs of one that explains more than the
+    intended recipe, the most first, and any later one."""
+    by_cause = {single.causes[0]: found for single, found in equal.items()}
+    firsts = sorted(equal, key=lambda s: -len(equal[s]))
+    for complementary in (True, False):
+        for first in firsts:
+            cause, known = first.causes[0], equal[first]
+            for page in pages:
+                if cause.family == page.NAME or rank[page.NAME] < rank[cause.family]:
+                    continue
+                if not complementary and rank[page.NAME] == CHOICE and known >= OF_CHOICE:
+                    continue
+                if complementary and not any(
+                    known | found == parts for second, found in by_cause.items() if second.family == page.NAME
+                ):
+                    continue
+                for said, changed in page.variants(first.recipe):
+                    second = Mistake(page.NAME, said)
+                    if not complementary or known | by_cause.get(second, NOTHING) == parts:
+                        yield Explanation((*first.causes, second), changed)
 
 
 def list_all_singles(intended: OutputRecipe, of_tables: bool) -> Iterator[Found]:
@@ -154,3 +204,11 @@ def _holds(may_hold: Callable[[OutputRecipe], bool], recipe: OutputRecipe) -> bo
             return may_hold(recipe)
     except (UsageError, ValueError, IndexError, ArithmeticError):  # outputs that do not fit the decoder any more
         return False
+
+
+def _holds_parts(trial: Trial, recipe: OutputRecipe) -> frozenset[str]:
+    try:
+        with np.errstate(all="ignore"):
+            return trial.find_equal_parts(recipe)
+    except (UsageError, ValueError, IndexError, ArithmeticError):  # outputs that do not fit the decoder any more
+        return NOTHING

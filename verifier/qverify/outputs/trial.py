@@ -43,6 +43,7 @@ class Trial(Protocol):
     says_nothing: bool
     near: bool  # whether the last recipe that was compared is worth a measure
     lacks_scores: bool  # whether it fails by its scores or classes, wherever its boxes are
+    parts: frozenset[str]  # of rows: what they have, which recipes may have in common with them; else none
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         """Returns the mistakes of writing with which this is the device's result, () for none; None if it is not."""
@@ -63,6 +64,9 @@ class Trial(Protocol):
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         """Returns whether the device wrote the recipe's rows without one of them: that fits many a mistake by chance."""
 
+    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        """Returns the parts in which the device's rows, and their number, are those of the recipe."""
+
     def measure(self, recipe: OutputRecipe) -> Rest:
         """Returns what remains."""
 
@@ -76,6 +80,7 @@ class RowsTrial:
     def __init__(self, reproduction: Reproduction, agreement: Agreement, detector: bool):
         self._reproduction, self._agreement, self._detector = reproduction, agreement, detector
         self.says_nothing = not len(agreement.theirs)
+        self.parts = agreement.parts
         self._unordered = False
         self.near, self.lacks_scores = True, False
 
@@ -141,6 +146,10 @@ class RowsTrial:
         rows, written = self._make(recipe), len(self._agreement.theirs)
         return rows is not None and len(rows) == written + 1 and self._agreement.count_equal(rows) == written
 
+    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        rows = self._make(recipe)
+        return frozenset() if rows is None else self._agreement.find_equal_parts(rows)
+
     def estimate(self, recipe: OutputRecipe) -> float:
         rows = self._make(recipe)
         if rows is None:
@@ -185,6 +194,7 @@ class ArraysTrial:
         self._theirs, self._reproduction, self._kind = theirs, reproduction, kind
         self.says_nothing = not any(v.size for v in theirs.values())
         self.near = self.lacks_scores = False
+        self.parts = frozenset[str]()
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         ours = self._make(recipe, True)
@@ -231,6 +241,9 @@ class ArraysTrial:
 
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
+
+    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        return frozenset()
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)
@@ -334,6 +347,7 @@ class TextTrial:
         self._text, self._reproduction = text, reproduction
         self.says_nothing = not text
         self.near, self.lacks_scores = True, False
+        self.parts = frozenset[str]()
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         return () if make_plain(self._reproduction.make_result(recipe)) == self._text else None
@@ -350,6 +364,9 @@ class TextTrial:
 
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
+
+    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        return frozenset()
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)

@@ -83,6 +83,7 @@ class DeviceEvidence:
         least: the lowest score that the device wrote, NaN without scores.
         classes: the lowest and highest class that the device wrote, None without class numbers.
         target: of arrays: the output whose array is explained, else "".
+        corners: whether the rows are the corners of turned boxes, without an upright box.
     """
 
     kind: str
@@ -92,6 +93,7 @@ class DeviceEvidence:
     least: float = float("nan")
     classes: tuple[int, int] | None = None
     target: str = ""
+    corners: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from qverify.decoders.parts.selection import (
 from qverify.decoders.parts.settings import Settings
 from qverify.outputs.agreement import Wanted
 from qverify.outputs.device import Written
-from qverify.outputs.forms import FORMS
+from qverify.outputs.forms import FORMS, order_corners
 from qverify.outputs.recipe import KEPT, PLACED, SCORES, Output, OutputRecipe, Step
 
 Array = npt.NDArray[Any]
@@ -187,6 +187,8 @@ class Reproduction:
         if found.corners is not None and not recipe.rows:
             points = found.corners.reshape(len(found), -1)
         numbers = FORMS[recipe.form](numbers)
+        if found.corners is not None and recipe.evidence.corners:
+            numbers, points = order_corners(found.corners).reshape(len(found), -1), None
         if points is not None:
             numbers = np.concatenate([numbers, points], axis=1)
         if written.normalized:

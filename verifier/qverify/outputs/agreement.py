@@ -117,6 +117,11 @@ class Agreement:
             equal |= {"numbers"} if paired else set()
         return frozenset(equal)
 
+    def find_share(self, ours: Wanted) -> float:
+        """Returns how many rows both have, as a share of those that one of them has."""
+        equal = self.count_equal(ours)
+        return equal / max(len(ours) + len(self.theirs) - equal, 1)
+
     @property
     def score_reach(self) -> float:
         """How far a score may be from the device's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def list_pairs_of_outputs(pages: Sequence[Any], intended: OutputRecipe, trial: T
     rank = {p.NAME: (OF_ARRAYS if of_arrays else {}).get(p.NAME, RANKS.get(p.NAME, LATE)) for p in pages}
     singles = list(list_single_mistakes(pages, intended))
     yielded = {intended, *(s.recipe for s in singles)}
-    equal = _find_equal_parts(trial, intended, singles)
-    for found in _list_likely(pages, singles, equal, rank, trial.parts):
+    explained = _find_explained(trial, intended, singles)
+    for found in _list_likely(pages, explained, rank, trial.parts):
         if found.recipe not in yielded:
             yielded.add(found.recipe)
             yield found
@@ -67,7 +68,7 @@ def list_pairs_of_outputs(pages: Sequence[Any], intended: OutputRecipe, trial: T
         for first in (s for s in singles if rank[s.causes[0].family] in owns):
             family = first.causes[0].family
             own = rank[family]
-            if late != (CHOICE in others and equal.get(first, NOTHING) >= OF_CHOICE):
+            if late != (CHOICE in others and first in explained.parts and explained.parts[first] >= OF_CHOICE):
                 continue  # it has the device's scores already, and another choice mostly has others
             checks = _Checks(trial, first.recipe, holds[own])
             for page in pages:
@@ -80,43 +81,53 @@ def list_pairs_of_outputs(pages: Sequence[Any], intended: OutputRecipe, trial: T
                         yield Explanation((*first.causes, Mistake(page.NAME, said)), changed)
 
 
-def _find_equal_parts(trial: Trial, intended: OutputRecipe, singles: Sequence[Found]) -> dict[Found, frozenset[str]]:
-    """Returns the parts of the device's rows that each single mistake explains; those of them only that explain one that the
-    intended recipe does not, or the device's scores."""
-    if len(trial.parts) < 2:
-        return {}
-    own = _holds_parts(trial, intended)
-    equal = {single: _holds_parts(trial, single.recipe) for single in singles}
-    return {single: parts for single, parts in equal.items() if parts - own or parts >= OF_CHOICE}
+@dataclass(slots=True)
+class _Explained:
+    """What single mistakes explain of the device's rows, beyond the intended recipe. parts: those parts of the rows that one
+    explains, of mistakes that explain a further one, or the scores. nearer: mistakes with which more rows are equal, the most
+    first."""
+
+    parts: dict[Found, frozenset[str]] = field(default_factory=dict)
+    nearer: list[Found] = field(default_factory=list)
+
+
+def _find_explained(trial: Trial, intended: OutputRecipe, singles: Sequence[Found]) -> _Explained:
+    if not trial.parts:
+        return _Explained()
+    own, share = _holds_parts(trial, intended)
+    found = {single: _holds_parts(trial, single.recipe) for single in singles}
+    parts = {single: known for single, (known, _) in found.items() if known - own or known >= OF_CHOICE}
+    nearer = sorted((s for s in singles if found[s][1] > share), key=lambda s: -found[s][1])
+    return _Explained(parts if len(trial.parts) > 1 else {}, nearer)
 
 
 def _list_likely(
-    pages: Sequence[Any],
-    singles: Sequence[Found],
-    equal: dict[Found, frozenset[str]],
-    rank: dict[str, int],
-    parts: frozenset[str],
+    pages: Sequence[Any], explained: _Explained, rank: dict[str, int], parts: frozenset[str]
 ) -> Iterator[Found]:
     """Yields pairs of which each mistake explains what the other one does not; then pairs of one that explains more than the
     intended recipe, the most first, and any later one."""
-    by_cause = {single.causes[0]: found for single, found in equal.items()}
-    firsts = sorted(equal, key=lambda s: -len(equal[s]))
-    for complementary in (True, False):
-        for first in firsts:
-            cause, known = first.causes[0], equal[first]
-            for page in pages:
-                if cause.family == page.NAME or rank[page.NAME] < rank[cause.family]:
-                    continue
-                if not complementary and rank[page.NAME] == CHOICE and known >= OF_CHOICE:
-                    continue
-                if complementary and not any(
-                    known | found == parts for second, found in by_cause.items() if second.family == page.NAME
-                ):
-                    continue
-                for said, changed in page.variants(first.recipe):
-                    second = Mistake(page.NAME, said)
-                    if not complementary or known | by_cause.get(second, NOTHING) == parts:
-                        yield Explanation((*first.causes, second), changed)
+    by_cause = {single.causes[0]: found for single, found in explained.parts.items()}
+    firsts = sorted(explained.parts, key=lambda s: -len(explained.parts[s]))
+    for first in firsts:
+        known = explained.parts[first]
+        families = {second.family for second, found in by_cause.items() if known | found == parts}
+        for pair in _list_later([page for page in pages if page.NAME in families], first, rank):
+            if known | by_cause.get(pair.causes[1], NOTHING) == parts:
+                yield pair
+    for first in firsts:
+        same_choice = explained.parts[first] >= OF_CHOICE
+        yield from _list_later([p for p in pages if not (same_choice and rank[p.NAME] == CHOICE)], first, rank)
+    for first in explained.nearer:
+        yield from _list_later(pages, first, rank)
+
+
+def _list_later(pages: Sequence[Any], first: Found, rank: dict[str, int]) -> Iterator[Found]:
+    """Yields pairs of a mistake and one of another family that is not of an earlier rank."""
+    family = first.causes[0].family
+    for page in pages:
+        if family != page.NAME and rank[page.NAME] >= rank[family]:
+            for said, changed in page.variants(first.recipe):
+                yield Explanation((*first.causes, Mistake(page.NAME, said)), changed)
 
 
 def list_all_singles(intended: OutputRecipe, of_tables: bool) -> Iterator[Found]:
@@ -206,9 +217,9 @@ def _holds(may_hold: Callable[[OutputRecipe], bool], recipe: OutputRecipe) -> bo
         return False
 
 
-def _holds_parts(trial: Trial, recipe: OutputRecipe) -> frozenset[str]:
+def _holds_parts(trial: Trial, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
     try:
         with np.errstate(all="ignore"):
             return trial.find_equal_parts(recipe)
     except (UsageError, ValueError, IndexError, ArithmeticError):  # outputs that do not fit the decoder any more
-        return NOTHING
+        return NOTHING, 0.0

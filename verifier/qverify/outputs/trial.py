@@ -64,8 +64,9 @@ class Trial(Protocol):
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         """Returns whether the device wrote the recipe's rows without one of them: that fits many a mistake by chance."""
 
-    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
-        """Returns the parts in which the device's rows, and their number, are those of the recipe."""
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        """Returns the parts in which the device's rows, and their number, are those of the recipe; and how many rows both
+        have, as a share of those that one of them has."""
 
     def measure(self, recipe: OutputRecipe) -> Rest:
         """Returns what remains."""
@@ -146,9 +147,11 @@ class RowsTrial:
         rows, written = self._make(recipe), len(self._agreement.theirs)
         return rows is not None and len(rows) == written + 1 and self._agreement.count_equal(rows) == written
 
-    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
         rows = self._make(recipe)
-        return frozenset() if rows is None else self._agreement.find_equal_parts(rows)
+        if rows is None:
+            return frozenset(), 0.0
+        return self._agreement.find_equal_parts(rows), self._agreement.find_share(rows)
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rows = self._make(recipe)
@@ -242,8 +245,8 @@ class ArraysTrial:
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
 
-    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
-        return frozenset()
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        return frozenset(), 0.0
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)
@@ -365,8 +368,8 @@ class TextTrial:
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
 
-    def find_equal_parts(self, recipe: OutputRecipe) -> frozenset[str]:
-        return frozenset()
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        return frozenset(), 0.0
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)

@@ -14,7 +14,7 @@ from qverify.errors import UsageError
 from qverify.outputs.trial import Rest
 from qverify.renderers.outputs_difference import describe_rest
 from qverify.renderers.outputs_question import ask_for_outputs
-from qverify.report.document import ReportDocument, TaskNumbers, TaskSide
+from qverify.report.document import Pair, ReportDocument, TaskNumbers, TaskSide
 
 
 def difference(
@@ -180,7 +180,12 @@ def test_a_run_asks_where_outputs_agree_and_the_task_does_not(verdict: Any, righ
     sides = [TaskSide("reference", 4, {"top-1": 1.0}), TaskSide("board", 4, {"top-1": right})]
     task = TaskNumbers("classification", "labels.txt", "o", 4, sides)
     report = ReportDocument.__new__(ReportDocument)
-    report.verdict, report.tasks = verdict, [task]
+    report.verdict, report.tasks, report.pairs = verdict, [task], [Pair("reference", "board", "PASSED")]
+    assert ("qverify outputs diff" in ask_for_outputs(report)) == asked
+    report.pairs[0].relaxed = ["judged by cosine >= 0.1 instead of 5 decimals"]
+    said = ask_for_outputs(report)
+    assert "outputs diff" not in said and ("PASSED by a weaker gate only (judged by cosine >= 0.1" in said) == asked
+    report.pairs[0].bit_equal = True
     assert ("qverify outputs diff" in ask_for_outputs(report)) == asked
 
 

@@ -261,6 +261,20 @@ def test_mistakes_in_coco_labels(tmp_path, change, said):
         read_coco(str(path), ["f000.npy"])
 
 
+def test_more_classes_than_categories_are_refused(squares, tmp_path):
+    """Other channels may be taken for scores: nothing is measured until the classes are stated."""
+    labels = json.loads(squares["labels"].read_text())
+    first = labels["categories"][0]
+    labels["categories"] = [first]
+    labels["annotations"] = [one for one in labels["annotations"] if one["category_id"] == first["id"]]
+    path = tmp_path / "val.json"
+    path.write_text(json.dumps(labels))
+    with pytest.raises(TaskError, match=r"1 category, but the outputs \(.* 1x6x64\) are read by yolov8 with 2 classes"):
+        verify(squares, labels=path)
+    named = verify(squares, labels=path, task="detection,names=bright;dark")
+    assert named.document.tasks[0].frames > 0
+
+
 def test_mistakes_are_one_line(squares, tmp_path, capsys):
     common = ["-m", str(squares["quantized"]), "-i", str(squares["frames"]), "--labels", str(squares["labels"])]
     (tmp_path / "d.toml").write_text('[decoder]\nname = "evil.py:run"\n')

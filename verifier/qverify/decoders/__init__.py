@@ -21,7 +21,7 @@ import numpy.typing as npt
 from qverify.closest_names import did_you_mean
 from qverify.decoders.parts.results import KINDS, Boxes, Classes, Keypoints, Mask, Result, Text
 from qverify.decoders.parts.selection import Candidates
-from qverify.decoders.parts.settings import Settings, parse_settings, read_settings
+from qverify.decoders.parts.settings import Settings, parse_settings, read_settings, split_settings
 from qverify.errors import UsageError
 from qverify.pages import load_pages
 from qverify.printable import printable
@@ -64,13 +64,14 @@ def pages() -> tuple[DecoderPage, ...]:
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A decoder with its settings. name: NAME of its page, or the user's FILE.py:FUNCTION. result: key of KINDS, "" if
-    the user's function decides. candidates: of a detector, else None."""
+    the user's function decides. candidates: of a detector, else None. stated: the settings that the user states."""
 
     name: str
     result: str
     settings: Settings
     function: Callable[[Outputs, Settings], Result]
     candidates: Callable[[Outputs, Settings], Candidates] | None = None
+    stated: frozenset[str] = frozenset()
 
     def decode(self, outputs: Outputs) -> Result:
         """Returns the result of one frame. outputs: real values of the final outputs, by name. Raises UsageError if they
@@ -86,12 +87,14 @@ def find_decoder(text: str, table: Mapping[str, Any] | None = None) -> Decoder:
     name = str(stated.pop("name", ""))
     text = text or name
     name = text.partition(",")[0]
+    given = frozenset(key.replace("-", "_") for key in stated)
     by_name = {page.NAME: page for page in pages()}
     by_name |= {other: page for page in pages() for other in getattr(page, "ALSO", ())}
     if name in by_name:
         page = by_name[name]
         settings = parse_settings(text, read_settings(stated, page.DEFAULTS, "[decoder]"))[1]
-        return Decoder(page.NAME, page.RESULT, settings, page.decode, getattr(page, "candidates", None))
+        given |= frozenset(split_settings(text)[1])
+        return Decoder(page.NAME, page.RESULT, settings, page.decode, getattr(page, "candidates", None), given)
     if ":" not in name:
         known = ", ".join(by_name)
         raise UsageError(

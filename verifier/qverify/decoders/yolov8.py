@@ -40,10 +40,12 @@ def candidates(outputs: Outputs, settings: Settings) -> Candidates:
     plain = squeeze_batch(outputs)
     size = find_size(plain, settings)
     levels = make_levels(size, settings.strides)
-    regression, scores, decoded = _split(find_rows(plain, levels, settings), levels, settings, outputs)
+    rows = find_rows(plain, levels, settings)
+    regression, scores, decoded = _split(rows, levels, settings, outputs)
+    before = regression if _are_joined(rows) else None
     if decoded:
         unit = np.tile(np.array(size, np.float64), 2) if settings.shares else 1.0
-        return Candidates(scores, lambda i: from_centres(*_halves(regression[i])) * unit, size)
+        return Candidates(scores, lambda i: from_centres(*_halves(regression[i])) * unit, size, before=before)
     centres, strides = make_centres(levels, 0.5 if math.isnan(settings.grid_offset) else settings.grid_offset)
 
     def boxes(index: Array) -> Array:
@@ -51,7 +53,8 @@ def candidates(outputs: Outputs, settings: Settings) -> Candidates:
         both = np.concatenate([centres[index] - away[:, :2], centres[index] + away[:, 2:]], axis=1)
         return both * strides[index, None]
 
-    return Candidates(scores, boxes, size, activation="sigmoid", parts=grid_parts(regression, levels))
+    parts = grid_parts(regression, levels)
+    return Candidates(scores, boxes, size, activation="sigmoid", parts=parts, before=before)
 
 
 def decode(outputs: Outputs, settings: Settings) -> Boxes:
@@ -78,6 +81,11 @@ def _expect(values: Array, bins: int, how: str) -> Array:
     return apart @ np.arange(bins, dtype=np.float64)
 
 
+def _are_joined(rows: list[Rows]) -> bool:
+    """Returns whether each output holds a box and its class scores: of each level there is one only."""
+    return len({row.level for row in rows}) == len(rows)
+
+
 def _split(
     rows: list[Rows], levels: tuple[Level, ...], settings: Settings, outputs: Outputs
 ) -> tuple[Array, Array, bool]:
@@ -92,7 +100,8 @@ def _split(
             boxes, scores = _part(joined)
             return join_levels(boxes, levels, "boxes"), join_levels(scores, levels, "class scores"), channels == 4
         values = join_levels(joined, levels, "heads")
-        raw = channels > bins and (channels == bins + wide if wide else len(joined) > 1)
+        apart = len(joined) > 1 or joined[0].is_map  # the network's own boxes are in one output without a grid
+        raw = channels > bins and (channels == bins + wide if wide else apart)
         edge = bins if raw else 4
         if channels <= edge or (wide and channels != edge + wide):
             raise refuse(outputs, f"{bins} or 4 numbers of the box and {wide or 'the'} class scores")

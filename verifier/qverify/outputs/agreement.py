@@ -81,7 +81,7 @@ class Agreement:
             return None
         if self._names is not None and not _one_to_one(ours.classes[pairs], self._names):
             return None
-        error = COORDINATE * np.maximum(np.abs(numbers[pairs]), ours.unit)
+        error = np.broadcast_to(_find_error(numbers[pairs], ours), numbers.shape)
         hows = [m for m in self._modes if m.fits(numbers[pairs], theirs.numbers, error)]
         score_hows = [_FULL]
         if theirs.scores is not None:
@@ -96,17 +96,47 @@ class Agreement:
         return Writing(hows[0].say("coordinates"), score_hows[0].say("scores"), ordered)
 
     @property
+    def parts(self) -> frozenset[str]:
+        """What the device wrote: numbers, scores, classes."""
+        known = {"scores": self.theirs.scores, "classes": self.theirs.classes}
+        return frozenset({"numbers"} | {name for name, values in known.items() if values is not None})
+
+    def find_equal_parts(self, ours: Wanted) -> frozenset[str]:
+        """Returns which of the parts that the device wrote, each by itself in any order, are those of these rows."""
+        theirs, equal = self.theirs, set[str]()
+        if len(ours) != len(theirs) or not len(ours) or ours.numbers.shape[1] < theirs.numbers.shape[1]:
+            return frozenset()
+        if theirs.scores is not None:
+            away = np.abs(np.sort(ours.scores) - np.sort(theirs.scores))
+            equal |= {"scores"} if (away <= self.score_reach).all() else set()
+        if theirs.classes is not None:
+            equal |= {"classes"} if (np.sort(ours.classes) == np.sort(theirs.classes)).all() else set()
+        if len(ours) <= MOST_ALIGNED:
+            near = self._near_numbers(ours, ours.numbers[:, : theirs.numbers.shape[1]])
+            paired = near.any(axis=0).all() and near.any(axis=1).all() and _match(near) is not None
+            equal |= {"numbers"} if paired else set()
+        return frozenset(equal)
+
+    def find_share(self, ours: Wanted) -> float:
+        """Returns how many rows both have, as a share of those that one of them has."""
+        equal = self.count_equal(ours)
+        return equal / max(len(ours) + len(self.theirs) - equal, 1)
+
+    @property
     def score_reach(self) -> float:
         """How far a score may be from the device's."""
         return self._score_reach + SCORE * self._largest_score
 
-    def contains(self, ours: Wanted, place: int | None = None) -> bool:
-        """Returns whether one of these rows is among the device's. place: compare with this one of the device's only."""
+    def contains(self, ours: Wanted, place: int | None = None, whole: bool = True) -> bool:
+        """Returns whether one of these rows is among the device's. place: compare with this one of the device's only. whole:
+        with its numbers, not its score and class alone."""
         theirs = self.theirs
         if not len(theirs) or ours.numbers.shape[1] < theirs.numbers.shape[1]:
             return False
-        numbers = ours.numbers[:, : theirs.numbers.shape[1]]
-        near = (np.abs(numbers[:, None] - theirs.numbers[None]) <= self._reach + COORDINATE * ours.unit).all(axis=2)
+        near = np.ones((len(ours), len(theirs)), bool)
+        if whole:
+            numbers = ours.numbers[:, None, : theirs.numbers.shape[1]]
+            near = (np.abs(numbers - theirs.numbers[None]) <= self._find_reach(numbers, ours)).all(axis=2)
         if theirs.scores is not None:
             near &= (
                 np.abs(ours.scores[:, None] - theirs.scores[None]) <= self._score_reach + SCORE * self._largest_score
@@ -144,28 +174,35 @@ class Agreement:
     def _near(self, ours: Wanted, numbers: Array) -> Array:
         """Returns which of our rows (N) may be which of theirs (M), bool (N, M)."""
         theirs = self.theirs
-        near = np.ones((len(ours), len(theirs)), bool)
+        near = self._near_numbers(ours, numbers)
         if theirs.classes is not None:
             near &= ours.classes[:, None] == theirs.classes[None]
-        reach = self._reach + COORDINATE * ours.unit
-        for column in range(numbers.shape[1]):
-            near &= np.abs(numbers[:, column, None] - theirs.numbers[None, :, column]) <= reach
         if theirs.scores is not None:
             near &= (
                 np.abs(ours.scores[:, None] - theirs.scores[None]) <= self._score_reach + SCORE * self._largest_score
             )
         return near
 
+    def _near_numbers(self, ours: Wanted, numbers: Array) -> Array:
+        """Returns which of our rows (N) have the numbers of which of theirs (M), bool (N, M)."""
+        near, reach = np.ones((len(ours), len(self.theirs)), bool), self._find_reach(numbers, ours)
+        for column in range(numbers.shape[1]):
+            near &= np.abs(numbers[:, column, None] - self.theirs.numbers[None, :, column]) <= reach
+        return near
+
+    def _find_reach(self, numbers: Array, ours: Wanted) -> Array:
+        """Returns how far numbers of ours, rows along the last axis, may be from the device's: (..., 1)."""
+        return np.asarray(self._reach + _find_error(numbers, ours))
+
     def _pair(self, ours: Wanted, numbers: Array) -> Array | None:
         """Returns, for each of the device's rows, the place of ours: in the same order if that fits, else by values. None
         if they cannot be paired."""
         theirs = self.theirs
         places = np.arange(len(ours))
-        reach = self._reach + COORDINATE * ours.unit
         same = theirs.classes is None or bool((ours.classes == theirs.classes).all())
         if theirs.scores is not None:
             same = same and bool((np.abs(ours.scores - theirs.scores) <= self.score_reach).all())
-        if same and bool((np.abs(numbers - theirs.numbers) <= reach).all()):
+        if same and bool((np.abs(numbers - theirs.numbers) <= self._find_reach(numbers, ours)).all()):
             return places
         if len(ours) > MOST_ALIGNED:
             return None
@@ -173,6 +210,11 @@ class Agreement:
         if not near.any(axis=0).all() or not near.any(axis=1).all():
             return None
         return _match(near)
+
+
+def _find_error(numbers: Array, ours: Wanted) -> Array:
+    """Returns the error of float32 of each row (..., 1): its numbers may be differences of each other."""
+    return np.asarray(COORDINATE * np.abs(numbers).max(axis=-1, keepdims=True, initial=ours.unit))
 
 
 def _match(near: Array) -> Array | None:

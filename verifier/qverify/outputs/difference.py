@@ -15,7 +15,7 @@ import numpy.typing as npt
 from qverify.errors import UsageError
 from qverify.mistakes import Explanation, Mistake
 from qverify.outputs.hypotheses import pages
-from qverify.outputs.pairs import list_all_singles, list_pairs_of_outputs, list_rarer_pairs
+from qverify.outputs.pairs import list_pairs_of_outputs, list_rarer_pairs, list_singles_of_all
 from qverify.outputs.recipe import OutputRecipe
 from qverify.outputs.trial import Rest, Trial
 from qverify.plural import count
@@ -50,6 +50,8 @@ class OutputDifference:
         notes: what is no mistake, but should be known, such as another order of rows.
         tried: number of explanations that were tried.
         not_searched: what was left out, with the reason.
+        base: of several recipes that may be intended, the one that this says something about, if others do not give the
+            same; None if it does not matter which.
     """
 
     equal: bool
@@ -61,6 +63,7 @@ class OutputDifference:
     notes: list[str] = field(default_factory=list)
     tried: int = 0
     not_searched: list[str] = field(default_factory=list)
+    base: OutputRecipe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ def explain_outputs(
     watch: Watch | None = None,
     known: Sequence[OutputExplanation] = (),
     likely: Container[str] = (),
+    others: Sequence[OutputRecipe] = (),
 ) -> OutputDifference:
     """Compares the device's result with the intended one: tries equality, then single mistakes, then pairs of mistakes.
 
@@ -88,43 +92,85 @@ def explain_outputs(
         watch: function that is called with the name of the search, the number of the explanation, and the number of all.
         known: explanations of other frames, which are tried first.
         likely: families of which pairs are tried first.
+        others: recipes without mistakes as well, where it is not stated which is meant.
 
     Raises UsageError if the outputs do not fit the decoder."""
-    writing = trial.compare(intended)
-    difference = OutputDifference(writing == (), *trial.sizes(intended))
-    difference.notes = trial.list_notes()
-    if difference.equal:
-        return difference
-    if writing:
-        difference.exact = [[Explanation(writing, intended)]]
+    bases = [intended, *others]
+    difference = _compare_bases(trial, bases)
+    if difference.equal or difference.exact:
         return difference
     if trial.says_nothing:
         difference.not_searched = ["every mistake: the device wrote nothing, which proves none"]
         difference.nearest = Explanation((), intended), trial.measure(intended)
         return difference
+    if others:
+        bases.sort(key=trial.estimate)
     search = _Search(trial, time.monotonic() + seconds, watch)
     exact = [e for e in (search.judge(k) for k in known) if e is not None]
-    probable = [page for page in pages() if page.NAME in likely]
-    of_tables = not trial.lacks_one(intended)
-    for name, explanations in (
-        ("single mistakes", partial(list_all_singles, intended, of_tables)),
-        ("pairs of mistakes", partial(list_pairs_of_outputs, probable, intended, trial)),
-        ("pairs of mistakes", partial(list_pairs_of_outputs, pages(), intended, trial)),
-        ("pairs with a rarer mistake", partial(list_rarer_pairs, pages(), intended, trial)),
-    ):
-        if exact or search.over or (name.endswith("rarer mistake") and not of_tables):
-            break
-        exact = search.try_all(explanations(), name)
+    of_tables = not any(trial.lacks_one(base) for base in bases)
+    if not exact:
+        base_of: dict[int, OutputRecipe] = {}
+        exact = search.try_all(list_singles_of_all(bases, of_tables, base_of), "single mistakes")
+        if others and exact:
+            exact, difference.base = _choose_base(exact, base_of, len(bases))
+    for base in bases:
+        exact = exact or _search_pairs(search, base, likely, of_tables)
+        if exact and others and difference.base is None and len(exact[0].causes) > 1:
+            difference.base = base
     if not exact and not of_tables:
         search.not_searched.append("rarer mistakes: a result that lacks one row fits some by chance")
     difference.exact = _group(exact)
-    difference.nearest = None if exact else search.find_nearest(Explanation((), intended))
+    difference.nearest = None if exact else search.find_nearest(Explanation((), bases[0]))
     difference.tried, difference.not_searched = search.tried, search.not_searched
     difference.notes = trial.list_notes() + [BEYOND] * (search.beyond and not exact)
     listed = sum(len(group) for group in difference.exact)
     more = len({frozenset(e.causes) for e in exact if len(e.causes) == min(len(e.causes) for e in exact)}) - listed
     difference.notes += [f"{count(more, 'more mistake')} equally exact, not listed"] if more > 0 else []
     return difference
+
+
+def _compare_bases(trial: Trial, bases: Sequence[OutputRecipe]) -> OutputDifference:
+    """Returns the difference if the device wrote what one of these recipes makes, perhaps with a mistake of writing; else one
+    that says nothing yet."""
+    writings = [trial.compare(base) for base in bases]
+    made = [at for at, writing in enumerate(writings) if writing == ()]
+    made = made or [at for at, writing in enumerate(writings) if writing is not None]
+    at = made[0] if made else 0
+    writing = trial.compare(bases[at]) if len(bases) > 1 else writings[0]  # notes are of the last one that is compared
+    difference = OutputDifference(writing == (), *trial.sizes(bases[at]), notes=trial.list_notes())
+    if writing:
+        difference.exact = [[Explanation(writing, bases[at])]]
+    if made and len([w for w in writings if w == writing]) < len(bases):
+        difference.base = bases[at]
+    return difference
+
+
+def _choose_base(
+    exact: list[OutputExplanation], base_of: dict[int, OutputRecipe], bases: int
+) -> tuple[list[OutputExplanation], OutputRecipe | None]:
+    """Returns the explanations that have the base of the first one, and this base, None if the same mistake is as exact with
+    every other one. base_of: by the id() of a recipe."""
+    base = base_of[id(exact[0].recipe)]
+    alike = [e for e in exact if e.causes == exact[0].causes]
+    return [e for e in exact if base_of[id(e.recipe)] == base], base if len(alike) < bases else None
+
+
+def _search_pairs(
+    search: _Search, base: OutputRecipe, likely: Container[str], of_tables: bool
+) -> list[OutputExplanation]:
+    """Returns the exact pairs of mistakes, as far as the time allows."""
+    probable = [page for page in pages() if page.NAME in likely]
+    for name, explanations in (
+        ("pairs of mistakes", partial(list_pairs_of_outputs, probable, base, search.trial)),
+        ("pairs of mistakes", partial(list_pairs_of_outputs, pages(), base, search.trial)),
+        ("pairs with a rarer mistake", partial(list_rarer_pairs, pages(), base, search.trial)),
+    ):
+        if search.over or (name.endswith("rarer mistake") and not of_tables):
+            break
+        exact = search.try_all(explanations(), name)
+        if exact:
+            return exact
+    return []
 
 
 @dataclass(slots=True)
@@ -144,6 +190,7 @@ class _Search:
         exact: list[OutputExplanation] = []
         listed = [*explanations] if name.startswith("single") else None
         last = -1
+        hopeless: tuple[Mistake, ...] = ()
         for at, explanation in enumerate(explanations if listed is None else listed):
             late = listed is None and at % EVERY == 0 and time.monotonic() > self.deadline
             if late or at == last:
@@ -153,7 +200,10 @@ class _Search:
                 break
             if self.watch is not None:
                 self.watch(name, at + 1, 0 if listed is None else len(listed))
+            if listed is not None and explanation.causes == hopeless:
+                continue  # the same mistake of another base
             found = self.judge(explanation, name.startswith("single"))
+            hopeless = explanation.causes if found is None and self.trial.lacks_scores else ()
             if found is not None:
                 exact.append(found)
                 last = at + 1 + MORE if listed is None and last < 0 else last

@@ -111,7 +111,7 @@ def read_text_file(data: bytes, path: str, written: Written, kind: str) -> Devic
     if kind == "text":
         return DeviceResult(text=_read_recognized(text, path))
     try:
-        rows = _read_json(text) if text.lstrip()[:1] in ("[", "{") else _read_lines(text, written, kind)
+        rows = _read_json(text, kind) if text.lstrip()[:1] in ("[", "{") else _read_lines(text, written, kind)
         if len(rows) > MAX_ROWS:
             raise ValueError(f"more than {MAX_ROWS} rows")
         return DeviceResult(rows=_make_rows(rows, written, kind))
@@ -159,8 +159,10 @@ def _parse(text: str) -> Any:
     )
 
 
-def _read_json(text: str) -> list[_Row]:
+def _read_json(text: str, kind: str) -> list[_Row]:
     content = _parse(text)
+    if kind == "keypoints":
+        content = _spread_points(content)
     while isinstance(content, dict):
         keys = {key.lower(): key for key in content}
         box = next((keys[k] for k in (*BOX, "boxes") if k in keys), None)
@@ -178,6 +180,30 @@ def _read_json(text: str) -> list[_Row]:
     if len(content) == 1 and isinstance(content[0], list) and content[0] and isinstance(content[0][0], list | dict):
         content = content[0]
     return [_read_item(item) for item in content]
+
+
+def _spread_points(content: Any) -> Any:
+    """Returns the points of one object that holds all of them, as a list of one each: [[x, y, score], ...] under a key of
+    POINTS, with or without scores of their own, or x, y, score, x, y, score, ... (COCO). Raises ValueError for several
+    objects; other content as it is."""
+    items = content if isinstance(content, list) else [content]
+    found = [item for item in items if isinstance(item, dict) and any(key.lower() in POINTS for key in item)]
+    if not found or len(found) < len(items):
+        return content
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} objects with keypoints; wanted one set of keypoints, as the decoder gives")
+    (item,) = found
+    points = next(value for key, value in item.items() if key.lower() in POINTS)
+    scores = next((v for k, v in item.items() if "score" in k.lower() and isinstance(v, list)), None)
+    if not isinstance(points, list):
+        raise ValueError("keypoints that are no list; wanted [[x, y, score], ...] or x, y, score, x, y, score, ...")
+    if points and not any(isinstance(point, list | dict) for point in points):
+        if len(points) % 3:
+            raise ValueError(f"{len(points)} numbers of keypoints; wanted x, y, score of each, or [[x, y], ...]")
+        points = [points[at : at + 3] for at in range(0, len(points), 3)]
+    if scores is not None and len(scores) == len(points) and all(isinstance(p, list) and len(p) == 2 for p in points):
+        points = [[*point, score] for point, score in zip(points, scores, strict=True)]
+    return points
 
 
 def _is_table(value: Any) -> bool:

@@ -46,6 +46,15 @@ class Output:
             scale, zero = scale.reshape(along), zero.reshape(along)
         return (self.values.astype(np.float64) - zero) * scale
 
+    def largest(self) -> Array:
+        """Returns the largest magnitude that each real value is made of, in real units, for the roundings of its steps: where
+        a zero point is subtracted from what was rounded already, what is left may be much smaller than both."""
+        real = np.abs(self.real())
+        if self.values.dtype.kind != "f" or not any(self.zero):
+            return real
+        plain = replace(self, values=np.abs(self.values), zero=tuple(-abs(z) for z in self.zero))
+        return np.maximum(real, np.abs(plain.real()))
+
 
 Outputs = dict[str, Output]
 
@@ -74,6 +83,7 @@ class DeviceEvidence:
         least: the lowest score that the device wrote, NaN without scores.
         classes: the lowest and highest class that the device wrote, None without class numbers.
         target: of arrays: the output whose array is explained, else "".
+        corners: whether the rows are the corners of turned boxes, without an upright box.
     """
 
     kind: str
@@ -83,6 +93,7 @@ class DeviceEvidence:
     least: float = float("nan")
     classes: tuple[int, int] | None = None
     target: str = ""
+    corners: bool = False
 
 
 @dataclass(frozen=True, slots=True)

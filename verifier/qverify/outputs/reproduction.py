@@ -26,7 +26,7 @@ from qverify.decoders.parts.selection import (
 from qverify.decoders.parts.settings import Settings
 from qverify.outputs.agreement import Wanted
 from qverify.outputs.device import Written
-from qverify.outputs.forms import FORMS
+from qverify.outputs.forms import FORMS, order_corners
 from qverify.outputs.recipe import KEPT, PLACED, SCORES, Output, OutputRecipe, Step
 
 Array = npt.NDArray[Any]
@@ -69,6 +69,11 @@ class Reproduction:
     def make_stored(self, recipe: OutputRecipe) -> dict[str, Array]:
         """Returns the outputs as they are stored, by name."""
         return {name: output.values for name, output in _apply(recipe.stored, recipe.evidence.outputs, recipe).items()}
+
+    def make_largest(self, recipe: OutputRecipe) -> dict[str, Array]:
+        """Returns the largest magnitudes that the real values are made of, before steps on these, by name."""
+        outputs = _apply(recipe.stored, recipe.evidence.outputs, recipe)
+        return {name: output.largest() for name, output in outputs.items()}
 
     def make_decoded(self, recipe: OutputRecipe, index: Array | None, wanted: set[str]) -> dict[str, Array]:
         """Returns boxes (K, 4) in input pixels and scores (K, C) of the anchors at K indices, None for all. wanted: which of
@@ -182,6 +187,8 @@ class Reproduction:
         if found.corners is not None and not recipe.rows:
             points = found.corners.reshape(len(found), -1)
         numbers = FORMS[recipe.form](numbers)
+        if found.corners is not None and recipe.evidence.corners:
+            numbers, points = order_corners(found.corners).reshape(len(found), -1), None
         if points is not None:
             numbers = np.concatenate([numbers, points], axis=1)
         if written.normalized:

@@ -42,6 +42,8 @@ class Trial(Protocol):
 
     says_nothing: bool
     near: bool  # whether the last recipe that was compared is worth a measure
+    lacks_scores: bool  # whether it fails by its scores or classes, wherever its boxes are
+    parts: frozenset[str]  # of rows: what they have, which recipes may have in common with them; else none
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         """Returns the mistakes of writing with which this is the device's result, () for none; None if it is not."""
@@ -62,6 +64,10 @@ class Trial(Protocol):
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         """Returns whether the device wrote the recipe's rows without one of them: that fits many a mistake by chance."""
 
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        """Returns the parts in which the device's rows, and their number, are those of the recipe; and how many rows both
+        have, as a share of those that one of them has."""
+
     def measure(self, recipe: OutputRecipe) -> Rest:
         """Returns what remains."""
 
@@ -75,14 +81,16 @@ class RowsTrial:
     def __init__(self, reproduction: Reproduction, agreement: Agreement, detector: bool):
         self._reproduction, self._agreement, self._detector = reproduction, agreement, detector
         self.says_nothing = not len(agreement.theirs)
+        self.parts = agreement.parts
         self._unordered = False
-        self.near = True
+        self.near, self.lacks_scores = True, False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
-        self.near = False
+        self.near = self.lacks_scores = False
         if self._detector:
             best = self._reproduction.make_best(recipe)
             if best is not None and not self._agreement.contains(best):
+                self.lacks_scores = not self._agreement.contains(best, whole=False)
                 return None
         self.near = True
         rows = self._make(recipe)
@@ -139,6 +147,12 @@ class RowsTrial:
         rows, written = self._make(recipe), len(self._agreement.theirs)
         return rows is not None and len(rows) == written + 1 and self._agreement.count_equal(rows) == written
 
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        rows = self._make(recipe)
+        if rows is None:
+            return frozenset(), 0.0
+        return self._agreement.find_equal_parts(rows), self._agreement.find_share(rows)
+
     def estimate(self, recipe: OutputRecipe) -> float:
         rows = self._make(recipe)
         if rows is None:
@@ -182,7 +196,8 @@ class ArraysTrial:
     def __init__(self, theirs: dict[str, Array], reproduction: Reproduction, kind: str):
         self._theirs, self._reproduction, self._kind = theirs, reproduction, kind
         self.says_nothing = not any(v.size for v in theirs.values())
-        self.near = False
+        self.near = self.lacks_scores = False
+        self.parts = frozenset[str]()
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         ours = self._make(recipe, True)
@@ -214,7 +229,7 @@ class ArraysTrial:
             return False
         if made.size != written.size:
             return False
-        mine, error = made.astype(np.float64), FLOAT * float(np.abs(made).max()) if made.dtype.kind == "f" else 0.0
+        mine, error = made.astype(np.float64), float(self._error(name, made, recipe).max(initial=0.0))
         ends = abs(mine.min() - written.min()) <= error and abs(mine.max() - written.max()) <= error
         mean = float(written.mean(dtype=np.float64))
         return bool(ends and abs(float(mine.mean()) - mean) <= error + 1e-9 * abs(mean))
@@ -229,6 +244,9 @@ class ArraysTrial:
 
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
+
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        return frozenset(), 0.0
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)
@@ -304,7 +322,8 @@ class ArraysTrial:
             return SCORE * np.maximum(np.abs(ours), 1.0)
         if ours.dtype.kind in "iub":
             return np.zeros(ours.shape)
-        return np.asarray(FLOAT * np.abs(ours))
+        largest = None if recipe.real else self._reproduction.make_largest(recipe)[name]
+        return np.asarray(FLOAT * (np.abs(ours) if largest is None or largest.shape != ours.shape else largest))
 
     def _make(self, recipe: OutputRecipe, sampled: bool) -> dict[str, Array] | None:
         if self._kind == "decoded":
@@ -330,7 +349,8 @@ class TextTrial:
     def __init__(self, text: str, reproduction: Reproduction):
         self._text, self._reproduction = text, reproduction
         self.says_nothing = not text
-        self.near = True
+        self.near, self.lacks_scores = True, False
+        self.parts = frozenset[str]()
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         return () if make_plain(self._reproduction.make_result(recipe)) == self._text else None
@@ -347,6 +367,9 @@ class TextTrial:
 
     def lacks_one(self, recipe: OutputRecipe) -> bool:
         return False
+
+    def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
+        return frozenset(), 0.0
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)

@@ -11,10 +11,16 @@ TRIAGE = f"if the results on the device are wrong nevertheless, compare what its
 def ask_for_outputs(report: ReportDocument) -> str:
     """Returns a line with the command that finds mistakes after the network, "" unless the verdict is PASSED and a board's
     task numbers are below those of the host: the final outputs agree within their gate, and what is made of them does
-    not."""
+    not. Outputs that passed by a weaker gate only are not said to agree."""
     worse = [task for task in report.tasks if _is_worse(task)]
     if report.verdict != "PASSED" or not worse:
         return ""
+    loose = [pair for pair in report.pairs if pair.b == "board" and pair.relaxed and not pair.bit_equal]
+    if loose:
+        return (
+            f"the board's {worse[0].metric} is worse: its final outputs are not those of the host, and PASSED by a weaker gate "
+            f"only ({loose[0].relaxed[0]}); look for the node that differs, or judge by the default gate"
+        )
     return (
         f"the final outputs agree (PASSED), but the board's {worse[0].metric} is worse: compare what its application makes of "
         f"them: {COMMAND} (`qverify infer` or a capture gives REFERENCE)"

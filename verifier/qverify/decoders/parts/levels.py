@@ -36,11 +36,12 @@ class Level:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """An output as rows. name: of the output. level: index of its level, ALL for all levels. values: (rows, channels);
-    the row of a cell is that of its place, row by row."""
+    the row of a cell is that of its place, row by row. is_map: whether it has an axis each of rows and columns."""
 
     name: str
     level: int
     values: Array
+    is_map: bool = False
 
     @property
     def channels(self) -> int:
@@ -106,7 +107,7 @@ def _make_rows(name: str, value: Array, levels: tuple[Level, ...], settings: Set
     layout = min(
         found, key=lambda f: (f[1] != ALL, f[0] != settings.layout)
     )  # as many channels as anchors: no head has
-    return Rows(name, layout[1], layout[2])
+    return Rows(name, layout[1], layout[2], value.ndim == 3)
 
 
 def _list_readings(value: Array, levels: tuple[Level, ...], per_cell: int) -> Iterator[tuple[str, int, Array]]:

@@ -51,6 +51,8 @@ class Candidates:
         combine: of class score and objectness, if the settings state none.
         size: (width, height) of the network's input.
         parts: returns what the boxes of anchors are made of; None if the network decoded them itself.
+        before: (N, K): the channels that lie before the class scores in the same output, the nearest last, where no
+            objectness does; None if the scores are an output of their own.
         of_values, of_objectness: activation of one of them alone, which the settings do not change; "" for none such.
     """
 
@@ -64,6 +66,7 @@ class Candidates:
     of_values: str = ""
     of_objectness: str = ""
     parts: Callable[[Array], BoxParts] | None = None
+    before: Array | None = None
 
     def take(self, index: Array) -> Candidates:
         """Returns the scores of the anchors at these indices; their boxes are those of all anchors still."""

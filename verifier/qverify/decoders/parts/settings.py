@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -30,6 +31,9 @@ COLLAPSES = ("repeats", "none", "blanks-first", "repeats-only")
 MAX_SIDE = 1 << 15
 MAX_PRIORS_BYTES = 1 << 24
 MAX_CLASSES = 1 << 17
+MAX_NAME = 4096
+MAX_CHARACTERS_BYTES = 1 << 20
+LIST_ENDINGS = (".txt", ".dict")  # of files of characters
 Pairs = tuple[tuple[float, ...], ...]
 
 
@@ -197,8 +201,40 @@ KEYS = tuple(f.name for f in fields(Settings))
 
 
 def parse_settings(text: str, defaults: Settings) -> tuple[str, Settings]:
-    """Parses `NAME,KEY=VALUE,...`. A part without `=` continues the value before it. Returns the decoder's name and its
-    settings, those that are not given from `defaults`. Raises UsageError naming the wrong key."""
+    """Parses `NAME,KEY=VALUE,...`. Returns the decoder's name and its settings, those that are not given from `defaults`.
+    Raises UsageError naming the wrong key."""
+    name, table = split_settings(text)
+    if "characters" in table:
+        table["characters"] = read_characters(table["characters"], name)
+    return name, read_settings(table, defaults, f"--decoder {name}")
+
+
+def read_characters(value: str, name: str) -> str:
+    """Returns the characters in a file, if the value names one: one on each line, or all on its only line; else the value.
+    Raises UsageError for a file that holds something else, and for the name of a .txt file that does not exist."""
+    if not (len(value) < MAX_NAME and "\0" not in value and os.path.isfile(value)):
+        if value.lower().endswith(LIST_ENDINGS):
+            raise UsageError(f"--decoder {name}: characters {value[:60]!r}: no such file; wanted it, or the characters")
+        return value
+    try:
+        lines = read_regular(value, MAX_CHARACTERS_BYTES, follow=True).decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--decoder {name}: characters {value[:60]!r}: not UTF-8 (byte {error.start})") from None
+    lines = [line.removesuffix("\r") for line in lines]
+    lines = lines[:-1] if not lines[-1] else lines
+    if len(lines) > 1 and (wrong := next((at for at, line in enumerate(lines) if len(line) != 1), None)) is not None:
+        raise UsageError(
+            f"--decoder {name}: characters {value[:60]!r}: line {wrong + 1} has {len(lines[wrong])} characters; "
+            "wanted one on each line, or all on one line"
+        )
+    if not any(lines):
+        raise UsageError(f"--decoder {name}: characters {value[:60]!r}: the file is empty")
+    return "".join(lines)
+
+
+def split_settings(text: str) -> tuple[str, dict[str, str]]:
+    """Splits `NAME,KEY=VALUE,...`. A part without `=` continues the value before it. Returns the decoder's name and the
+    values by key. Raises UsageError for a key that is given twice, or a part that belongs to none."""
     name, _, rest = text.partition(",")
     table: dict[str, str] = {}
     key = ""
@@ -213,7 +249,7 @@ def parse_settings(text: str, defaults: Settings) -> tuple[str, Settings]:
             table[key] += f",{part}"
         else:
             raise UsageError(f"--decoder {text}: wanted NAME,KEY=VALUE,..., got {part!r}")
-    return name, read_settings(table, defaults, f"--decoder {name}")
+    return name, table
 
 
 def read_settings(table: Mapping[str, Any], defaults: Settings, where: str) -> Settings:

@@ -57,41 +57,57 @@ def in_order(order: Callable[[Scored], Array], overlap: Callable[[Array, Array, 
 
 
 def _greedy(boxes: Array, groups: Array, settings: Any, overlap: Callable[[Array, Array, int], Array]) -> list[int]:
-    left = np.arange(len(boxes))
+    alive = np.ones(len(boxes), bool)
+    members = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
     kept: list[int] = []
-    while len(left) and not (settings.top and len(kept) == settings.top):
-        first, left = int(left[0]), left[1:]
+    for first, group in enumerate(groups.tolist()):
+        if not alive[first]:
+            continue
+        if settings.top and len(kept) == settings.top:
+            break
         kept.append(first)
-        over = overlap(boxes, left, first) > settings.iou
-        left = left[~(over & (groups[left] == groups[first]))]
+        left = members[group]
+        left = left[alive[left] & (left > first)]
+        if len(left):
+            alive[left[overlap(boxes, left, first) > settings.iou]] = False
     return kept
 
 
 def measure(boxes: Array, left: Array, first: int, add: float, smaller: bool) -> Array:
     """Returns the IoU of a box with those of `left`, with sides longer by `add`; by the smaller area in place of the union."""
     with np.errstate(all="ignore"):
-        low, high = np.maximum(boxes[first, :2], boxes[left, :2]), np.minimum(boxes[first, 2:], boxes[left, 2:])
-        inner = np.maximum(high - low + add, 0.0).prod(axis=1)
-        area = (boxes[:, 2:] - boxes[:, :2] + add).prod(axis=1)
-        whole = np.minimum(area[first], area[left]) if smaller else area[first] + area[left] - inner
-        return np.nan_to_num(inner / whole)
+        one, some = boxes[first], boxes[left]
+        inner = _product(np.maximum(np.minimum(one[2:], some[:, 2:]) - np.maximum(one[:2], some[:, :2]) + add, 0.0))
+        own, area = _product((one[2:] - one[:2] + add)[None])[0], _product(some[:, 2:] - some[:, :2] + add)
+        return _divide(inner, np.minimum(own, area) if smaller else own + area - inner)
+
+
+def _product(sides: Array) -> Array:
+    return np.asarray(sides[:, 0] * sides[:, 1])
+
+
+def _divide(inner: Array, whole: Array) -> Array:
+    """Returns the quotient, 0 for NaN."""
+    quotient = inner / whole
+    return np.where(np.isnan(quotient), 0.0, quotient)
 
 
 def _compared_as(change: Callable[[Array], Array]) -> Callable[[Array, Array, int], Array]:
     """Returns an IoU of boxes that are taken for something else. Boxes without area overlap nothing."""
 
     def overlap(boxes: Array, left: Array, first: int) -> Array:
-        return _measure_clamped(change(boxes), left, first)
+        return _measure_clamped(change(boxes[np.concatenate([[first], left])]))
 
     return overlap
 
 
-def _measure_clamped(boxes: Array, left: Array, first: int) -> Array:
+def _measure_clamped(boxes: Array) -> Array:
+    """Returns the IoU of the first box with all others."""
     with np.errstate(all="ignore"):
-        low, high = np.maximum(boxes[first, :2], boxes[left, :2]), np.minimum(boxes[first, 2:], boxes[left, 2:])
-        inner = np.maximum(high - low, 0.0).prod(axis=1)
-        area = np.maximum(boxes[:, 2:] - boxes[:, :2], 0.0).prod(axis=1)
-        return np.nan_to_num(inner / (area[first] + area[left] - inner))
+        one, some = boxes[0], boxes[1:]
+        inner = _product(np.maximum(np.minimum(one[2:], some[:, 2:]) - np.maximum(one[:2], some[:, :2]), 0.0))
+        area = _product(np.maximum(boxes[:, 2:] - boxes[:, :2], 0.0))
+        return _divide(inner, area[0] + area[1:] - inner)
 
 
 def iou(boxes: Array, left: Array, first: int) -> Array:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from qverify.outputs.recipe import Output, OutputRecipe
 from qverify.outputs.steps import list_targets, with_stored
@@ -35,11 +31,7 @@ def _added(output: Output) -> Output:
 
 def _after(output: Output) -> Output:
     """q * scale - zero."""
-    along = [1] * output.values.ndim
-    if len(output.zero) > 1:
-        along[output.axis] = -1
-    zero: npt.NDArray[Any] = np.array(output.zero, np.float64).reshape(along)
-    return Output(_without(output).real() - zero)
+    return replace(output, values=_without(output).real(), scale=tuple(1.0 for _ in output.scale))
 
 
 def _by_128(output: Output) -> Output:

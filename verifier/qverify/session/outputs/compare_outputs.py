@@ -17,18 +17,20 @@ from qverify.errors import UsageError
 from qverify.outputs.agreement import Agreement
 from qverify.outputs.device import DeviceResult, Rows, Written
 from qverify.outputs.difference import ComparedPart, OutputDifference, explain_outputs
-from qverify.outputs.forms import FORMS
+from qverify.outputs.forms import FORMS, order_corners
 from qverify.outputs.recipe import DeviceEvidence, Output, OutputRecipe
 from qverify.outputs.reproduction import Reproduction
 from qverify.outputs.trial import ArraysTrial, RowsTrial, TextTrial, Trial
 from qverify.plural import count
 from qverify.printable import printable
+from qverify.session.outputs.conventions import list_conventions, say_convention
 from qverify.session.outputs.exchanged_bytes import explain_exchanged
 from qverify.session.outputs.near_scales import find_near_scale
 from qverify.session.outputs.read_sides import BYTES, Quantization, read_device, read_reference
 from qverify.session.outputs.settle_activation import settle_activation
 
 Watch = Callable[[str, int, int], None]
+CORNERS = 8  # numbers of the four corners of a turned box
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,10 @@ def compare(request: OutputsRequest, watch: Watch | None = None) -> list[Compare
         raise UsageError(f"{request.device}: results need --decoder")
     decoder, assumed = settle_activation(decoder, outputs)
     trial, intended = _prepare(outputs, result, decoder, request)
-    difference = explain_outputs(trial, intended, request.seconds, watch)
+    others = list_conventions(decoder, intended)
+    difference = explain_outputs(trial, intended, request.seconds, watch, others=others)
+    if difference.base is not None:
+        assumed = [*assumed, say_convention(decoder, difference.base)]
     difference.notes = [*assumed, *difference.notes]
     return [ComparedPart("", difference)]
 
@@ -125,7 +130,10 @@ def _prepare(
     if kind == "boxes" and decoder.candidates is None:
         kind = "plain boxes"
     size = _find_size(outputs, decoder)
-    evidence = _describe(DeviceEvidence(kind, outputs, size), rows)
+    corners = decoder.name == "ppocr-det" and rows is not None and rows.numbers.shape[1] == CORNERS
+    if rows is not None and corners:
+        rows = replace(rows, numbers=order_corners(rows.numbers.reshape(-1, 4, 2)).reshape(-1, CORNERS))
+    evidence = _describe(DeviceEvidence(kind, outputs, size, corners=corners), rows)
     intended = OutputRecipe(decoder.settings, evidence, form)
     reproduction = Reproduction(decoder, written)
     if kind == "classes" and rows is None:

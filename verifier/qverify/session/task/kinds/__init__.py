@@ -106,6 +106,12 @@ class TaskContext:
         """Raises UsageError if the decoder does not take outputs of the network's shapes."""
         decoder.decode({n: self._as_stored(n, np.zeros(self.graph.spec(n).shape)) for n in self.names})
 
+    def count_classes(self, decoder: Decoder) -> int:
+        """Returns the number of class scores that a detector reads from outputs of the network's shapes."""
+        assert decoder.candidates is not None
+        outputs = {n: self._as_stored(n, np.zeros(self.graph.spec(n).shape)) for n in self.names}
+        return int(decoder.candidates(outputs, decoder.settings).values.shape[1])
+
     def find_strides(self, usual: str, result: tuple[str, ...], **more: Any) -> dict[str, Any]:
         """Returns the strides that the outputs' shapes fit, if the user states none and the decoder's own do not fit: those of
         OTHER_STRIDES, if one alone does; else {}."""

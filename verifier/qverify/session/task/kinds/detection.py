@@ -108,6 +108,7 @@ class Evaluator(Means):
         keep = context.number("keep", 0, 1) if context.options["keep"] else usual_score
         self._keep = max(keep, decoder.settings.score)
         context.check_decoder(decoder)
+        self._check_classes(decoder)
         if decoder.settings.background >= 0 or not decoder.settings.classes:
             return decoder
         if decoder.settings.classes != classes:
@@ -115,6 +116,21 @@ class Evaluator(Means):
                 f"--labels {self._path}: {classes} classes, the decoder {decoder.name} has {decoder.settings.classes} classes"
             )
         return decoder
+
+    def _check_classes(self, decoder: Decoder) -> None:
+        """Raises TaskError if nothing states the classes, and the outputs are read with twice as many or more as the labels
+        have categories: other channels are taken for scores."""
+        classes, settings = len(self._numbers), decoder.settings
+        page = next((page for page in pages() if decoder.name == page.NAME), None)
+        if settings.classes or not classes or page is None or decoder.candidates is None:
+            return
+        read = self._context.count_classes(decoder) - (settings.background >= 0)
+        if read >= 2 * classes:
+            raise TaskError(
+                f"--labels {self._path}: {classes} {'category' if classes == 1 else 'categories'}, but the outputs "
+                f"({self._context.say_shapes()}) are read by {decoder.name} with {read} classes; give "
+                f"--decoder {decoder.name},classes=N, or the names of all classes with --task detection,names=A;B;..."
+            )
 
     @property
     def heads(self) -> Heads:

@@ -372,3 +372,14 @@ def test_the_next_token_is_the_reference_s_on_every_side(nets, tmp_path):
     assert fed == [3, *chosen[:4]]
     points = report.document.sequence.curve
     assert [p.tokens["board"] for p in points if p.side == "board"] == chosen
+
+
+def test_the_steps_that_a_report_shows_have_every_metric(nets):
+    """Drawings need all metrics at once, so that nothing is measured later."""
+    uri = "faulty:local?fault=stale_frame@sum_q"
+    reports = [
+        qverify.verify(nets / "rec.onnx", board=uri, steps=20, drawings=drawn, spot_seed=1) for drawn in (False, True)
+    ]
+    later, at_once = ([r for p in report.document.pairs for r in p.tensors] for report in reports)
+    assert any(not row.bit_equal for row in later) and len(later) == len(at_once)
+    assert [(r.name, r.metrics, r.channels) for r in later] == [(r.name, r.metrics, r.channels) for r in at_once]

@@ -11,6 +11,7 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.combine_reports import combine
+from qverify.compare.later import Later
 from qverify.errors import QVerifyError, UsageError
 from qverify.plural import count
 from qverify.report.document import ReportDocument, worst
@@ -89,6 +90,7 @@ class SequenceRun:
             job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, feeds=feeds, leads=lead)
         )
         self._kept, self._rows, self._unreached = KeptReports(), list[dict[str, Any]](), ""
+        self._later = Later()
         for chain in (self._lead, self._own):
             chain.begin(loop)
         if request.options.tokens_top:
@@ -154,7 +156,7 @@ class SequenceRun:
             self._rows.append(not_run_row(step, source, UsageError(self._own.lost), board_lost=True))
             return self._own.lost
         self._rows.append(frame_row(step, source, whole))
-        self._kept.add(whole, self._rows[-1])
+        self._later.finish(is_shown=self._kept.add(whole, self._rows[-1]))
         self.facts.facts.ran += 1
         return self._advance(leads, owns)
 
@@ -178,7 +180,7 @@ class SequenceRun:
         inputs = join(self._loop, step, external, states, FREE if feed == FREE else FORCED)
         is_further = feed == FREE and self._sequence.is_forced
         job.on_lost = partial(self._note_lost, step, feed)
-        outcome = job.run_prepared(inputs, step, watch, source, is_further)
+        outcome = job.run_prepared(inputs, step, watch, source, is_further, self._later)
         self._unreached = outcome.unreached
         if self._last_passed or feed != FREE:  # of a step that fails in both feeds, the forced one
             self.last_inputs, self._last_feed = inputs, feed

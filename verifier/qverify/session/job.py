@@ -372,6 +372,11 @@ class Job:
         if self._capture is not None and (why := self._capture.close(json.dumps(to_json(report), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
+    def end_capture(self, report: ReportDocument) -> None:
+        """Finishes the capture with the report of its frames; the frames that follow are not added."""
+        self.finish_capture(report)
+        self._capture = None
+
     def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
         """Removes the capture if it is empty and the run ended because of a user's mistake, such as a mistyped
         address."""

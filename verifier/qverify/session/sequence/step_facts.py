@@ -48,6 +48,14 @@ class StepFacts:
         facts.states = [state.shown for state in loop.states.values()]
         facts.step_inputs = [step.shown for step in loop.steps.values()]
 
+    def begin_with(self, step: int, lead: Chain, initial: dict[str, Array]) -> None:
+        """Begins with a later step, whose states a snapshot has. initial: the values of the first step, by input."""
+        states = [s for s in self.loop.states.values() if not s.via]
+        self.facts.first = step
+        self._ran_before = self._before = {lead.side: {s.output: lead.values[s.input] for s in states}}
+        self._came_before = {s.output: lead.before[s.input] for s in states if s.input in lead.before}
+        self._first = {s.output: initial[s.input] for s in states}
+
     def use(self, graph: Graph, loop: Loop) -> None:
         """Takes the network that runs the next steps."""
         self._graph, self.loop = graph, loop

@@ -11,13 +11,14 @@ import pytest
 from qverify.cli.main import main
 from qverify.compare.combine_reports import combine
 from qverify.compare.criteria import GATES, MAX_DIGITS
+from qverify.compare.later import JUDGED, Later
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.renderers import terminal, verdict_lines
 from qverify.renderers.formats import page
 from qverify.renderers.text_view import TextView
-from qverify.report.document import EXIT
+from qverify.report.document import EXIT, TensorRow
 from qverify.report.report_json import to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
@@ -339,3 +340,22 @@ def test_scales_of_another_axis_are_other_values():
             sides = {"A": held(one), "B": held(other)}
             sides["A"].side, sides["B"].side = "A", "B"
             assert judge_all(sides, None, [], Options(rule=rule), {}).verdict == verdict
+
+
+def test_what_no_verdict_needs_is_measured_only_if_it_is_shown():
+    """The rows are those of three sides, two of which have the same bytes, as in a step of a sequence."""
+    right = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 4, 16)
+    wrong = right + np.float32(0.01)
+    sides = {s: side(s, y=v) for s, v in (("reference", right), ("simulator", wrong), ("board", wrong))}
+
+    def judge(later: Later | None) -> list[TensorRow]:
+        return [r for p in judge_all(sides, None, [], Options(), {}, later=later).pairs for r in p.tensors]
+
+    whole, shown, left_out = judge(None), Later(), Later()
+    rows, others = judge(shown), judge(left_out)
+    assert "kl_divergence" not in rows[0].metrics and rows[0].channels is None and whole[0].channels is not None
+    assert [(r.verdict, r.why, r.failing) for r in rows] == [(r.verdict, r.why, r.failing) for r in whole]
+    shown.finish(is_shown=True)
+    left_out.finish(is_shown=False)
+    assert rows == whole and [*rows[0].metrics] == [*whole[0].metrics]
+    assert set(others[0].metrics) == JUDGED

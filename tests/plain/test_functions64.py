@@ -126,3 +126,11 @@ def test_the_verifier_computes_the_same_on_every_processor() -> None:
         if seen:
             found[name] = seen
     assert not found, f"use qverify.arithmetic.functions64, or sums of products: {found}"
+
+
+def test_the_quick_logarithm_of_a_number_has_the_bits_of_the_slow_one():
+    rng = np.random.Generator(np.random.PCG64(5))
+    drawn = rng.integers(1, 0x7FF0000000000000, 5000).view(np.float64)  # every positive number, subnormal ones, too
+    numbers = np.concatenate([drawn, 10.0 ** np.arange(-30, 31), [5e-324, 1.0, np.inf, 0.0, -1.0, np.nan]])
+    quick = np.array([functions64.log10_of(number) for number in numbers])
+    assert quick.tobytes() == functions64.log10(numbers).tobytes()

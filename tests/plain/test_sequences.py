@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -372,3 +373,127 @@ def test_the_next_token_is_the_reference_s_on_every_side(nets, tmp_path):
     assert fed == [3, *chosen[:4]]
     points = report.document.sequence.curve
     assert [p.tokens["board"] for p in points if p.side == "board"] == chosen
+
+
+def test_the_steps_that_a_report_shows_have_every_metric(nets):
+    """Drawings need all metrics at once, so that nothing is measured later."""
+    uri = "faulty:local?fault=stale_frame@sum_q"
+    reports = [
+        qverify.verify(nets / "rec.onnx", board=uri, steps=20, drawings=drawn, spot_seed=1) for drawn in (False, True)
+    ]
+    later, at_once = ([r for p in report.document.pairs for r in p.tensors] for report in reports)
+    assert any(not row.bit_equal for row in later) and len(later) == len(at_once)
+    assert [(r.name, r.metrics, r.channels) for r in later] == [(r.name, r.metrics, r.channels) for r in at_once]
+
+
+WRONG = "faulty:local?fault=stale_frame@sum_q"
+
+
+@pytest.fixture(scope="module")
+def snapshot(nets, tmp_path_factory) -> Path:
+    """Returns the folder of step 3, of a board whose own run is apart from the reference's."""
+    folder = tmp_path_factory.mktemp("snapshot") / "step3"
+    report = qverify.verify(nets / "rec.onnx", board=WRONG, steps=6, snapshot=f"3:{folder}", spot_seed=1)
+    assert any("step 3 is kept in" in note for note in report.document.notes)
+    return folder
+
+
+@pytest.mark.parametrize("feed", ["both", "forced", "free"])
+def test_a_run_from_a_snapshot_is_the_rest_of_the_whole_run(nets, snapshot, tmp_path, feed):
+    drifting = "faulty:local?fault=off_by_one@t_q"
+    folder = tmp_path / "kept"
+    asked = {"board": drifting, "feed": feed, "spot_seed": 1}
+    whole = qverify.verify(nets / "rec.onnx", steps=7, snapshot=f"3:{folder}", **asked).document
+    rest = qverify.verify(nets / "rec.onnx", steps=7, from_snapshot=folder, **asked).document
+    assert (rest.sequence.first, rest.sequence.ran, rest.sequence.steps) == (3, 4, 7)
+    assert rest.frames == whole.frames[3:] and any(point.max_abs for point in rest.sequence.curve)
+    for found, wanted in zip(
+        (rest.sequence.curve, rest.sequence.heat, rest.sequence.words),
+        (whole.sequence.curve, whole.sequence.heat, whole.sequence.words),
+        strict=True,
+    ):
+        assert found == [item for item in wanted if item.step >= 3]
+
+
+def test_a_snapshot_is_replayed_and_triaged_without_the_board(snapshot, capsys):
+    assert main(["replay", str(snapshot)]) == 1
+    assert "blame: board at sum_q" in capsys.readouterr().out
+    assert main(["triage", str(snapshot)]) == 1
+    assert "sum_q" in capsys.readouterr().out
+
+
+def test_triage_begins_with_a_snapshot(nets, snapshot):
+    found = qverify.triage(models=nets / "rec.onnx", board=WRONG, steps=6, from_snapshot=snapshot, explain=0)
+    assert any("triage is of step 3 of 6" in note for note in found.document.notes)
+
+
+def spoil(folder: Path, how: str) -> Path:
+    """Damages a snapshot."""
+    states, index = folder / "states.bin", folder / "snapshot.json"
+    held = json.loads(index.read_text())
+    if how == "bytes":
+        states.write_bytes(bytes([states.read_bytes()[0] ^ 1]) + states.read_bytes()[1:])
+    elif how == "cut":
+        index.write_text(index.read_text()[:200])
+    elif how == "gone":
+        states.unlink()
+    elif how == "empty":
+        index.unlink()
+    elif how == "shape":
+        held["states"][0]["shape"] = [1, 4]
+    elif how == "far":
+        held["states"][0]["at"] = 1 << 40
+    elif how == "step":
+        held["step"] = -1
+    else:
+        held["schema"] = "qverify.snapshot/9"
+    if how in ("shape", "far", "step", "schema"):
+        index.write_text(json.dumps(held))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ("bytes", "states.bin is damaged: its SHA-256"),
+        ("cut", "snapshot.json is damaged"),
+        ("gone", "states.bin: No such file"),
+        ("empty", "it has no snapshot.json"),
+        ("shape", "of the reference side is float32[1, 16], the snapshot has float32[1, 4]"),
+        ("far", "snapshot.json is damaged"),
+        ("step", "-1 is no whole number"),
+        ("schema", "its schema is 'qverify.snapshot/9'"),
+    ],
+)
+def test_a_damaged_snapshot_gets_one_line(nets, snapshot, tmp_path, capsys, how, wanted):
+    spoilt = spoil(shutil.copytree(snapshot, tmp_path / "spoilt"), how)
+    assert main(["-m", str(nets / "rec.onnx"), "-s", "True", "--steps", "6", "--from-snapshot", str(spoilt)]) == 2
+    assert wanted in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("net", "words", "wanted"),
+    [
+        ("ring", "--steps 6 --from-snapshot {}", "it is of another model"),
+        ("rec", "--steps 3 --from-snapshot {}", "it is of step 3, --steps 3 ends with step 2; give --steps 4 or more"),
+        ("rec", "--steps 6 --from-snapshot {} --snapshot 2:new", "the run begins with step 3"),
+        ("rec", "--steps 6 --snapshot 6:new", "has the steps 0 to 5"),
+        ("rec", "--steps 6 --snapshot new", "wanted STEP:DIR"),
+        ("rec", "--steps 6 --snapshot 2:{}", "exists already and is not empty"),
+        ("rec", "--steps 6 --snapshot 2:new --capture all", "the capture has every step"),
+        ("rec", "--snapshot 2:new", "give --steps N"),
+        ("rec", "--from-snapshot {}", "give --steps N"),
+        ("grow", "--steps 4 --snapshot 2:new", "a sequence of several networks"),
+        ("rec", "--steps 6 --snapshot 2:new --decode rec.onnx", "a sequence of several networks"),
+    ],
+)
+def test_a_mistake_with_snapshots_gets_one_line(nets, snapshot, tmp_path, monkeypatch, capsys, net, words, wanted):
+    monkeypatch.chdir(tmp_path)
+    assert main(["-m", str(nets / f"{net}.onnx"), "-s", "True", *words.format(snapshot).split()]) == 2
+    assert wanted in one_line(capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_input_than_in_the_run_that_took_the_snapshot_is_said(nets, snapshot):
+    report = qverify.verify(nets / "rec.onnx", run_sim=True, steps=5, from_snapshot=snapshot, seed=9)
+    assert any("x is another input there" in note for note in report.document.notes)

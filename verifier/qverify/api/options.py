@@ -27,7 +27,7 @@ VerifyOptions = TypedDict("VerifyOptions", {
     "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
     "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
     "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some", "steps": "int | None",
-    "feed": "str | None", "decode": "Some",
+    "feed": "str | None", "decode": "Some", "from_snapshot": "Path", "snapshot": "str | None",
 }, total=False)
 
 TriageOptions = TypedDict("TriageOptions", {
@@ -44,7 +44,7 @@ TriageOptions = TypedDict("TriageOptions", {
     "rtol": "float | None", "min_cosine": "float | None", "min_sqnr": "float | None", "min_euclid": "float | None",
     "max_rmse": "float | None", "max_lsb": "int | None", "criteria": "Some", "nan_equal": "bool",
     "relax_board": "bool", "strict": "bool", "fact": "Mapping[str, str] | Some", "steps": "int | None",
-    "feed": "str | None", "decode": "Some",
+    "feed": "str | None", "decode": "Some", "from_snapshot": "Path",
 }, total=False)
 
 CompileOptions = TypedDict("CompileOptions", {

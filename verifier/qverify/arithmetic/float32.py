@@ -40,7 +40,7 @@ def round_to_odd(total: Array, error: Array) -> Array:
 
 
 _EXP = [1.0 / factorial(k) for k in range(14)]
-_LOG = [1.0 / (2 * k + 1) for k in range(15)]
+LOG = [1.0 / (2 * k + 1) for k in range(15)]
 _ERF = [(-1.0) ** k / (factorial(k) * (2 * k + 1)) for k in range(41)]
 FEW_SUMS = 16  # below so many sums side by side, numpy's reduction may not add from left to right
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
@@ -92,7 +92,7 @@ def log64(x: Array) -> Array:
     m = np.where(small, m * 2.0, m)
     n = np.where(small, e - 1, e).astype(np.float64)
     f = (m - 1.0) / (m + 1.0)
-    p = _horner(_LOG, f * f)
+    p = _horner(LOG, f * f)
     result = n * LN2_HIGH + ((2.0 * f) * p + n * LN2_LOW)
     result = np.where(np.isinf(x), np.inf, result)
     return np.where(x == 0, -np.inf, np.where((x < 0) | np.isnan(x), np.nan, result))

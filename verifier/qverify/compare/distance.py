@@ -23,7 +23,7 @@ def measure_distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limi
     for block in values.blocks():
         ratio.add(block)
         angle.add(block)
-        largest = max(largest, float(block.distance.max(initial=0.0)))
+        largest = max(largest, block.largest)
         finite = np.abs(block.a[np.isfinite(block.a)])
         reference = max(reference, float(finite.max(initial=0.0)))
         if block.steps is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from qverify.compare.regions import Region
 from qverify.compare.rounded_inputs import is_of_blocks, judge_layer_of_blocks
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.stated_arithmetic import read_stated
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
+from qverify.compare.tie_aware import ExactUnit, TieAwareLimits, TieAwareResult, check_both
 from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
@@ -93,6 +94,7 @@ class Forcing:
         self.stated = read_stated(graph) if exact and is_foreign(judged.b.recording) else None
         self._cache = cache or SameArrays()
         self._same: dict[str, bool | None] = {}
+        self._offered: dict[str, bool] = {}
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
@@ -104,7 +106,8 @@ class Forcing:
 
     def prefetch(self, units: list[Unit]) -> None:
         """Pulls all tensors that these units need from b, in one request."""
-        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._graph_inputs and not self.same(n)]
+        names = dict.fromkeys(n for u in units for n in (*u.inputs, *u.outputs))
+        needed = [n for n in names if n not in self._graph_inputs and not self.same(n)]
         self.judged.b.fetch([self._map_names(n)[1] for n in needed if self.is_offered(n)])
 
     def same(self, name: str) -> bool | None:
@@ -136,8 +139,9 @@ class Forcing:
         """Returns the forced verdict of each output, by name. A unit that cannot be forced is INCONCLUSIVE, with the
         reason."""
         outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
-        inputs_same = all(self.same(n) for n in unit.inputs)
-        if inputs_same and all(self.same(o) for o in outputs):
+        known = self._same
+        inputs_same = all([known.get(n) or self.same(n) for n in unit.inputs])
+        if inputs_same and all([known.get(o) or self.same(o) for o in outputs]):
             return {o: self._accept_equal(unit, o) for o in outputs}
         arrays = self._list_local_arrays(unit)
         if arrays is None:
@@ -421,12 +425,11 @@ class Forcing:
         foreign = self._is_foreign_unit(unit)
         if (self.exact and not foreign) or self.graph.is_of_operators:
             return BITS, False
-        limit = limit_for(unit, name, self.graph)
         if foreign:
-            return choose_foreign_limit(limit, self.graph.spec(name)), False
-        return choose_tie_aware_limit(limit, unit, name, self.graph)
+            return choose_foreign_limit(limit_for(unit, name, self.graph), self.graph.spec(name)), False
+        return self.graph.once(TieAwareLimits).of(unit, name)
 
-    @property
+    @cached_property
     def is_foreign(self) -> bool:
         """Whether one of the sides is a runtime other than qvrt, which rounds in its own way."""
         a, b = self.judged.a.recording, self.judged.b.recording
@@ -484,8 +487,10 @@ class Forcing:
 
     def is_offered(self, name: str) -> bool:
         """Returns whether b declares this tensor."""
-        side, name_b = self.judged.b.recording, self._map_names(name)[1]
-        return name_b in side.digests or name_b in side.tensors or name_b in self._finals
+        if name not in self._offered:
+            side, name_b = self.judged.b.recording, self._map_names(name)[1]
+            self._offered[name] = name_b in side.digests or name_b in side.tensors or name_b in self._finals
+        return self._offered[name]
 
 
 def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:

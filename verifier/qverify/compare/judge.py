@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import measure_agreement
 from qverify.compare.channel_errors import measure_channels
 from qverify.compare.judge_roles import RoleJudge
-from qverify.compare.measured_rows import Measured, MeasuredRows
+from qverify.compare.later import JUDGED, Later
+from qverify.compare.measured_rows import Measured, MeasuredRows, copy_measures
 from qverify.compare.metrics import Context, make_measures, measure_equal
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues, bits_equal
@@ -65,6 +66,9 @@ class Judged:
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
     orders: list[Finding] = field(default_factory=list)
     moved: set[str] = field(default_factory=set)
+    known_equality: dict[str, bool] | None = field(
+        default=None, init=False, repr=False
+    )  # once it is known of every tensor
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
         """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent
@@ -85,7 +89,8 @@ class Judged:
 
 class Judge:
     """Compares side b with side a, which is the standard that b is measured against. measured: rows that the pairs of one
-    comparison share. only: the metrics to measure, if nothing else is asked, neither by a gate nor of channels."""
+    comparison share. only: the metrics to measure, if nothing else is asked, neither by a gate nor of channels. later: takes what
+    no verdict needs; None to measure everything at once."""
 
     def __init__(
         self,
@@ -95,8 +100,9 @@ class Judge:
         options: Options,
         measured: MeasuredRows | None = None,
         only: Collection[str] = (),
+        later: Later | None = None,
     ):
-        self._only = only
+        self._only, self._later = only, later
         is_shared = both_keep_arrays(a, b) and not options.roles and not options.role_gates
         self._measured = measured if is_shared else None
         self.a, self.b, self.graph, self.options = a, b, graph, options
@@ -246,12 +252,14 @@ class Judge:
         if found is None or found.row.final != (name in self.outputs):
             row = self._measure(p, values, equal, judged)
             only = name in judged.decimals_only
-            found = Measured(row, only, judged.untried.get(name), judged.not_finite.get(name))
+            found = Measured(row, only, judged.untried.get(name), judged.not_finite.get(name), row)
             shared.keep(name, values, equal, self.gate, found)
             return row
         judged.decimals_only |= {name} if found.decimals_only else set()
         judged.untried |= {} if found.untried is None else {name: found.untried}
         judged.not_finite |= {} if found.not_finite is None else {name: found.not_finite}
+        if self._later is not None:
+            self._later.add(partial(copy_measures, found.first, found.row))
         return found.row
 
     def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
@@ -279,9 +287,10 @@ class Judge:
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
-        metrics = make_measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers, values.dtype))
-        if self._only:
-            metrics = {name: metrics[name] for name in self._only}
+        context = Context(self.gate.rule, self.gate.digits, values.a.size, values.integers, values.dtype)
+        metrics, now = make_measures(context), self._measured_now()
+        if now:
+            metrics = {name: metric for name, metric in metrics.items() if name in now}
         for block in values.blocks():
             counted.add(block)
             for measure in metrics.values():
@@ -291,7 +300,11 @@ class Judge:
         row.beyond = counted.beyond if counted.close else None
         places = p.name not in self.axes and values.a.shape[1:] == (values.a.size, 1)  # [1, anchors, 1] of a detector
         is_whole = row.bit_equal or places or self._only
-        row.channels = None if is_whole else measure_channels(values, self._axis(p, values.spec_a))
+        axis = None if is_whole else self._axis(p, values.spec_a)
+        if self._later is None or self._only:
+            row.channels = None if axis is None else measure_channels(values, axis)
+        else:
+            self._later.add(partial(_measure_rest, row, values, context, axis))
         row.roles = self.roles.measure(p.name, values, self._axis(p, values.spec_a))
         if (rest := self.roles.rest_of(p.name, values, self._axis(p, values.spec_a))) is not None:
             counted.failing = gate.count_failing(self.gate, rest)
@@ -313,6 +326,10 @@ class Judge:
         elif unknown and not self.options.nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(unknown)
         return row
+
+    def _measured_now(self) -> Collection[str]:
+        """Returns the metrics that are measured at once; none for all."""
+        return self._only or ({*JUDGED, *self.gate.extra} if self._later is not None else ())
 
     def _is_inner(self, p: NamePair) -> bool:
         """Returns whether the tensor is known to be no final output. Equal infinities in such a tensor are ordinary
@@ -369,6 +386,17 @@ class Judge:
         shown = ", ".join(floats[:SHOWN]) + (" ..." if len(floats) > SHOWN else "")
         are = count(len(floats), "tensor", "is", "are")
         return f"--max-lsb counts steps of stored integers and cannot apply to float outputs: {are} float ({shown}); {judged_by}"
+
+
+def _measure_rest(row: TensorRow, values: PairedValues, context: Context, axis: int | None) -> None:
+    """Measures what a row lacks: the other metrics, and the channels along an axis."""
+    measures = {name: m for name, m in make_measures(context).items() if name not in row.metrics}
+    for block in values.blocks():
+        for measure in measures.values():
+            measure.add(block)
+    found = row.metrics | {name: m.result() for name, m in measures.items()}
+    row.metrics = {name: found[name] for name in make_measures(context)}
+    row.channels = None if axis is None else measure_channels(values, axis)
 
 
 def describe_alike(elements: int) -> str:

@@ -7,19 +7,21 @@ from dataclasses import dataclass, replace
 
 from qverify.compare.gate import Gate
 from qverify.compare.paired_values import PairedValues
-from qverify.report.document import TensorRow
+from qverify.report.document import Metric, TensorRow
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The row of a tensor as it was measured, and what Judged says of it besides (decimals_only, untried, not_finite)."""
+    """The row of a tensor as it was measured, and what Judged says of it besides (decimals_only, untried, not_finite). first: the
+    row of the pair that measured it, which may be filled later."""
 
     row: TensorRow
     decimals_only: bool
     untried: str | None
     not_finite: tuple[int, int] | None
+    first: TensorRow
 
 
 Question = tuple[Array, Array, TensorSpec, TensorSpec, bool | None, Gate]
@@ -46,4 +48,13 @@ class MeasuredRows:
 
 
 def _copy(row: TensorRow) -> TensorRow:
-    return replace(row, metrics={n: dict(m) if isinstance(m, dict) else m for n, m in row.metrics.items()})
+    return replace(row, metrics=_copy_metrics(row))
+
+
+def _copy_metrics(row: TensorRow) -> dict[str, Metric]:
+    return {n: dict(m) if isinstance(m, dict) else m for n, m in row.metrics.items()}
+
+
+def copy_measures(first: TensorRow, row: TensorRow) -> None:
+    """Gives a row the metrics and channels of another one of the same arrays."""
+    row.metrics, row.channels = _copy_metrics(first), first.channels

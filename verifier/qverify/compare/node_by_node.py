@@ -48,9 +48,11 @@ def find_agreeing(graph: Graph, units: list[Unit], forced: Mapping[str, Forced],
             agreeing.update(unit.outputs if agreeing.issuperset(unit.inputs) else ())
             equal.update(unit.outputs if equal.issuperset(unit.inputs) else ())
             continue
+        if not agreeing.issuperset(unit.inputs):
+            continue
         judged = [o for o in unit.outputs if not graph.spec(o).interior]
-        passed = all(o in forced and forced[o].verdict == "PASSED" for o in judged)
-        if (passed or equal.issuperset((*unit.inputs, *judged))) and all(n in agreeing for n in unit.inputs):
+        are_equal = equal.issuperset(judged) and equal.issuperset(unit.inputs)
+        if are_equal or all(o in forced and forced[o].verdict == "PASSED" for o in judged):
             agreeing.update(judged)
     return agreeing
 

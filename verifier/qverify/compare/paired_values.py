@@ -4,7 +4,7 @@ from their 256 x 256 joint histogram."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,28 @@ class Block:
     steps: Counts | None = None
     count: Counts | None = None
     alike: npt.NDArray[np.bool_] | None = None
+    _known: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def largest(self) -> float:
+        """The largest distance; 0 without elements."""
+        if "largest" not in self._known:
+            self._known["largest"] = float(self.distance.max(initial=0.0))
+        return self._known["largest"]
+
+    def sum_of(self, terms: str) -> float:
+        """Returns a sum over all elements, which is computed once for all metrics: of a * a ("aa"), b * b ("bb"), a * b ("ab"),
+        the distances ("d") or their squares ("dd")."""
+        if terms not in self._known:
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._known[terms] = self.weighted(self._terms(terms))
+        return self._known[terms]
+
+    def _terms(self, terms: str) -> Reals:
+        if terms == "d":
+            return self.distance
+        left, right = ({"a": self.a, "b": self.b, "d": self.distance}[letter] for letter in terms)
+        return left * right
 
     def total(self, mask: npt.NDArray[np.bool_]) -> int:
         """Returns the number of elements in the rows where the mask is True."""

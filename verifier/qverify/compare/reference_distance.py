@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from qverify.compare.judge import Judge, Judged
+from qverify.compare.later import Later
 from qverify.compare.options import Options
 from qverify.compare.settle import map_known_equality
 from qverify.compare.values import Values
@@ -26,15 +27,37 @@ def has_gate(options: Options) -> bool:
     return bool(options.digits_given or options.gates or options.criteria)
 
 
+def measure_outputs(reference: Values, side: Values, graph: Graph, options: Options) -> Distance:
+    """Returns the distance of the final outputs of a side from the reference's: how many elements differ, the largest difference,
+    and the gate's verdict, if one was given."""
+    judged, found = _judge(reference, side, graph, options, ("mismatched", "max_abs"), Later())
+    found.outputs = [_measure_output(row, None) for row in judged.rows.values() if row.final]
+    return found
+
+
+def _judge(
+    reference: Values,
+    side: Values,
+    graph: Graph,
+    options: Options,
+    metrics: tuple[str, ...],
+    later: Later | None = None,
+) -> tuple[Judged, Distance]:
+    only = () if has_gate(options) or options.roles else metrics
+    judge = Judge(reference, side, graph, replace(options, dump_all=False), only=only, later=later)
+    judged = judge.run("reference", side.recording.side)
+    found = Distance(side.recording.side, options.frame, judged.pair.board, 0, 0, 0)
+    if has_gate(options) and judged.pair.verdict != "PASSED":
+        found.misses, found.verdict = judged.pair.why, judged.pair.verdict
+    return judged, found
+
+
 def measure_reference_distance(reference: Values, side: Values, graph: Graph, options: Options) -> Distance:
     """Returns the distance of a side from the reference. Only final outputs are pulled from a board."""
-    only = () if has_gate(options) or options.roles else METRICS
-    judge = Judge(reference, side, graph, replace(options, dump_all=False), only=only)
-    judged = judge.run("reference", side.recording.side)
-    pair = judged.pair
+    judged, found = _judge(reference, side, graph, options, METRICS)
     equal = map_known_equality(judged)
     differing = [name for name, same in equal.items() if not same]
-    found = Distance(side.recording.side, options.frame, pair.board, len(differing), len(equal), 0)
+    found.tensors, found.of = len(differing), len(equal)
     for name in differing:
         apart, lsb = _count(judged, name)
         found.elements += apart
@@ -42,10 +65,8 @@ def measure_reference_distance(reference: Values, side: Values, graph: Graph, op
             found.first, found.first_elements = name, apart
         if lsb > found.most_lsb:
             found.most, found.most_lsb = name, lsb
-    arg_max = {agreement.output: agreement.arg_max for agreement in pair.agreement}
+    arg_max = {agreement.output: agreement.arg_max for agreement in judged.pair.agreement}
     found.outputs = [_measure_output(row, arg_max.get(row.name)) for row in judged.rows.values() if row.final]
-    if has_gate(options) and pair.verdict != "PASSED":
-        found.misses, found.verdict = pair.why, pair.verdict
     return found
 
 

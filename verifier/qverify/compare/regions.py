@@ -54,12 +54,15 @@ def find_steps(
     """
     made_by = {name: unit for unit in units for name in unit.outputs}
     order = {unit.name: at for at, unit in enumerate(units)}
-    ends = {*graph.inputs, *graph.outputs}
+    inputs, ends = frozenset(graph.inputs), {*graph.inputs, *graph.outputs}
     may_merge = merge and any(offers(name) for name in made_by if name not in ends)
     steps = list[Unit]()
     for unit in units:
         outputs = [o for o in unit.outputs if not graph.spec(o).interior]
         given = [o for o in outputs if offers(o)]
+        if outputs and given == outputs and all(n in inputs or offers(n) for n in unit.inputs):
+            steps.append(unit)
+            continue
         members = _find_members(unit, made_by, graph, offers) if given else None
         if members is None or (not may_merge and (len(members) > 1 or given != outputs)):
             continue

@@ -11,7 +11,7 @@ import numpy as np
 from qverify import plural
 from qverify.compare.error_bounds.bounded_values import Array, BoundedValue, NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluate_unit, explain_missing_evaluation, is_stepwise
-from qverify.compare.limits import Limit, float_inside
+from qverify.compare.limits import Limit, float_inside, limit_for
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.real_values import to_float64
@@ -84,6 +84,22 @@ def choose_tie_aware_limit(limit: Limit, unit: Unit, output: str, graph: Graph) 
     return (
         Limit(0, limit.share, LIMIT_OF_FLOATS) if floats else Limit(max(limit.lsb, 1), 0.0, LIMIT_OF_INTEGERS)
     ), True
+
+
+class TieAwareLimits:
+    """The limits of a graph's units, each chosen once."""
+
+    def __init__(self, graph: Graph):
+        self._graph = graph
+        self._chosen: dict[str, tuple[Unit, tuple[Limit, bool]]] = {}
+
+    def of(self, unit: Unit, output: str) -> tuple[Limit, bool]:
+        """Returns choose_tie_aware_limit() of limit_for()."""
+        known = self._chosen.get(output)
+        if known is None or known[0] is not unit:
+            limit = limit_for(unit, output, self._graph)
+            known = self._chosen[output] = unit, choose_tie_aware_limit(limit, unit, output, self._graph)
+        return known[1]
 
 
 def _keep_limit(limit: Limit, why: str) -> Limit:

@@ -19,6 +19,7 @@ from qverify.compare.forced import Forcing, Located, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
+from qverify.compare.later import Later
 from qverify.compare.measured_rows import MeasuredRows
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
@@ -44,6 +45,7 @@ from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.model_bin.units import units as all_units
 from qverify.plural import count
 from qverify.report.distance import Distance
 from qverify.report.document import Blame, Forced, NetworkUnit, Pair, ReportDocument, TensorRow, worst
@@ -71,6 +73,7 @@ def judge_all(
     made: Collection[str] = (),
     kernel_sets: Mapping[str, RunUnit] | None = None,
     model: Graph | None = None,
+    later: Later | None = None,
 ) -> ReportDocument:
     """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
     are fewer than two sides.
@@ -94,6 +97,7 @@ def judge_all(
         made: tensors of the graph that the compiler made, which no board can give by their names.
         kernel_sets: as for Forcing; those of the reference.
         model: the model of dumps whose graph is not given, which states scales and outputs for findings.
+        later: as for Judge.
     """
     sides = _unwrap_all(_sort_sides(recordings), graph)
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
@@ -106,7 +110,7 @@ def judge_all(
     for (label_a, a), (label_b, b) in combinations(sides, 2):
         if stated is not None and a.side == "reference" and not b.is_engine:
             continue  # a side that rounds in its own way is not judged by the reference
-        judge = Judge(values[label_a], values[label_b], graph, options, measured)
+        judge = Judge(values[label_a], values[label_b], graph, options, measured, later=later)
         judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
         judged.append(judged_pair)
         if graph is not None and judged_pair.pair.cause != "does_not_run":
@@ -132,7 +136,9 @@ def judge_all(
             judged_pair.orders = find_orders(judged_pair, model, options.frame)
             located_blame += locate(judged_pair) if locate is not None else []
             judged_pair.pair.others = find_other_differences(judged_pair)
-    suspect = {*distrusted, *(u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted})}
+    suspect = {*distrusted}
+    if suspect:
+        suspect |= {u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted}}
     engines = [r.side for _, r in sides if r.is_engine]
     is_compiled = graph is None or not graph.is_of_operators
     for force, _ in forcing:
@@ -163,7 +169,8 @@ def judge_all(
     report.notes += list_placements(r for _, r in sides)
     if not report.pairs:
         report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
-    report.units = [_describe_unit(unit) for unit in units]
+    is_whole = graph is not None and units is graph.once(all_units)
+    report.units = [*graph.once(_describe_units)] if is_whole and graph is not None else [*map(_describe_unit, units)]
     state_unseen_scales(report.pairs)
     scales = find_other_scales(judged, graph or model, options.frame)
     named_scales = {f.tensor for f in scales}
@@ -391,6 +398,11 @@ def _keep_rows(judged: Judged, options: Options) -> None:
     judged.pair.same_bytes = {n: same for n, same in map_known_equality(judged).items() if n not in shown}
     if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
         judged.pair.cause = "unlocated"
+
+
+def _describe_units(graph: Graph) -> list[NetworkUnit]:
+    """Returns all units of a graph as the report has them."""
+    return [_describe_unit(unit) for unit in graph.once(all_units)]
 
 
 def _describe_unit(unit: Unit) -> NetworkUnit:

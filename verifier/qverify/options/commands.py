@@ -19,7 +19,7 @@ GROUPS = (
 
 INPUTS = (inputs.FILES, inputs.SEED, inputs.DESCRIPTION, inputs.ROI)
 TASKS = (inputs.TASK, inputs.LABELS, inputs.DECODER, inputs.TASK_METRIC)
-SEQUENCES = (sequences.STEPS, sequences.FEED, sequences.DECODE)
+SEQUENCES = (sequences.STEPS, sequences.FEED, sequences.DECODE, sequences.FROM_SNAPSHOT)
 IN_PLACE = (dumps.PROFILE, dumps.SIDE, dumps.DTYPE, dumps.LAYER_INFO, dumps.FRAME, dumps.MAP, dumps.LAYOUT)
 SIDES = (engines.RUN_SIM, engines.REFERENCE, engines.SIMULATOR)
 LINK = (
@@ -56,7 +56,18 @@ COMMANDS: dict[str, tuple[Option, ...]] = {
         *(board.PULL, models.ARITHMETIC, models.ALLOW_OTHER_MODEL, models.NO_HOST, board.REPEAT, board.CHECK),
         *(board.PARANOID, board.SPOT_SEED, engines.REFERENCE_SPREAD, engines.REFERENCE_PYTHON),
         *(engines.REFERENCE_ENGINE, engines.REFERENCE_TIMEOUT, output.CAPTURE, board.SERVER, board.TOKEN, *IN_PLACE),
-        *(output.NPZ, *VIEW, *DRAWN_REPORT, *INPUTS, *TASKS, *LINK, *RUNNERS, *judging_with(), *SEQUENCES),
+        *(
+            output.NPZ,
+            *VIEW,
+            *DRAWN_REPORT,
+            *INPUTS,
+            *TASKS,
+            *LINK,
+            *RUNNERS,
+            *judging_with(),
+            *SEQUENCES,
+            sequences.SNAPSHOT,
+        ),
     ),
     "triage": (
         tools.CAPTURE_FOLDER,

@@ -16,6 +16,20 @@ FEED = Option(
     ("both", "forced", "free"),
     hint="str | None",
 )
+SNAPSHOT = Option(
+    "--snapshot",
+    "keep step STEP in this folder: a capture of it, which replay and triage take, and the states before it, for --from-snapshot",
+    metavar="STEP:DIR",
+    hint="str | None",
+    job="it names a folder of the host",
+)
+FROM_SNAPSHOT = Option(
+    "--from-snapshot",
+    "begin with the step and the states of a folder of --snapshot, and go on to --steps",
+    default="",
+    metavar="DIR",
+    job="it names a folder of the host",
+)
 DECODE = Option(
     "--decode",
     "the network of all steps but the first: -m is then the prefill, whose outputs are its states",

@@ -18,7 +18,9 @@ def sequence_lines(report: ReportDocument) -> list[str]:
     facts = report.sequence
     if facts is None:
         return []
-    lines = [f"sequence: {facts.ran} of {count(facts.steps, 'step')}, {count(len(facts.states), 'state')}"]
+    begins = f" from step {facts.first} on" if facts.first else ""
+    steps = count(facts.steps - facts.first, "step")
+    lines = [f"sequence: {facts.ran} of {steps}{begins}, {count(len(facts.states), 'state')}"]
     for side, feed, points in curves(facts):
         if drawn := _draw(points):
             lines.append(f"  {side}, {feed}, largest difference by step: {drawn}")

@@ -74,13 +74,14 @@ class Drift:
 
 @dataclass(slots=True)
 class SequenceFacts:
-    """A run of a sequence. steps: as asked. ran: number of steps that ran. feeds: forced, free-running. states, step_inputs:
+    """A run of a sequence. steps: as asked. first: the step with which it began, 0 without a snapshot. ran: number of steps that ran. feeds: forced, free-running. states, step_inputs:
     in words. models: number of compiled networks, one for each length of an axis that grows and each phase. leads: the
     side whose state forced steps get. curve: a point for each step and feed. heat: the tensors that differ. words: what
     wrong states show. drift: how far free-running lies from the reference; null if no side's run is apart. ended: why
     free-running ended before the last step, or "". notes: further facts."""
 
     steps: int
+    first: int = 0
     ran: int = 0
     feeds: list[str] = field(default_factory=list)
     states: list[str] = field(default_factory=list)

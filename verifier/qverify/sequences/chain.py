@@ -72,4 +72,9 @@ class Chain:
 
 def same_bytes(a: Array, b: Array) -> bool:
     """Returns whether two arrays have the same type, shape and bytes."""
-    return a is b or ((a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes())
+    if a is b or (a.dtype, a.shape) != (b.dtype, b.shape):
+        return a is b
+    if a.dtype.kind not in "biuf":
+        return a.tobytes() == b.tobytes()
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    return bool(np.array_equal(np.ascontiguousarray(a).view(bits), np.ascontiguousarray(b).view(bits)))

@@ -14,6 +14,7 @@ from qverify_agents.errors import LinkError
 
 from qverify.compare.frozen import OutputHistory
 from qverify.compare.judge_roles import check_output_roles
+from qverify.compare.later import Later
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -147,10 +148,16 @@ class Job:
         return self.run_prepared(self.prepared(inputs, frame), frame, watch, shown)
 
     def run_prepared(
-        self, prepared: PreparedInputs, frame: int, watch: Watch | None, source: str, is_further: bool = False
+        self,
+        prepared: PreparedInputs,
+        frame: int,
+        watch: Watch | None,
+        source: str,
+        is_further: bool = False,
+        later: Later | None = None,
     ) -> JobOutcome:
         """Runs every side on prepared inputs and judges them. source: as for run(). is_further: it is one more run of a frame,
-        on other inputs, which no capture, history or task number contains."""
+        on other inputs, which no capture, history or task number contains. later: as for judge_all."""
         start = time.perf_counter()
         spread = (
             self._spread.measure(self._host, prepared, progress_of_step(watch, "reference spread"))
@@ -161,7 +168,7 @@ class Job:
         if not is_further:
             self.history.add(ran.recordings)
         options = replace(self.request.options, frame=frame)
-        report = make_report(self.models, prepared, ran, options, pull)
+        report = make_report(self.models, prepared, ran, options, pull, later=None if options.drawings else later)
         if self.has_runner:
             built_for = self._vendor.built_for if self._vendor is not None else {}
             page, stated = self.sides.runner, self.sides.arithmetic is not None
@@ -364,6 +371,11 @@ class Job:
         incomplete."""
         if self._capture is not None and (why := self._capture.close(json.dumps(to_json(report), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
+
+    def end_capture(self, report: ReportDocument) -> None:
+        """Finishes the capture with the report of its frames; the frames that follow are not added."""
+        self.finish_capture(report)
+        self._capture = None
 
     def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
         """Removes the capture if it is empty and the run ended because of a user's mistake, such as a mistyped

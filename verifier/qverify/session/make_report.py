@@ -8,6 +8,7 @@ from typing import Any
 
 from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.forced import Located
+from qverify.compare.later import Later
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.inputs.described_inputs import described_inputs
@@ -50,9 +51,10 @@ def make_report(
     options: Options,
     pull: Pull | None = None,
     located: list[Located] | None = None,
+    later: Later | None = None,
 ) -> ReportDocument:
     """Judges the recordings of all sides and returns the report. pull: fetches tensors from the board; None if they
-    cannot be fetched. located: as for judge_all."""
+    cannot be fetched. located, later: as for judge_all."""
     report = judge_all(
         ran.recordings,
         models.graph,
@@ -63,6 +65,7 @@ def make_report(
         prepared.arrays(),
         distrusted=ran.canary.get("distrusted", ()),
         located=located,
+        later=later,
         recomputes=models.engine is None,
         kernel_sets=ran.kernel_sets,
         made=models.onnx_names.made if "board" in ran.recordings or "dump" in ran.recordings else (),

@@ -210,8 +210,9 @@ class KeptReports:
         if isinstance(error, UndescribedError) and error.draft:
             self._drafts[error.input] = error.draft
 
-    def add(self, report: ReportDocument, row: dict[str, Any]) -> None:
-        """Adds a frame's report. If there are too many with tensors, those of the least bad frame are removed."""
+    def add(self, report: ReportDocument, row: dict[str, Any]) -> bool:
+        """Adds a frame's report. If there are too many with tensors, those of the least bad frame are removed. Returns whether
+        the tensors of this one are kept."""
         if self.reports:  # the same for all frames, so the first report alone has it
             report.sides, report.canary, report.no_integer_reference = [], {}, []
             report.units, report.models, report.on_host, report.inputs = [], [], [], []
@@ -225,6 +226,8 @@ class KeptReports:
                 pair.drawings = []
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
+            return least_bad is not report
+        return True
 
     def combine(self, rows: list[dict[str, Any]], frame: str = "frame") -> ReportDocument:
         """Returns one report of all frames. frame: what they are called. Its link counters are those of the last frame, which include all before

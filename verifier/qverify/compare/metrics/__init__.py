@@ -50,9 +50,12 @@ def make_measures(context: Context) -> dict[str, Measure]:
 
 def measure_equal(context: Context) -> dict[str, Metric]:
     """Returns the result of every metric for two tensors with equal bytes, by name."""
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in _measure_equal(context)}
+    found, nested = _measure_equal(context)
+    return {**found, **{name: dict(value) for name, value in nested}}
 
 
 @lru_cache(maxsize=1024)
-def _measure_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
-    return tuple((name, measure.result()) for name, measure in make_measures(context).items())
+def _measure_equal(context: Context) -> tuple[dict[str, Metric], tuple[tuple[str, dict[str, int]], ...]]:
+    """Returns all results, and those that are tables."""
+    found = {name: measure.result() for name, measure in make_measures(context).items()}
+    return found, tuple((name, value) for name, value in found.items() if isinstance(value, dict))

@@ -21,7 +21,7 @@ class Measure:
         self.largest = 0.0
 
     def add(self, block: Block) -> None:
-        self.largest = max(self.largest, float(block.distance.max(initial=0.0)))
+        self.largest = max(self.largest, block.largest)
         with np.errstate(invalid="ignore", over="ignore"):
             self.signal.add(block, block.a)
             self.noise.add(block, block.a - block.b)

@@ -18,8 +18,8 @@ class Measure:
         self.apart = self.middle = 0.0
 
     def add(self, block: Block) -> None:
+        self.apart += block.sum_of("dd")
         with np.errstate(invalid="ignore", over="ignore"):
-            self.apart += block.weighted(block.distance * block.distance)
             mean = (block.a + block.b) / 2
             self.middle += block.weighted(mean * mean)
 

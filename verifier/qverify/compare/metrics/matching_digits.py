@@ -15,7 +15,7 @@ class Measure:
         self.matching = decimals.list_searched_digits()
 
     def add(self, block: Block) -> None:
-        self.largest = max(self.largest, float(block.distance.max(initial=0.0)))
+        self.largest = max(self.largest, block.largest)
         if self.rule in ("round", "truncate") and self.largest > 0:
             apart = block.distance != 0
             self.matching &= decimals.find_matching_digits(

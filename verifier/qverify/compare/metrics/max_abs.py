@@ -13,7 +13,7 @@ class Measure:
         self.largest = 0.0
 
     def add(self, block: Block) -> None:
-        self.largest = max(self.largest, float(block.distance.max(initial=0.0)))
+        self.largest = max(self.largest, block.largest)
 
     def result(self) -> float:
         return self.largest

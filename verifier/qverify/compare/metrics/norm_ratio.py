@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
@@ -17,10 +15,9 @@ class Measure:
         self.aa = self.bb = self.dd = 0.0
 
     def add(self, block: Block) -> None:
-        with np.errstate(invalid="ignore", over="ignore"):
-            self.aa += block.weighted(block.a * block.a)
-            self.bb += block.weighted(block.b * block.b)
-            self.dd += block.weighted(block.distance)
+        self.aa += block.sum_of("aa")
+        self.bb += block.sum_of("bb")
+        self.dd += block.sum_of("d")
 
     def result(self) -> float:
         if self.dd == 0:

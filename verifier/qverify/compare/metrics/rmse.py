@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
@@ -17,8 +15,7 @@ class Measure:
         self.elements, self.squares = context.elements, 0.0
 
     def add(self, block: Block) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.squares += block.weighted(block.distance * block.distance)
+        self.squares += block.sum_of("dd")
 
     def result(self) -> float:
         return math.sqrt(self.squares / self.elements) if self.elements else 0.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from qverify.arithmetic.functions64 import log10_of
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
@@ -18,9 +16,8 @@ class Measure:
         self.signal = self.noise = 0.0
 
     def add(self, block: Block) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.signal += block.weighted(block.a * block.a)
-            self.noise += block.weighted(block.distance * block.distance)
+        self.signal += block.sum_of("aa")
+        self.noise += block.sum_of("dd")
 
     def result(self) -> float:
         if self.noise == 0:

@@ -58,7 +58,8 @@ def read_task(given: Given) -> TaskRequest | None:
 
 def read_sequence(given: Given, inputs: InputRequest) -> SequenceRequest | None:
     """Returns the request for a sequence; None without --steps."""
-    return sequence_request(given["steps"], given["feed"], given["decode"], inputs.loop)
+    kept = given.get("snapshot") or "", given["from_snapshot"]
+    return sequence_request(given["steps"], given["feed"], given["decode"], inputs.loop, *kept)
 
 
 def read_dump(given: Given, path: str | None) -> BoardDump | None:

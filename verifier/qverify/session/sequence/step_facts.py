@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.arithmetic.functions64 import log10_of
 from qverify.compare.options import Options
-from qverify.compare.reference_distance import has_gate, measure_reference_distance
+from qverify.compare.reference_distance import has_gate, measure_outputs
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph
 from qverify.report.distance import Distance
@@ -47,6 +47,14 @@ class StepFacts:
         self._first: dict[str, Array] = {}
         facts.states = [state.shown for state in loop.states.values()]
         facts.step_inputs = [step.shown for step in loop.steps.values()]
+
+    def begin_with(self, step: int, lead: Chain, initial: dict[str, Array]) -> None:
+        """Begins with a later step, whose states a snapshot has. initial: the values of the first step, by input."""
+        states = [s for s in self.loop.states.values() if not s.via]
+        self.facts.first = step
+        self._ran_before = self._before = {lead.side: {s.output: lead.values[s.input] for s in states}}
+        self._came_before = {s.output: lead.before[s.input] for s in states if s.input in lead.before}
+        self._first = {s.output: initial[s.input] for s in states}
 
     def use(self, graph: Graph, loop: Loop) -> None:
         """Takes the network that runs the next steps."""
@@ -189,9 +197,11 @@ class StepFacts:
         point.tokens = {s: t for s, t in (tokens or {}).items() if s not in others}
         for name, value in outputs.items():
             if name in right and not same_bytes(value, right[name]):
-                largest, sqnr = _distance(right[name], value)
+                largest = _largest(right[name], value)
                 if not point.tensor or (largest or 0.0) > (point.max_abs or 0.0):
-                    point.tensor, point.max_abs, point.sqnr_db = name, largest, sqnr
+                    point.tensor, point.max_abs = name, largest
+        if point.tensor:
+            point.sqnr_db = _sqnr(right[point.tensor], outputs[point.tensor])
         self.facts.curve.append(point)
 
     def measure_drift(
@@ -209,7 +219,7 @@ class StepFacts:
         a, b = leads.recording(lead), owns.recording(own)
         if a is None or b is None:
             return
-        found: Distance = measure_reference_distance(
+        found: Distance = measure_outputs(
             Values(a), Values(b, owns.pull), self._graph, replace(self._options, frame=step)
         )
         if found.verdict != "PASSED" and has_gate(self._options):
@@ -266,14 +276,27 @@ def _first_nan(evidence: StepEvidence, side: str) -> str:
     return ""
 
 
-def _distance(right: Array, given: Array) -> tuple[float | None, float | None]:
-    """Returns the largest difference of real values, and the SQNR in dB; None where it is not defined."""
-    if right.shape != given.shape or right.dtype != given.dtype or right.dtype.kind not in "iuf" or not right.size:
-        return None, None
+def _largest(right: Array, given: Array) -> float | None:
+    """Returns the largest difference of real values; None where it is not defined."""
+    if not _are_comparable(right, given):
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = float(np.abs(to_float64(right) - to_float64(given)).max())
+    return largest if np.isfinite(largest) else None
+
+
+def _sqnr(right: Array, given: Array) -> float | None:
+    """Returns the SQNR in dB; None where it is not defined."""
+    if not _are_comparable(right, given):
+        return None
     a, b = to_float64(right), to_float64(given)
     with np.errstate(invalid="ignore", over="ignore"):
         apart = a - b
-        largest, noise, power = float(np.abs(apart).max()), float((apart * apart).sum()), float((a * a).sum())
-    if not np.isfinite(largest) or not np.isfinite(noise) or noise <= 0 or power <= 0:
-        return (largest if np.isfinite(largest) else None), None
-    return largest, 10 * log10_of(power / noise)
+        noise, power = float((apart * apart).sum()), float((a * a).sum())
+    is_defined = np.isfinite(noise) and noise > 0 and power > 0
+    return 10 * log10_of(power / noise) if is_defined else None
+
+
+def _are_comparable(right: Array, given: Array) -> bool:
+    same = (right.shape, right.dtype) == (given.shape, given.dtype)
+    return same and right.dtype.kind in "iuf" and bool(right.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,8 +12,10 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.combine_reports import combine
+from qverify.compare.later import Later
 from qverify.errors import QVerifyError, UsageError
 from qverify.plural import count
+from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.report.facts import Finding
 from qverify.report.sequence import BOTH, FORCED, FREE, Feed, SequenceFacts
@@ -26,6 +29,7 @@ from qverify.session.host_sides import Watch
 from qverify.session.job import Job, JobOutcome
 from qverify.session.many_frames import FrameSource, KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.request import Request
+from qverify.session.sequence.snapshots import CHAINS, TIMES, check_folder, read_snapshot, write_snapshot
 from qverify.session.sequence.step_evidence import StepEvidence
 from qverify.session.sequence.step_facts import StepFacts
 from qverify.session.sequence.step_jobs import StepJobs
@@ -89,8 +93,8 @@ class SequenceRun:
             job.models.graph, loop, request.options, SequenceFacts(self._sequence.steps, feeds=feeds, leads=lead)
         )
         self._kept, self._rows, self._unreached = KeptReports(), list[dict[str, Any]](), ""
-        for chain in (self._lead, self._own):
-            chain.begin(loop)
+        self._later, self._snapshot = Later(), ""
+        self._begin()
         if request.options.tokens_top:
             self.facts.token_output = token_output(job.models.graph, loop)
 
@@ -98,10 +102,51 @@ class SequenceRun:
     def _loop(self) -> Loop:
         return self.facts.loop
 
+    def _begin(self) -> None:
+        """Takes the initial values, or the states of a snapshot. Raises UsageError for one that does not fit."""
+        for chain in (self._lead, self._own):
+            chain.begin(self._loop)
+        if self._sequence.snapshot is not None:
+            check_folder(self._sequence.snapshot[1])
+        if not self._sequence.begin:
+            return
+        snapshot, initial = read_snapshot(self._sequence.begin), dict(self._lead.values)
+        snapshot.check(self._loop, self._model_sha256, self._sequence.steps)
+        if self._sequence.snapshot is not None and self._sequence.snapshot[0] < snapshot.step:
+            raise UsageError(
+                f"--snapshot {self._sequence.snapshot[0]}: the run begins with step {snapshot.step} (--from-snapshot); "
+                "give this step or a later one"
+            )
+        for side, chain in zip(CHAINS, (self._lead, self._own), strict=True):
+            chain.values, chain.before = ({**snapshot.states[side, time]} for time in TIMES)
+        self.facts.begin_with(snapshot.step, self._lead, initial)
+        inputs = self._inputs.at(snapshot.step)
+        others = [n for n, item in inputs.items() if snapshot.inputs.get(n, item.sha256) != item.sha256]
+        self.facts.facts.notes.append(
+            f"it begins with step {snapshot.step}, on the states of the snapshot {printable(snapshot.folder)}"
+            + (f"; {others[0]} is another input there than in the run that took it" if others else "")
+        )
+
+    @property
+    def _model_sha256(self) -> str:
+        return hashlib.sha256(self.jobs.job.models.binary).hexdigest()
+
+    def _take_snapshot(self, step: int, external: dict[str, PreparedInput]) -> bool:
+        """Starts the capture of this step and keeps the states before it, if a snapshot of it is asked. Returns whether one is."""
+        wanted = self._sequence.snapshot
+        if wanted is None or wanted[0] != step:
+            return False
+        self.jobs.job.start_capture(wanted[1])
+        own = self._lead if self._own.lost or not self._sequence.is_free else self._own
+        chains = dict(zip(CHAINS, (self._lead, own), strict=True))
+        write_snapshot(wanted[1], step, self._model_sha256, external, chains)
+        self._snapshot = wanted[1]
+        return True
+
     def run(self, on_step: OnFrame, watch: Watch | None) -> JobOutcome:
         """Runs all steps and returns the outcome."""
         steps = self._sequence.steps
-        for step in range(steps):
+        for step in range(self.facts.facts.first, steps):
             why = self._run_step(step, watch)
             on_step(self._rows[-1])
             if why:
@@ -115,7 +160,7 @@ class SequenceRun:
     def run_to_first_wrong(self, watch: Watch | None) -> str:
         """Runs the steps up to the first that is not PASSED, or all. Returns which it is, in words; last_inputs are then its
         inputs."""
-        for step in range(self._sequence.steps):
+        for step in range(self.facts.facts.first, self._sequence.steps):
             why = self._run_step(step, watch)
             row = self._rows[-1]
             if row["verdict"] != "PASSED" or why:
@@ -124,9 +169,11 @@ class SequenceRun:
 
     def _run_step(self, step: int, watch: Watch | None) -> str:
         """Runs one step in its feeds, and adds its row. Returns why no further step can run, "" if one can."""
-        if step:
+        first = self.facts.facts.first
+        if step > first:
             self._open_step(step)
         job, external = self.jobs.job, self._inputs.at(step)
+        is_kept = self._take_snapshot(step, external)
         source = _describe_source(step, external)
         states = {n: v for n, v in self._lead.values.items()}
         together = not self._own.lost and self._lead.equals(self._own)
@@ -147,14 +194,17 @@ class SequenceRun:
             owns = own
         elif together and self._sequence.is_free:
             self.facts.measure_drift(step, leads, leads, self._lead.side, self._own.side, reports[0])
-        if step == 0:
+        if step == first:
             job.leave_out_original()
         whole = combine(reports) if reports else None
         if whole is None:
             self._rows.append(not_run_row(step, source, UsageError(self._own.lost), board_lost=True))
             return self._own.lost
         self._rows.append(frame_row(step, source, whole))
-        self._kept.add(whole, self._rows[-1])
+        if is_kept:
+            self._later.finish(is_shown=True)
+            job.end_capture(whole)
+        self._later.finish(is_shown=self._kept.add(whole, self._rows[-1]))
         self.facts.facts.ran += 1
         return self._advance(leads, owns)
 
@@ -178,7 +228,7 @@ class SequenceRun:
         inputs = join(self._loop, step, external, states, FREE if feed == FREE else FORCED)
         is_further = feed == FREE and self._sequence.is_forced
         job.on_lost = partial(self._note_lost, step, feed)
-        outcome = job.run_prepared(inputs, step, watch, source, is_further)
+        outcome = job.run_prepared(inputs, step, watch, source, is_further, self._later)
         self._unreached = outcome.unreached
         if self._last_passed or feed != FREE:  # of a step that fails in both feeds, the forced one
             self.last_inputs, self._last_feed = inputs, feed
@@ -290,6 +340,11 @@ class SequenceRun:
             whole.notes.append(f"{count(facts.models, 'network')} were compiled, {self.jobs.bytes} bytes in all")
         if facts.leads == "simulator":
             whole.caveats.append("no reference: forced steps get the simulator's states")
+        if (wanted := self._sequence.snapshot) is not None:
+            kept = (
+                f"step {wanted[0]} is kept in {printable(wanted[1])}: qverify replay, qverify triage, --from-snapshot"
+            )
+            facts.notes.append(kept if self._snapshot else f"no snapshot: the run ended before step {wanted[0]}")
         if self._sequence.is_free and self._own.lost:
             facts.ended = self._own.lost.partition(": ")[0]
             facts.notes.append(f"free-running ended: {self._own.lost}")
@@ -342,10 +397,14 @@ def _check(request: Request, loop: Loop) -> None:
         "--repeat": request.repeat > 1,
         "--paranoid": request.paranoid,
         "--labels and --task-metric": request.task is not None,
+        "--snapshot with --capture": sequence.snapshot is not None and request.capture is not None,
     }
     if option := next((name for name, value in given.items() if value), ""):
-        raise UsageError(f"{option}: it is of independent frames; leave it or --steps out")
-    if several and request.capture is not None:
+        why = "the capture has every step" if sequence.snapshot else "it is of independent frames"
+        raise UsageError(f"{option}: {why}; leave it or --steps out")
+    kept = {"--capture": request.capture, "--snapshot": sequence.snapshot, "--from-snapshot": sequence.begin}
+    if several and (option := next((name for name, value in kept.items() if value), "")):
+        kind = option.removeprefix("--from-").removeprefix("--")
         raise UsageError(
-            "--capture: a sequence of several networks (--decode, an axis that grows) has no capture; leave it out"
+            f"{option}: a sequence of several networks (--decode, an axis that grows) has no {kind}; leave it out"
         )

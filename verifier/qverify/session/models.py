@@ -18,20 +18,21 @@ from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
-from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
 from qverify.onnx_model.load import read_file, read_model
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.stated_names import names_in
 from qverify.plural import count
-from qverify.report.learned import Arithmetic
-from qverify.sequences.state import State
 from qverify.session.compile_again import check_compiled, compile_again, forms_of
 from qverify.session.model_file import ModelData, ModelFile, check_first
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.vendor_quantized import compare_with_tests, espdl_files, quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
+from qverify.sides.plain_onnxruntime import start_early
 
 if TYPE_CHECKING:
+    from qverify.onnx_model.dequantized_names import OnnxNames
+    from qverify.report.learned import Arithmetic
+    from qverify.sequences.state import State
     from qverify.session.tflite_alone import PreparedTflite, TfliteAlone
     from qverify.sides.engine_reference import EngineReference
 
@@ -107,6 +108,8 @@ class Models:
     @cached_property
     def onnx_names(self) -> OnnxNames:
         """The names of the ONNX that the graph does not have itself; none without a quantized ONNX."""
+        from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names
+
         known = {*self.graph.inputs, *self.graph.observable()}
         if self.source is None:
             return OnnxNames()
@@ -311,6 +314,8 @@ def _open_alone(
 def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
     """Returns the variables of a .tflite as states: the last inputs and outputs of the network, in their order; an output may
     be a variable's, too. Raises UnsupportedError if the network has others."""
+    from qverify.sequences.state import State
+
     number, model = len(prepared.variables), prepared.model
     try:
         made = dict(zip(dict.fromkeys(model.outputs), graph.network_outputs(), strict=True))
@@ -388,6 +393,7 @@ def _open(
             )
         caveats = check_compiled(graph, binary.path)
         return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
+    start_early()
     compiled, caveats = compile_again(quantized, graph, shapes, allow_other, host, arithmetic)
     judged = compiled.graph if graph is None else graph
     if judged.islands:

@@ -11,7 +11,6 @@ import numpy as np
 
 from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import measure_agreement
-from qverify.compare.channel_errors import measure_channels
 from qverify.compare.judge_roles import RoleJudge
 from qverify.compare.measured_rows import Measured, MeasuredRows
 from qverify.compare.metrics import Context, make_measures, measure_equal
@@ -275,6 +274,8 @@ class Judge:
         return known if known < len(spec.shape) else default_axis(spec.shape)
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
+        from qverify.compare.channel_errors import measure_channels
+
         counted = gate.GateCount(self.gate)
         metrics = make_measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers, values.dtype))
         if self._only:

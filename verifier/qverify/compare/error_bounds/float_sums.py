@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from qverify.arithmetic.float_convolution import convolve, convolve_transposed
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
@@ -79,11 +78,15 @@ def _sum_products(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, t
 
 
 def conv_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.float_convolution import convolve
+
     w = require_real(inputs[1])
     return _convolve(convolve, node, inputs, graph, w.value[0].size)
 
 
 def conv_transpose_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.float_convolution import convolve_transposed
+
     w = require_real(inputs[1])
     return _convolve(convolve_transposed, node, inputs, graph, w.value[:, 0].size // node.words[10])
 

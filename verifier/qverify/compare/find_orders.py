@@ -123,9 +123,9 @@ def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequen
             continue
         left -= sides.wanted.size
         if found_other := find_exchange(judged, graph, name):
-            text, partner = found_other
-            partners |= {partner} if partner else set()
-            yield Finding("order", name, text, frame)
+            judged.exchanges.append(found_other)
+            partners |= {found_other.other} if found_other.both else set()
+            yield Finding("order", name, found_other.text, frame)
         elif (found := find_order(sides)) is not None:
             by_words.setdefault(_describe(judged, found), []).append(name)
     for words, names in by_words.items():

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from qverify.tensors.codes import store_as
 from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
 
+if TYPE_CHECKING:
+    from qverify.compare.exchange import Exchange
+
 SHOWN = 3  # names in a note
 
 
@@ -48,6 +52,7 @@ class Judged:
             while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
             on both (without equal infinities, if the tensor is no final output).
         orders: findings on tensors of b that are in another order.
+        exchanges: which of them are under other tensors' names.
     """
 
     pair: Pair
@@ -61,6 +66,7 @@ class Judged:
     untried: dict[str, str] = field(default_factory=dict)
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
     orders: list[Finding] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
         """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent

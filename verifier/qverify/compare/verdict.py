@@ -150,6 +150,10 @@ def judge_all(
         name_optimization(judged_pair)
         judge_placement(judged_pair, options)
         state_containers(judged_pair)
+        if judged_pair.exchanges:
+            from qverify.compare.find_exchanges import state_exchanges
+
+            state_exchanges(judged_pair)
         _keep_rows(judged_pair, options)
     if stated is not None and graph is not None:
         distances = _measure_distances(judged, values, graph, options)

@@ -68,6 +68,7 @@ class DumpPair:
         is_first_pair: whether it is the first pair of a report, in which is said what is the same for all: other inputs of B, and which known
             roundings give its final outputs.
         shapes: dims of dynamic inputs of the model, by name.
+        every_frame: whether every frame of folders of several is compared (compare_frames.py), and not that of `reading`.
     """
 
     a: str
@@ -86,6 +87,7 @@ class DumpPair:
     inputs: InputRequest | None = None
     is_first_pair: bool = True
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    every_frame: bool = False
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""

@@ -307,7 +307,26 @@ def test_triage_pairs_a_dump_by_map_and_blames_its_node(digits, dump, inputs, tm
 
 
 def test_triage_says_what_its_dump_lacks(digits, dump, inputs, tmp_path, capsys):
-    status, shown = triaged(digits, dump, capsys)
+    _, shown = triaged(digits, dump, capsys)
     assert "-i INPUT, what the device was given" in shown.out and "main job: Quanti.onnx and Arm" not in shown.out
     assert main(["triage", "-m", str(digits / "digits_quant.onnx"), "--profile", "st"]) == 2
     assert "-m has none; give -m MODEL,DUMP" in capsys.readouterr().err
+
+
+def test_a_dump_that_ends_before_the_hosts_softmax_is_compared_where_it_ends(
+    digits, dump, inputs, tmp_path, capsys, monkeypatch
+):
+    for path in [*dump.glob("prob*.npy"), dump / "manifest.json", dump / "dump.json"]:
+        path.unlink()
+    assert verify(digits, dump, "-i", inputs[0]) == 3
+    said = capsys.readouterr().out
+    assert "the dump ends before the host's softmax, at logits_QuantizeLinear_Output; to compare that" in said
+    code = said.partition('(python -c "')[2].partition('")')[0].replace("\n", " ")
+    shutil.copy(digits / "digits_quant.onnx", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(code)
+    assert main(["-m", f"cut.onnx,{dump}", "-i", inputs[0]]) == 0
+    wrong = np.load(dump / "logits_QuantizeLinear_Output.npy")
+    wrong.flat[3] ^= 32
+    np.save(dump / "logits_QuantizeLinear_Output.npy", wrong)
+    assert main(["-m", f"cut.onnx,{dump}", "-i", inputs[0]]) == 1

@@ -13,7 +13,7 @@ from qverify_agents.pieces import Pieces
 from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.compile_model import CompiledModel
-from qverify.errors import BadFileError, BlockedError, UnsupportedError, UsageError
+from qverify.errors import BadFileError, BlockedError, FloatModelError, UnsupportedError, UsageError
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
@@ -189,7 +189,7 @@ def open_models(
         elif quantization or file.kind == "espdl":
             source = check_first(source, file)
         else:
-            raise UsageError(
+            raise FloatModelError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
                 "`qverify triage` takes a float ONNX, --quantization FILE states how a vendor's toolkit quantized it"
             )
@@ -287,7 +287,7 @@ def _open_alone(
         compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
     except UnsupportedError as error:
         if not operators or binary is not None:
-            raise _with_next_step(error, tflite.path) from error
+            raise with_next_step(error, tflite.path) from error
         if arithmetic is not None:
             why = f"--arithmetic {arithmetic.name}: the simulator computes it, and does not run this file"
             raise UsageError(f"{why}: {error}") from error
@@ -339,11 +339,12 @@ def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_convert
     return models
 
 
-def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
-    """Returns the refusal of a .tflite with what runs it all the same."""
-    step = f"Next: -m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
+def with_next_step(error: UnsupportedError, path: str, command: str = "") -> UnsupportedError:
+    """Returns the refusal of a .tflite with what runs it all the same. command: that of these options, where it is not the one
+    that was given."""
+    step = f"Next: {command}-m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
     if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
-        step = "Next: --steps N, which makes the file's variables states of a sequence"
+        step = f"Next: {command}{f'-m {os.path.basename(path)} ' if command else ''}--steps N, which makes the file's variables states of a sequence"
     if isinstance(error, BlockedError):
         return BlockedError(error.header, [*error.lines, step])
     return UnsupportedError(f"{error}. {step}")

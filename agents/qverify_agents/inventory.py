@@ -11,24 +11,17 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qverify_agents.address import WRAPPERS, Address, add_options, parse
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory_tables import (
-    RESET_WAIT_S,
-    BrokenEntry,
-    InventoryEntry,
-    OptionPairs,
-    parse_engine,
-    parse_options,
-    parse_reset_wait,
-    quote_value,
-    require_text,
-)
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import RUNTIMES
+
+if TYPE_CHECKING:
+    from qverify_agents.inventory_tables import BrokenEntry, InventoryEntry, OptionPairs
 
 # Keys with command lines of this host; power is the earlier name of power_cycle.
 HOST_COMMANDS = ("reset", "power_cycle", "power")
@@ -54,11 +47,15 @@ def inventory_files() -> list[Path]:
 def read_boards() -> dict[str, InventoryEntry]:
     """Returns the usable boards by name, without the entries of read_broken_entries(). Raises BadAddress for a file
     that cannot be read."""
+    from qverify_agents.inventory_tables import InventoryEntry
+
     return {name: entry for name, entry in _read_entries().items() if isinstance(entry, InventoryEntry)}
 
 
 def read_broken_entries() -> dict[str, BadAddress]:
     """Returns the error of each entry that cannot be used, by name."""
+    from qverify_agents.inventory_tables import BrokenEntry
+
     return {name: entry.error for name, entry in _read_entries().items() if isinstance(entry, BrokenEntry)}
 
 
@@ -146,6 +143,8 @@ def _parse_text(path: Path, text: str, is_named: bool) -> _Inventory:
 
 def _parse_engine_entry(path: Path, name: str, table: object, is_named: bool) -> OptionPairs | BadAddress:
     """Returns the pairs of a table [engines.NAME], or the entry's error."""
+    from qverify_agents.inventory_tables import parse_engine
+
     where = f"{path}: [engines.{name}]"
     try:
         pairs = parse_engine(where, name, table)
@@ -167,6 +166,8 @@ def _untrusted(path: Path, where: str, culprit: str) -> BadAddress:
 
 def _parse_entry(path: Path, name: str, table: object, is_named: bool) -> InventoryEntry | BrokenEntry:
     """Returns the board that a table describes, or the entry's error: a wrong entry does not block the others."""
+    from qverify_agents.inventory_tables import BrokenEntry
+
     try:
         if name in BOARDS or name in LINKS or not re.fullmatch(r"[\w.-]+", name):
             raise BadAddress(
@@ -179,6 +180,14 @@ def _parse_entry(path: Path, name: str, table: object, is_named: bool) -> Invent
 
 
 def _parse_board(path: Path, name: str, table: object, is_named: bool) -> InventoryEntry:
+    from qverify_agents.inventory_tables import (
+        RESET_WAIT_S,
+        InventoryEntry,
+        parse_reset_wait,
+        quote_value,
+        require_text,
+    )
+
     where = f"{path}: [boards.{name}]"
     if not isinstance(table, dict):
         raise BadAddress(f"{path}: boards.{name} = {quote_value(table)}: wanted a table [boards.{name}]")
@@ -249,6 +258,8 @@ def _find_file(path: Path, text: str) -> str:
 
 def _parse_runner(where: str, value: object) -> OptionPairs:
     """Returns the (key, value) pairs of runner = "COMMAND LINE", or of a table [boards.NAME.runner]."""
+    from qverify_agents.inventory_tables import parse_options, require_text
+
     if isinstance(value, dict):
         return parse_options(where, value, "runner.")
     return (("command", require_text(where, "runner", value)),)
@@ -293,6 +304,8 @@ def find_entry(text: str) -> InventoryEntry | None:
 def _match_boards(text: str) -> list[InventoryEntry] | None:
     """Returns the boards of the inventory that -b names, or None for an address. Raises BadAddress if no board has the
     tags, or if a matching entry cannot be used."""
+    from qverify_agents.inventory_tables import BrokenEntry
+
     head = text.partition("?")[0]
     if "=" not in head:
         board = _read_entries().get(head)

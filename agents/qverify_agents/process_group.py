@@ -7,9 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, os.kill() with SIGTERM also kills
+
+
+class Process(Protocol):
+    """A child, as subprocess.Popen is one."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Returns the status with which it ended, None if it runs."""
+
+    def kill(self) -> None:
+        """Ends it."""
+
 
 if sys.platform == "win32":
 
@@ -19,7 +32,7 @@ if sys.platform == "win32":
         none; has an effect on Linux only."""
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
-    def kill_group(process: subprocess.Popen[Any]) -> None:
+    def kill_group(process: Process) -> None:
         """Kills a child that was started with new_group_arguments() and all processes of its group, without waiting for
         them. Does nothing if they have ended."""
         if process.poll() is None:
@@ -44,7 +57,7 @@ else:
             return {"start_new_session": True}
         return {"start_new_session": True, "preexec_fn": partial(_LIBC.prctl, PR_SET_PDEATHSIG, int(signal_at_our_end))}
 
-    def kill_group(process: subprocess.Popen[Any]) -> None:
+    def kill_group(process: Process) -> None:
         """Kills a child that was started with new_group_arguments() and all processes of its group, without waiting for
         them. Does nothing if they have ended."""
         with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.forced import measure_distance
+from qverify.compare.distance import measure_distance
 from qverify.compare.limits import Limit
 from qverify.compare.options import Options
 from qverify.compare.values import Values

@@ -113,3 +113,15 @@ def test_a_second_description_beside_it_is_ambiguous(digits, tmp_path, capsys):
     capsys.readouterr()
     assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
     assert ".npy files beside a dump of generic" in capsys.readouterr().err
+
+
+def test_a_float_onnx_is_run_by_onnxruntime_and_has_the_names_of_the_quantized_one(digits, tmp_path, capsys):
+    model, x = str(digits / "digits_float.onnx"), tmp_path / "x.npy"
+    np.save(x, np.random.default_rng(0).random((1, 1, 8, 8), np.float32))
+    words = ["-i", str(x), "--side", "reference", "-o"]
+    assert main(["infer", "-m", model, *words, str(tmp_path / "float")]) == 0
+    assert main(["infer", "-m", str(digits / "digits_quant.onnx"), *words, str(tmp_path / "quant")]) == 0
+    given, quantized = (np.load(tmp_path / side / "prob.npy") for side in ("float", "quant"))
+    assert given.shape == quantized.shape and 0 < np.abs(given - quantized).max() < 0.05
+    assert main(["infer", "-m", model, "-i", str(x), "-o", str(tmp_path / "none")]) == 2
+    assert "--side reference runs it on onnxruntime" in capsys.readouterr().err

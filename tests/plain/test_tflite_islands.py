@@ -103,6 +103,7 @@ def test_what_needs_the_host_is_refused_where_it_may_not(
     assert main(["-m", str(file), "--no-host"]) == 2
     assert "SIGN: no converter for it" in capsys.readouterr().err
     assert main(["compile", str(file), "--no-host", "-o", str(tmp_path / "m.bin")]) == 2
+    assert f"Next: qverify -m {file.name} --runtime litert -b BOARD" in capsys.readouterr().err
 
 
 def test_a_file_of_which_nothing_is_left_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -460,3 +460,33 @@ def test_inputs_that_are_exchanged_before_they_are_quantized() -> None:
     assert [f.text.split(" (")[0] for f in report.findings if f.kind == "order"] == [
         "a and b are exchanged: each has on the board the values of the other in the reference"
     ]
+
+
+def outputs(folder: Path, rounding: float, **moved: str) -> str:
+    random = np.random.default_rng(7)
+    values = {f"out{k}": random.normal(size=(1, 8, 9, 9)).astype(np.float32) for k in range(12)}
+    folder.mkdir()
+    for name in values:
+        given = values[moved.get(name, name)] + random.normal(size=(1, 8, 9, 9)).astype(np.float32) * rounding
+        np.save(folder / f"{name}.npy", given.astype(np.float32))
+    return str(folder)
+
+
+def test_the_verdict_line_says_first_which_outputs_are_under_each_others_names(tmp_path: Path, capsys) -> None:
+    host, swapped = outputs(tmp_path / "a", 0.0), outputs(tmp_path / "b", 0.05, out3="out7", out7="out3")
+    round_robin = outputs(tmp_path / "c", 0.05, out3="out7", out7="out9", out9="out3")
+    for board, words, said in (
+        (swapped, [], "FAILED (out3 and out7 are exchanged; 10 tensors fail besides; out0: "),
+        (
+            swapped,
+            ["--gate", "cosine:0.98"],
+            "FAILED (out3 and out7 are exchanged, and nothing else fails; out3: cosine",
+        ),
+        (
+            round_robin,
+            ["--gate", "cosine:0.98"],
+            "FAILED (out3 has the values of out7, out7 has the values of out9, out9 ",
+        ),
+    ):
+        assert main(["compare", host, board, "-q", *words]) == 1
+        assert said in capsys.readouterr().out

@@ -272,3 +272,61 @@ def test_an_input_that_no_known_mistake_explains_is_doubted_and_not_named(digits
     found = [line for line in printed.splitlines() if "Strict check FAILED" in line]
     assert len(found) == 2 and all("cause: the device's input, or the first node" in line for line in found)
     assert "the device's input image:" not in printed and "blame:" not in printed
+
+
+def triaged(digits, dump, capsys, *words):
+    capsys.readouterr()
+    status = main(["triage", "-m", f"{digits / 'digits_quant.onnx'},{dump}", *words])
+    return status, capsys.readouterr()
+
+
+def test_triage_takes_the_dump_and_the_options_with_which_the_main_job_failed(digits, dump, inputs, tmp_path, capsys):
+    st, row = tmp_path / "st_ai_output", np.load(dump / "prob.npy")
+    st.mkdir()
+    np.savez(st / "net_val_io.npz", m_outputs_1=row, c_outputs_1=row[:, ::-1])
+    words = ["-i", inputs[0], "--profile", "st", "--side"]
+    for side, status in (("m", 0), ("c", 1)):
+        assert verify(digits, st, *words, side) == status
+        main_lines = lines(capsys)
+        got, shown = triaged(digits, st, capsys, *words, side)
+        told = [line.removeprefix("main job: ") for line in shown.out.splitlines() if line.startswith("main job: ")]
+        assert (got, told) == (status, main_lines)
+        assert "reference ~ dump" in shown.out
+
+
+def test_triage_pairs_a_dump_by_map_and_blames_its_node(digits, dump, inputs, tmp_path, capsys):
+    names, wrong = tmp_path / "names.toml", np.load(dump / "logits_QuantizeLinear_Output.npy")
+    wrong.flat[3] ^= 32
+    np.save(dump / "odd.npy", wrong)
+    for file in ("manifest.json", "dump.json", "logits_QuantizeLinear_Output.npy"):
+        (dump / file).unlink()
+    names.write_text('[names]\n"odd" = "logits_QuantizeLinear_Output"\n')
+    status, shown = triaged(digits, dump, capsys, "-i", inputs[0], "-r", "True", "--map", str(names))
+    assert status == 1 and "blame: dump at logits_QuantizeLinear_Output" in shown.out
+    assert "main job: Quanti.onnx and Arm" in shown.out
+
+
+def test_triage_says_what_its_dump_lacks(digits, dump, inputs, tmp_path, capsys):
+    _, shown = triaged(digits, dump, capsys)
+    assert "-i INPUT, what the device was given" in shown.out and "main job: Quanti.onnx and Arm" not in shown.out
+    assert main(["triage", "-m", str(digits / "digits_quant.onnx"), "--profile", "st"]) == 2
+    assert "-m has none; give -m MODEL,DUMP" in capsys.readouterr().err
+
+
+def test_a_dump_that_ends_before_the_hosts_softmax_is_compared_where_it_ends(
+    digits, dump, inputs, tmp_path, capsys, monkeypatch
+):
+    for path in [*dump.glob("prob*.npy"), dump / "manifest.json", dump / "dump.json"]:
+        path.unlink()
+    assert verify(digits, dump, "-i", inputs[0]) == 3
+    said = capsys.readouterr().out
+    assert "the dump ends before the host's softmax, at logits_QuantizeLinear_Output; to compare that" in said
+    code = said.partition('(python -c "')[2].partition('")')[0].replace("\n", " ")
+    shutil.copy(digits / "digits_quant.onnx", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(code)
+    assert main(["-m", f"cut.onnx,{dump}", "-i", inputs[0]]) == 0
+    wrong = np.load(dump / "logits_QuantizeLinear_Output.npy")
+    wrong.flat[3] ^= 32
+    np.save(dump / "logits_QuantizeLinear_Output.npy", wrong)
+    assert main(["-m", f"cut.onnx,{dump}", "-i", inputs[0]]) == 1

@@ -31,6 +31,10 @@ class UsageError(QVerifyError):
     pass
 
 
+class FloatModelError(UsageError):
+    """A float ONNX where a quantized one is wanted."""
+
+
 class OptionsError(UsageError):
     pass
 

@@ -38,3 +38,10 @@ def load_pages(package: str, required: Iterable[str]) -> tuple[ModuleType, ...]:
     """Returns the modules of all pages, in the order of their names. Raises ImportError as load_page does."""
     required_names = tuple(required)
     return tuple(load_page(package, name, required_names) for name in page_names(package))
+
+
+def page_sources(package: str) -> dict[str, str]:
+    """Returns the source of each page of a package by its name, without loading it; "" where only compiled code is there."""
+    (folder,) = import_module(package).__path__
+    files = {name: Path(folder, f"{name}.py") for name in page_names(package)}
+    return {name: file.read_text("utf-8") if file.is_file() else "" for name, file in files.items()}

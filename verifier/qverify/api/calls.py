@@ -147,11 +147,11 @@ def compile(
 def compare(a: Path, b: Path, *, drawings: bool = False, **options: Unpack[CompareOptions]) -> Report:
     """Compares two dumps without a board, as `qverify compare A B` does. a, b: paths of the dumps. drawings: as for
     verify."""
-    from qverify.session.offline.compare_dumps import compare_dumps
+    from qverify.session.offline.compare_frames import compare_frames
 
     with documented_errors():
         parsed = parse_command("compare", [os.fspath(a), os.fspath(b)], options, drawings)
-        report = compare_dumps(*parsed.job)
+        report = compare_frames(*parsed.job)
         report.command = parsed.command
         return Report(report)
 

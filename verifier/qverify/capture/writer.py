@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from qverify import __version__
-from qverify.capture.parts import PartWriter
 from qverify.errors import UsageError
 from qverify.files import check_folder_writable, write_bytes, write_text
 from qverify.report.clock import utc_text
@@ -52,6 +51,8 @@ class CaptureWriter:
     def __init__(self, folder: str, command: Mapping[str, Any]):
         """Creates the folder. command: the options of the run. Raises UsageError if the folder cannot be created or is
         not empty."""
+        from qverify.capture.parts import PartWriter
+
         self.folder, self.why, self._closed = folder, "", False
         self._manifest: dict[str, Any] = {
             "schema": SCHEMA,

@@ -5,25 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.accumulators import NodeSums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.error_bounds.documented_kernels import (
-    TooMany,
-    evaluate_documented,
-    evaluate_resize_forms,
-    is_fixed_point_add,
-)
-from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array
+
+if TYPE_CHECKING:
+    from qverify.compare.accumulators import NodeSums
 
 NAMES = {
     "litert-reference": "LiteRT's reference kernels",
@@ -119,6 +115,8 @@ def explain(
             near the exact value, too. That of a recurrence is never checked: its steps are those of `recorded`.
         acc: the accumulator of the unit's first node, if the caller shares it.
     """
+    from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
+
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
     differing, check_made = find_differing(flat_made, flat_recorded), check_made and not is_stepwise(unit)
     outside = _Outside(np.zeros(flat_made.shape, bool), np.zeros(flat_made.shape, bool))
@@ -164,6 +162,8 @@ def explain(
 def _find_beyond_one_form(unit: Unit, graph: Graph, given: Mapping[str, Array], recorded: Array) -> Mask:
     """Returns the elements that the form of a linear resize does not give which gives most: rounded to the nearest, or cut
     off. A side has one form, so that the other one excuses nothing."""
+    from qverify.compare.error_bounds.documented_kernels import evaluate_resize_forms
+
     every, integers = np.arange(recorded.size), recorded.astype(np.int64)
     forms = evaluate_resize_forms(unit, graph, given, every, "")
     beyond = [(integers < form.low) | (integers > form.high) for form in forms]
@@ -224,6 +224,8 @@ def explain_places(
 ) -> RoundingExplanation | None:
     """Returns how far the differing elements are what the board's own kernel computes for samples at its own places, or
     None if these places are not known. The arguments are those of explain()."""
+    from qverify.compare.error_bounds.own_places import evaluate_own_places
+
     differing = np.flatnonzero(made.reshape(-1) != recorded.reshape(-1))
     try:
         possible = evaluate_own_places(unit, graph, given, differing, kernels)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.functions64 import log2_of
+from qverify.compare.exchange import Exchange
 from qverify.compare.judge import Judged
 from qverify.compare.orders import count_values
 from qverify.compare.side_values import (
@@ -29,6 +30,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.report.side_names import named
 
+MOST_STATED = 3  # in a verdict line
 MIN_SHARE = 0.98  # of the elements, that must agree with those of the other tensor
 MIN_WRONG = 0.1  # of the elements, that must be wrong in their own place
 MOST_OTHERS = 64  # tensors of the same size, in whose place a tensor may be
@@ -36,10 +38,23 @@ AT_ONCE = 1 << 14  # elements that are compared at once
 Read = Callable[[Judged, Graph | None, str, str], Sides | None]
 
 
-def find_exchange(judged: Judged, graph: Graph | None, name: str) -> tuple[str, str] | None:
-    """Returns a sentence if side b gives another tensor's values under this name, with the other's name if the two are
-    exchanged (else ""), or None. Outputs may differ by the rounding of a chip besides. Those that are wholly explained so are added
-    to judged.moved."""
+def state_exchanges(judged: Judged) -> None:
+    """Adds to the reason of a pair that failed which tensors are under each other's names: they are one mistake, whatever fails
+    besides."""
+    found = sorted(judged.exchanges, key=lambda each: not each.both)
+    if judged.pair.verdict != "FAILED" or not found:
+        return
+    more = f" and {count(len(found) - MOST_STATED, 'more tensor')}" if len(found) > MOST_STATED else ""
+    words = f"{', '.join(map(str, found[:MOST_STATED]))}{more}"
+    wrong = {n for each in found for n in ((each.name, each.other) if each.both else (each.name,))}
+    rest = sum(row.verdict == "FAILED" for name, row in judged.rows.items() if name not in wrong)
+    words += f"; {count(rest, 'tensor', 'fails', 'fail')} besides" if rest else ", and nothing else fails"
+    judged.pair.why = f"{words}; {judged.pair.why}" if judged.pair.why else words
+
+
+def find_exchange(judged: Judged, graph: Graph | None, name: str) -> Exchange | None:
+    """Returns what is found if side b gives another tensor's values under this name, or None. Outputs may differ by the
+    rounding of a chip besides. Those that are wholly explained so are added to judged.moved."""
     row = judged.rows[name]
     others = [n for n, other in judged.rows.items() if n != name and other.elements == row.elements]
     others.sort(key=lambda n: judged.rows[n].final != row.final)  # outputs are exchanged for outputs
@@ -53,9 +68,7 @@ def find_exchange(judged: Judged, graph: Graph | None, name: str) -> tuple[str, 
     return None
 
 
-def _find_in(
-    judged: Judged, graph: Graph | None, names: tuple[str, str], own: Sides, read: Read
-) -> tuple[str, str] | None:
+def _find_in(judged: Judged, graph: Graph | None, names: tuple[str, str], own: Sides, read: Read) -> Exchange | None:
     name, other = names
     crossed = read(judged, graph, other, name)
     if crossed is None or crossed.wanted.size != own.wanted.size:
@@ -79,8 +92,9 @@ def _find_in(
             if _is_within_a_step(back):
                 judged.moved.add(other)
             each = f"each has on {b} the {values} of the other in {a}{by}"
-            return f"{name} and {other} are exchanged: {each}{evidence}", other
-    return f"{name}: the {values} that {b} gives are those of {other} in {a}{by}{evidence}", ""
+            return Exchange(name, other, True, f"{name} and {other} are exchanged: {each}{evidence}")
+    text = f"{name}: the {values} that {b} gives are those of {other} in {a}{by}{evidence}"
+    return Exchange(name, other, False, text)
 
 
 def _is_within_a_step(sides: Sides) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.functions64 import log2_of
-from qverify.compare.find_exchanges import find_exchange
 from qverify.compare.judge import Judged
-from qverify.compare.orders import Order, count_values, list_orders, match_channels
 from qverify.compare.side_values import (
     MIN_BITS,
     MIN_VALUES,
@@ -29,6 +28,9 @@ from qverify.plural import count
 from qverify.report.document import Forced
 from qverify.report.facts import Finding
 from qverify.report.side_names import named, within
+
+if TYPE_CHECKING:
+    from qverify.compare.orders import Order
 
 MIN_SHARE = 0.98  # of the elements, that must agree in the other order
 LOOSE = 2.0**-6  # of the range of the values: rounding that has accumulated
@@ -133,6 +135,8 @@ def _is_order_of_dump(units: list[Unit], reordered: set[str]) -> bool:
 
 
 def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequence[str]) -> Iterator[Finding]:
+    from qverify.compare.find_exchanges import find_exchange
+
     partners = set[str]()  # tensors that are said to be exchanged for another, which say nothing more
     failed = sorted(names, key=lambda n: not judged.rows[n].final)
     by_words: dict[str, list[str]] = {}
@@ -143,9 +147,9 @@ def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequen
             continue
         left -= sides.wanted.size
         if found_other := find_exchange(judged, graph, name):
-            text, partner = found_other
-            partners |= {partner} if partner else set()
-            yield Finding("order", name, text, frame)
+            judged.exchanges.append(found_other)
+            partners |= {found_other.other} if found_other.both else set()
+            yield Finding("order", name, found_other.text, frame)
         elif (found := find_order(sides)) is not None:
             if found.exact:
                 judged.moved.add(name)
@@ -158,6 +162,8 @@ def _find_in_pair(judged: Judged, graph: Graph | None, frame: int, names: Sequen
 def find_order(sides: Sides) -> FoundOrder | None:
     """Returns the order in which side b's values are those of side a, or None if there is none, or if it may be by
     chance."""
+    from qverify.compare.orders import list_orders, match_channels
+
     wanted, given = sides.wanted, sides.given
     in_place = given.reshape(wanted.shape) if given.size == wanted.size else None
     away = np.abs(in_place - wanted) if in_place is not None else np.full(wanted.shape, np.inf)
@@ -182,6 +188,8 @@ class _Search:
     """The search for an order within one tolerance. wrong: the elements that are wrong in place."""
 
     def __init__(self, sides: Sides, tolerance: float, wrong: npt.NDArray[np.bool_]):
+        from qverify.compare.orders import count_values
+
         self.wanted, self.tolerance, self.wrong = sides.wanted, tolerance, wrong
         places = np.flatnonzero(wrong)
         sample = places[np.linspace(0, len(places) - 1, min(SAMPLE, len(places))).astype(np.int64)]

@@ -10,11 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded
-from qverify.compare.distance import measure_distance
 from qverify.compare.error_bounds.chain import is_stepwise
-from qverify.compare.find_arithmetics import find_arithmetics, needs_evidence
-from qverify.compare.foreign import ForeignUnit, describe_stated
 from qverify.compare.judge import Judged
 from qverify.compare.kernel_sets import (
     KEYS,
@@ -27,9 +23,7 @@ from qverify.compare.kernel_sets import (
 )
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
-from qverify.compare.region_verdict import RecomputedRegion, judge_region
 from qverify.compare.regions import Region
-from qverify.compare.rounded_inputs import is_of_blocks, judge_layer_of_blocks
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compare.tie_aware import ExactUnit, TieAwareLimits, TieAwareResult, check_both
@@ -253,6 +247,8 @@ class Forcing:
         return recorded
 
     def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
+        from qverify.compare.distance import measure_distance
+
         spec, made, recorded = self.graph.spec(name), computed[name], self._read_output(name)
         if recorded is None:
             return self._make_inconclusive(unit, name, self._explain_missing(name, "output"))
@@ -284,6 +280,8 @@ class Forcing:
 
     def _judge_by_kernels(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on an operator of another engine, which nothing but the engine's own kernels evaluates."""
+        from qverify.compare.rounded_inputs import is_of_blocks, judge_layer_of_blocks
+
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
@@ -316,6 +314,8 @@ class Forcing:
 
     def _judge_region(self, unit: Region, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on several units of which the side does not give the tensors between them."""
+        from qverify.compare.region_verdict import RecomputedRegion, judge_region
+
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
@@ -326,6 +326,8 @@ class Forcing:
 
     def _judge_foreign(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
         """Returns the verdict on a unit of a side that rounds in its own way, known or stated."""
+        from qverify.compare.foreign import ForeignUnit, describe_stated
+
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         if len(given) < len(unit.inputs):
             missing = next(source for source in unit.inputs if source not in given)
@@ -365,6 +367,9 @@ class Forcing:
         return KEYS.get(name, "")
 
     def _find_fitting(self, unit: Unit) -> list[str] | None:
+        from qverify.compare.arithmetics import Rounded
+        from qverify.compare.find_arithmetics import find_arithmetics
+
         given = {source: value for source in unit.inputs if (value := self.read_recorded(source)) is not None}
         recorded = self._read_output(unit.outputs[0])
         if recorded is None or len(given) < len(unit.inputs):
@@ -389,12 +394,16 @@ class Forcing:
 
     def needs_evidence(self, unit: Unit, arithmetic: str) -> bool:
         """Returns needs_evidence() of find_arithmetics for a unit of this graph."""
+        from qverify.compare.find_arithmetics import needs_evidence
+
         return needs_evidence(unit, self.graph, arithmetic)
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced
     ) -> Forced:
         """Returns the verdict under a tie-aware limit, for which the unit is evaluated once more in float64."""
+        from qverify.compare.distance import measure_distance
+
         plain, arrays = limit_for(unit, name, self.graph), {}
         for source in unit.inputs:
             value = self.read_recorded(source)

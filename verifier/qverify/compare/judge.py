@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import measure_agreement
-from qverify.compare.channel_errors import measure_channels
 from qverify.compare.judge_roles import RoleJudge
 from qverify.compare.later import JUDGED, Later
 from qverify.compare.measured_rows import Measured, MeasuredRows, copy_measures
@@ -29,6 +29,9 @@ from qverify.report.side_names import named, within
 from qverify.tensors.codes import store_as
 from qverify.tensors.recording import ASKED, FINALS_ONLY, Array, Recording
 from qverify.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from qverify.compare.exchange import Exchange
 
 SHOWN = 3  # names in a note
 
@@ -52,6 +55,7 @@ class Judged:
         orders: findings on tensors of b that are in another order.
         moved: tensors of b whose elements are exactly those of a in another order, or under another name: nothing but their
             place is wrong.
+        exchanges: which of them are under other tensors' names.
     """
 
     pair: Pair
@@ -69,6 +73,7 @@ class Judged:
     known_equality: dict[str, bool] | None = field(
         default=None, init=False, repr=False
     )  # once it is known of every tensor
+    exchanges: list[Exchange] = field(default_factory=list)
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
         """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent
@@ -286,6 +291,8 @@ class Judge:
         return known if known < len(spec.shape) else default_axis(spec.shape)
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
+        from qverify.compare.channel_errors import measure_channels
+
         counted = gate.GateCount(self.gate)
         context = Context(self.gate.rule, self.gate.digits, values.a.size, values.integers, values.dtype)
         metrics, now = make_measures(context), self._measured_now()

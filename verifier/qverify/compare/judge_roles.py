@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.channel_errors import measure_channels
 from qverify.compare.gate import Gate, GateCount
 from qverify.compare.metrics import Context, make_measures, measure_equal
 from qverify.compare.options import Options
@@ -99,6 +98,8 @@ class RoleJudge:
     def _measure(self, part: PairedValues, axis: int) -> dict[str, float | int | None]:
         """Returns the metrics of a role that are one number, and its largest share of clipped elements of a channel on
         side b."""
+        from qverify.compare.channel_errors import measure_channels
+
         context = Context(self._gate.rule, self._gate.digits, part.a.size, part.integers, part.dtype)
         measures = make_measures(context)
         for block in part.blocks():

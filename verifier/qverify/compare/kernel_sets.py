@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from qverify.compare.channels import describe_channels
-from qverify.compare.foreign import describe_direction
 from qverify.compare.limits import FLOAT_SHARE
 from qverify.compare.paired_values import bits_equal
 from qverify.errors import QVerifyError
@@ -102,6 +101,8 @@ def judge_by_kernels(
     ran on this host with kernels that are known. What no set gives is a finding, but for a small difference of a side whose
     kernels may round otherwise than those of this host: INCONCLUSIVE. One that has one direction at more elements than lie at ties is
     a finding, too. elements_read: number of elements of the operator's first operand."""
+    from qverify.compare.foreign import describe_direction
+
     parts = [describe_direction(made, recorded), describe_channels(made, recorded)]
     parts.append("the inputs of both sides are equal" if inputs_same else "the inputs differ")
     if names:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from qverify.compare.catalogue import FLOOR, LEGAL, OPS, OWN_KERNELS, SUMS, choose_name, describe
-from qverify.compare.find_arithmetics import EVIDENCE_BITS, measure_evidence
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
@@ -63,18 +62,24 @@ def _accept(found: Forced, name: str, shown: bool) -> Forced:
 
 def _is_shown(name: str, accepted: list[Unit], forced: Iterable[Forced], needs_evidence: NeedsEvidence) -> bool:
     """Returns whether it is no chance that the arithmetic gives every element of the units that it would accept."""
+    from qverify.compare.find_arithmetics import EVIDENCE_BITS
+
     weak = any(needs_evidence(unit, name) for unit in accepted)
     return not weak or _measure_evidence(name, forced) >= EVIDENCE_BITS
 
 
 def _measure_evidence(name: str, forced: Iterable[Forced]) -> float:
     """Returns measure_evidence() over all nodes that differ and of which the arithmetic gives every element."""
+    from qverify.compare.find_arithmetics import measure_evidence
+
     return sum(measure_evidence(f) for f in forced if f.mismatched and name in f.arithmetics)
 
 
 def choose_shown(found: Forced, verdicts: Iterable[Forced]) -> str:
     """Returns the arithmetic that gives every recorded element of a node, if the elements that differ are enough
     evidence for it, else "". verdicts: those of all nodes of the side."""
+    from qverify.compare.find_arithmetics import EVIDENCE_BITS
+
     if not found.arithmetics:
         return ""
     name = choose_name(found.arithmetics)

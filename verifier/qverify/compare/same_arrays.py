@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 from operator import is_
+from typing import TYPE_CHECKING
 
-from qverify.compare.foreign import ForeignUnit, is_same_question, judge_foreign
 from qverify.report.document import Forced
 from qverify.tensors.recording import Array
+
+if TYPE_CHECKING:
+    from qverify.compare.foreign import ForeignUnit
 
 
 class SameArrays:
@@ -34,6 +37,8 @@ class SameArrays:
     def judge_once(self, foreign: ForeignUnit, measured: Forced) -> Forced:
         """Returns judge_foreign(), which is not asked again for a pair whose other side computes the same bytes from the
         same arrays."""
+        from qverify.compare.foreign import is_same_question, judge_foreign
+
         former = self._judged.get(foreign.output)
         if former is not None and is_same_question(former[0], foreign):
             _, asked, verdict = former

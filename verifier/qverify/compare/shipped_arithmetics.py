@@ -11,7 +11,6 @@ from qverify.compare.catalogue import SHIPPED, choose_name, describe
 from qverify.compare.one_arithmetic import GivesAll, NeedsEvidence, accept_one_arithmetic
 from qverify.compare.stated_arithmetic import StatedArithmetic
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
@@ -46,6 +45,8 @@ def name_shipped(
 
 
 def _gives(forms: Mapping[str, str], unit: Unit, graph: Graph, gives_all: GivesAll) -> bool:
+    from qverify.model_bin.kinds_of_nodes import find_of_node
+
     form = find_of_node(forms, unit.nodes[0], graph)
     return bool(form) and gives_all(unit, form or "") is True
 

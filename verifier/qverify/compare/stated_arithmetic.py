@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.regions import Region
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import in_order
-from qverify.model_bin.kinds_of_nodes import find_of_node
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced
@@ -28,6 +26,9 @@ class StatedArithmetic:
 
     def states(self, unit: Unit, graph: Graph) -> bool:
         """Returns whether every byte of the unit is stated. An op that only moves values computes nothing."""
+        from qverify.compare.error_bounds.region import MOVING
+        from qverify.model_bin.kinds_of_nodes import find_of_node
+
         if isinstance(unit, Region) or any(graph.spec(o).numpy_dtype.kind == "f" for o in unit.outputs):
             return False
         node = unit.nodes[0]
@@ -50,6 +51,8 @@ class StatedArithmetic:
         return f"arithmetic {self.name}: {len(members) - len(lacking)} of {count(len(members), 'node')}{without}"
 
     def _list_forms(self, members: Iterable[Unit], graph: Graph) -> dict[str, str]:
+        from qverify.model_bin.kinds_of_nodes import find_of_node
+
         return {u.nodes[0].op: find_of_node(self.forms, u.nodes[0], graph) or "" for u in members}
 
 

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, SUMS, choose_name, describe
-from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, measure_evidence
 from qverify.compare.one_arithmetic import GivesAll, may_be_rounding
 from qverify.compare.paired_values import bits_equal
-from qverify.model_bin.changes_of_quantization import has_other_quantization
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced
@@ -44,6 +41,8 @@ class StraightConcats:
         """Sets FAILED verdicts of concats to PASSED where each operand, computed from the recorded inputs of the node
         before it in the quantization of the result, gives every element, in an arithmetic that all nodes of that op
         have; to INCONCLUSIVE where too few elements differ to show it."""
+        from qverify.compare.find_arithmetics import EVIDENCE_BITS, measure_evidence
+
         for unit in self.units:
             found = forced.get(unit.outputs[0])
             if unit.nodes[0].op != "concat" or len(unit.nodes) > 1 or found is None or not may_be_rounding(found):
@@ -60,6 +59,8 @@ class StraightConcats:
 
     def _describe(self, unit: Unit) -> str | None:
         """Returns how the operands of a concat were computed, in words; None if not so."""
+        from qverify.model_bin.changes_of_quantization import has_other_quantization
+
         node, recorded = unit.nodes[0], self.read(unit.outputs[0])
         y = self.graph.spec(unit.outputs[0])
         if recorded is None or recorded.shape != y.shape or recorded.dtype != y.numpy_dtype:
@@ -83,6 +84,9 @@ class StraightConcats:
     def _find_arithmetic(self, x: TensorSpec, y: TensorSpec, part: Array) -> str | None:
         """Returns the arithmetic by which the node that makes x gives every element of this part of y in y's
         quantization; None if there is none."""
+        from qverify.compare.arithmetics import Rounded
+        from qverify.compare.find_arithmetics import find_arithmetics
+
         maker = next((u for u in self.units if u.outputs == (x.name,) and len(u.nodes) == 1), None)
         if maker is None or maker.nodes[0].op not in CLIPPED:
             return None

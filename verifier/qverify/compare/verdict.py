@@ -24,7 +24,6 @@ from qverify.compare.measured_rows import MeasuredRows
 from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
-from qverify.compare.reference_distance import has_gate, measure_reference_distance
 from qverify.compare.regions import (
     describe_open,
     describe_region,
@@ -158,6 +157,10 @@ def judge_all(
         name_optimization(judged_pair)
         judge_placement(judged_pair, options)
         state_containers(judged_pair)
+        if judged_pair.exchanges:
+            from qverify.compare.find_exchanges import state_exchanges
+
+            state_exchanges(judged_pair)
         _keep_rows(judged_pair, options)
     if stated is not None and graph is not None:
         distances = _measure_distances(judged, values, graph, options)
@@ -190,6 +193,8 @@ def _measure_distances(
     judged: list[Judged], values: Mapping[str, Values], graph: Graph, options: Options
 ) -> list[Distance]:
     """Returns the distance of the simulator from the reference, and that of the board where it has other bytes."""
+    from qverify.compare.reference_distance import measure_reference_distance
+
     by_side = {v.recording.side: v for v in values.values() if v.recording.state not in NO_VALUES}
     reference = by_side.get("reference")
     apart = [j for j in judged if not j.pair.bit_equal and not _has_engine(j)]
@@ -202,6 +207,8 @@ def _measure_distances(
 def _hold_to_gate(pairs: list[Pair], distances: list[Distance], options: Options) -> None:
     """Gives pairs that would pass the verdict of a gate that was given for the distance from the reference: FAILED if a
     side misses it, INCONCLUSIVE if it could not be applied."""
+    from qverify.compare.reference_distance import has_gate
+
     missed = [(d.verdict, f"{d.side} ~ reference: {d.misses}") for d in distances if d.verdict != "PASSED"]
     if not distances and has_gate(options):
         missed.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,11 @@ import numpy.typing as npt
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.compiler.stated_quantization import Stated
 from qverify.errors import NotOnHostError
-from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from qverify.model_bin.folded_norm import FoldedNorm
 
 Array = npt.NDArray[Any]
 MOVEMENTS = (

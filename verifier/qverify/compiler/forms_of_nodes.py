@@ -22,16 +22,10 @@ from qverify.arithmetic.forms import (
     real_in_float32,
 )
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.methods import add_in_float32, hold_in_16_bits
 from qverify.arithmetic.requantize import apply_steps, scale_sums
 from qverify.arithmetic.stated_multipliers import stated_rq
-from qverify.compiler.methods_of_nodes import with_method
-from qverify.compiler.softmax_of_int16 import KEY as SOFTMAX_OF_INT16
-from qverify.compiler.softmax_of_int16 import with_integer_softmax
 from qverify.errors import UnsupportedError
-from qverify.model_bin.changes_of_quantization import has_other_quantization, is_change_of_quantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.kinds_of_nodes import find_key, find_of_node
 from qverify.ops import MOVES
 from qverify.tensors.spec import TensorSpec
 
@@ -51,6 +45,10 @@ def with_forms(graph: Graph, reals: Mapping[str, Array], arithmetic: FormsOfOps)
 
     reals: the real scales of each rq constant, by its name. A node that cannot have its form computes as the reference;
     meta["without_form"] says why, by its name. Raises UnsupportedError for a form of an op that has no forms."""
+    from qverify.compiler.softmax_of_int16 import KEY as SOFTMAX_OF_INT16
+    from qverify.compiler.softmax_of_int16 import with_integer_softmax
+    from qverify.model_bin.kinds_of_nodes import find_of_node
+
     for op, form in arithmetic.forms.items():
         if op.partition(", ")[0] not in WITH_FORMS and form not in (None, Form(REFERENCE)):
             raise UnsupportedError(
@@ -86,6 +84,9 @@ class _Rewriting:
     def rewrite(self, node: Node, form: Form, reals: Mapping[str, Array], stated: Stated | None = None) -> Node:
         """Returns the node in a form. stated: its multipliers and shifts that the model states. Raises ValueError for a
         form that it cannot have."""
+        from qverify.compiler.methods_of_nodes import with_method
+        from qverify.model_bin.changes_of_quantization import is_change_of_quantization
+
         if stated is not None and node.op in REQUANTIZED and (node.inputs[-1] or "") in reals:
             return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
         if self._is_real(node):  # of floats, which no form is about
@@ -133,6 +134,8 @@ class _Rewriting:
         return self.graph.spec(node.outputs[0]).numpy_dtype.kind == "f"
 
     def _make_addition(self, node: Node, form: Form, real: Array) -> Array:
+        from qverify.arithmetic.methods import add_in_float32
+
         if form.scales == SCALES[0]:
             raise ValueError(f"an addition cannot have the form {str(form)!r}")
         if not form.scales:
@@ -156,6 +159,8 @@ class _Rewriting:
     def _change_operands(self, node: Node, form: Form) -> Node:
         """Returns a concat whose operands have the quantization of its output: those that have another go through a new
         lookup, whose output has no integer reference."""
+        from qverify.model_bin.changes_of_quantization import has_other_quantization
+
         y, inputs = self.graph.spec(node.outputs[0]), list(node.inputs)
         operands = [self.graph.spec(name or "") for name in inputs]
         tables = {k: make_table(form, x, y) for k, x in enumerate(operands) if has_other_quantization(x, y)}
@@ -194,6 +199,8 @@ class _Rewriting:
 def make_table(form: Form, x: TensorSpec, y: TensorSpec) -> Array:
     """Returns the table of a change of the quantization of x to that of y in a form, for each value of x from the lowest.
     Raises ValueError for scales that the form cannot represent."""
+    from qverify.arithmetic.methods import hold_in_16_bits
+
     if len(x.scale) != 1 or len(y.scale) != 1:
         raise ValueError(f"a form cannot change several scales: {x.name!r} or {y.name!r} has them")
     inputs, limits = np.iinfo(x.dtype), np.iinfo(y.dtype)
@@ -215,6 +222,9 @@ def find_without_form(graph: Graph) -> dict[str, str]:
 def list_without_form(graph: Graph, arithmetic: FormsOfOps) -> list[str]:
     """Returns the ops of a graph, with the kind of nodes if the arithmetic states one, that compute as the reference
     because an arithmetic has no form for them, or nodes that cannot have it, in order; those that only move or choose values and those on floats are left out."""
+    from qverify.model_bin.changes_of_quantization import has_other_quantization
+    from qverify.model_bin.kinds_of_nodes import find_key
+
     found = set[str]()
     for node in graph.nodes:
         y, inputs = graph.spec(node.outputs[0]), [graph.spec(n) for n in node.inputs if n is not None]

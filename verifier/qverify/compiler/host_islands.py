@@ -13,7 +13,6 @@ from onnx import numpy_helper
 from qverify.compiler.lowerings import lowerings
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.island_regions import Step, regions_of
 from qverify.model_bin.islands import READS_RESULT, HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
@@ -122,6 +121,8 @@ class HostNodes:
 
     def _regions(self) -> list[list[onnx.NodeProto]]:
         """Returns the nodes of each island, in running order."""
+        from qverify.model_bin.island_regions import Step, regions_of
+
         steps = [
             Step(n.name, self._reads[n.name], [o for o in n.output if o not in self._fixed], n.name in self.why)
             for n in self._view.nodes

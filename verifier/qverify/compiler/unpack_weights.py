@@ -16,7 +16,6 @@ from onnx import helper, numpy_helper
 
 from qverify.onnx_model.graph_view import attributes
 from qverify.onnx_model.held_data import value_of
-from qverify.onnx_model.packed_bits import unpack
 from qverify.plural import count
 
 Array = npt.NDArray[Any]
@@ -144,6 +143,8 @@ def _wrong_order(node: Any, constants: Constants, blocks: int) -> str:
 
 def _weights(node: Any, constants: Constants) -> Array:
     """Returns the unpacked float32 weights, [K, N]."""
+    from qverify.onnx_model.packed_bits import unpack
+
     attrs = attributes(node)
     bits, size, depth, rows = attrs.get("bits", 4), attrs["block_size"], attrs["K"], attrs["N"]
     blocks = -(-depth // size)

@@ -13,17 +13,15 @@ import numpy.typing as npt
 
 from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
-from qverify.inputs import arrays, buffers, picture, reading
+from qverify.inputs import buffers
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import describe_differences, make_normalization_key, make_values_key
 from qverify.inputs.draft import draft_description
-from qverify.inputs.fit_hints import hint_for_array, hint_for_file, hint_for_missing_file
 from qverify.inputs.formats import BYTES, SIGNED, YUV420
 from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
-from qverify.tensors.file_names import file_stems
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
@@ -104,6 +102,8 @@ def assign_files(
 ) -> dict[str, str]:
     """Returns the file of each input that takes one, by the input's name. files: as for prepare(). Raises UsageError for files
     that belong to no input, and inputs without one."""
+    from qverify.tensors.file_names import file_stems
+
     needed = [s for s in specs if requirements[s.name].fixed is None]
     by_name = {alias: s.name for s in needed for alias in (s.name, requirements[s.name].called)}
     if not isinstance(files, str):
@@ -213,6 +213,8 @@ class InputRequirement:
 
     def read_bytes(self, path: str) -> bytes:
         """Returns the aligned bytes from a file. Raises UsageError if the file does not fit."""
+        from qverify.inputs import reading
+
         if self.description is None:
             return _read_without_description(self.spec, path, self.called)
         data = reading.read_bytes(path, self.description, self.called)
@@ -299,6 +301,9 @@ def _check_same_buffer(in_model: DescribedInput, wanted: Description | None) -> 
 
 def _read_without_description(spec: TensorSpec, path: str, name: str) -> bytes:
     """Returns the aligned bytes of a file whose elements are those of the tensor."""
+    from qverify.inputs import arrays, picture
+    from qverify.inputs.fit_hints import hint_for_file, hint_for_missing_file
+
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file for input {spec.name!r}{hint_for_missing_file(path)}")
     ending = os.path.splitext(path)[1].lower()
@@ -331,6 +336,8 @@ def _describe_sizes(spec: TensorSpec) -> str:
 
 def check_array(spec: TensorSpec, array: Array, path: str) -> Array:
     """Returns the array in little-endian byte order. Raises UsageError if it does not fit the tensor."""
+    from qverify.inputs.fit_hints import hint_for_array
+
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.shape != spec.shape or array.dtype != spec.numpy_dtype:
         text = (
@@ -349,6 +356,8 @@ def check_array(spec: TensorSpec, array: Array, path: str) -> Array:
 def _read_picture(spec: TensorSpec, path: str) -> Array:
     """Returns the pixels of a picture that has exactly the input's size, 0..255 in NCHW, without resize or
     normalization. Raises UndescribedError for a picture of another size, and if the input does not take such pixels."""
+    from qverify.inputs import picture
+
     layout = layout_of(spec)
     if spec.dtype not in ("uint8", "float32", "float16") or layout != "NCHW":
         more = "--description FILE, .npy or .bin" if layout else ".npy or .bin"

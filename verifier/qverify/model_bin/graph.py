@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify.model_bin.folded_norm import FoldedNorm
 from qverify.model_bin.islands import HostIsland, in_order
 from qverify.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from qverify.model_bin.folded_norm import FoldedNorm
 
 LAYERS_OF_BLOCKS = "layers_of_blocks"  # in Graph.meta: nodes of a .tflite whose weights are floats in the reference
 ROUNDINGS = (

@@ -70,6 +70,11 @@ def arm() -> None:
     _armed = os.name == "posix"
 
 
+def is_armed() -> bool:
+    """Returns whether this is a process of the command line alone."""
+    return _armed
+
+
 @contextlib.contextmanager
 def onnxruntime_runs() -> Iterator[None]:
     """A context in which onnxruntime runs, in any thread."""

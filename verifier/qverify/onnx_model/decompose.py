@@ -23,7 +23,7 @@ from qverify.onnx_model.rewriter import Rewriter, attribute
 from qverify.onnx_model.widen_constants import PER_BYTE
 from qverify.onnx_model.widen_float16 import NARROW, has_float16, widen, widen_constants_of_float16
 from qverify.onnx_model.written_loops import LoopWriter, finish_steps, write_loops_out
-from qverify.pages import load_pages
+from qverify.pages import load_page, load_pages, page_sources
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
 FOLDER = "qverify.onnx_model.decompositions"
@@ -77,6 +77,41 @@ def _writers() -> dict[tuple[str, str], Write]:
     return writers
 
 
+@cache
+def _loaded(page: str) -> dict[tuple[str, str], Write]:
+    replaced: dict[tuple[str, str], Write] = load_page(FOLDER, page, ("REPLACED",)).REPLACED
+    return replaced
+
+
+@cache
+def _stated_keys() -> dict[str, str]:
+    """Returns the part of each page's source that contains the types of the operators that it replaces, in double quotes: what
+    follows REPLACED, or all of it if these are computed, or nothing is known of it."""
+    texts = {}
+    for page, source in page_sources(FOLDER).items():
+        stated = source.partition("\nREPLACED")[2]
+        texts[page] = source if not stated or " for " in stated or "**" in stated else stated
+    return texts
+
+
+def _writers_of(graph: onnx.GraphProto) -> dict[tuple[str, str], Write]:
+    """Returns the functions of the pages that replace an operator of the graph, and maybe others: importing all takes longer
+    than a small model."""
+    kinds = {f'"{node.op_type}"' for node in graph.node}
+    pages = [page for page, text in _stated_keys().items() if not text or any(kind in text for kind in kinds)]
+    return {key: write for page in pages for key, write in _loaded(page).items()}
+
+
+class _Known:
+    """The operators that a kernel serves or that a page replaces."""
+
+    def __init__(self, served: Collection[str]):
+        self._served = served
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._served or any(kind == replaced for _, replaced in _writers())
+
+
 def decompose(
     model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]], served: Collection[str] | None = None
 ) -> DecomposedModel:
@@ -87,7 +122,7 @@ def decompose(
     bfloat16."""
     done = DecomposedModel(model, [], [])
     check_ends(model, name)
-    known = None if served is None else {*served, *(kind for _, kind in _writers())}
+    known = None if served is None else _Known(served)
     write_loops_out(done, partial(_rewrite, done, name, shapes), known)
     refused, done.refused = done.refused, []
     model = done.model
@@ -104,7 +139,7 @@ def decompose(
 
 def _decompose_once(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
     """Replaces the nodes that the model contains now, but not those added by it. Returns whether there were any."""
-    writers = _writers()
+    writers = _writers_of(done.model.graph)
     if not any(_key(node) in writers for node in done.model.graph.node):
         return False
 

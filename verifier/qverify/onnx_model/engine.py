@@ -41,6 +41,14 @@ def describe_refusal(name: str, why: str) -> str:
     return f"{name}: {why.rstrip('. ')}; wanted an ONNX that onnxruntime {version()} runs: export it again, or give the right file"
 
 
+_opened = False
+
+
+def has_opened() -> bool:
+    """Returns whether this process has opened a session, whose threads a copy of the process would not have."""
+    return _opened
+
+
 def version() -> str:
     """Returns onnxruntime's version."""
     return str(_onnxruntime().__version__)
@@ -132,6 +140,8 @@ class Engine:
 
         level: one of LEVELS, the graph optimization level. lent: arrays for the initializers that have no data in the
         model; onnxruntime reads them in place, without a copy."""
+        global _opened
+        _opened = True
         model = guard_divisions(model)
         ort = _onnxruntime()
         options = ort.SessionOptions()

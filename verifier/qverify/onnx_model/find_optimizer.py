@@ -12,13 +12,14 @@ from qverify.onnx_model.engine import LEVELS, Array
 
 Outputs = Mapping[str, Array]
 KEEPS_INT8 = "session.qdqisint8allowed"
+FUSES_INTEGERS = "QDQSelectorActionTransformer"  # quantized float nodes become integer kernels
 SUSPECTS = (  # tried one by one first; each changes integers at many users'
     "WeightBiasQuantization",
     "QDQS8ToU8Transformer",
     "QDQPropagationTransformer",
     "ConstantFolding",
     "DoubleQDQPairsRemover",
-    "QDQSelectorActionTransformer",
+    FUSES_INTEGERS,
 )
 OPTIMIZERS = (
     *SUSPECTS,
@@ -106,10 +107,12 @@ def is_nearer(value: Outputs, wanted: Outputs, changed: Outputs) -> bool:
     return votes > 0
 
 
-def find_optimizer(run: Run, changed: Outputs, within_s: float = 20.0, wanted: Outputs | None = None) -> FoundOptimizer:
+def find_optimizer(
+    run: Run, changed: Outputs, within_s: float = 20.0, wanted: Outputs | None = None, first: str = ""
+) -> FoundOptimizer:
     """Returns what makes onnxruntime give `changed`, its outputs on default settings, in place of those without any
-    optimization, or of `wanted`. Begins no run after `within_s` seconds."""
-    search = _Search(run, time.monotonic() + within_s)
+    optimization, or of `wanted`. Begins no run after `within_s` seconds. first: one of SUSPECTS, which is tried first."""
+    search = _Search(run, time.monotonic() + within_s, first)
     base = search.run(SessionSettings("disable_all"))
     if base is None:
         return FoundOptimizer("")
@@ -128,8 +131,9 @@ def find_optimizer(run: Run, changed: Outputs, within_s: float = 20.0, wanted: O
 
 
 class _Search:
-    def __init__(self, run: Run, until: float):
+    def __init__(self, run: Run, until: float, first: str = ""):
         self._run, self._until, self._left = run, until, MOST_RUNS
+        self._suspects = sorted(SUSPECTS, key=lambda name: name != first)
 
     def run(self, settings: SessionSettings) -> Outputs | None:
         """Returns the outputs, or None if they cannot be computed or no run is left."""
@@ -143,7 +147,7 @@ class _Search:
             value = self.run(SessionSettings(level, names))
             return value is not None and is_right(value)
 
-        for name in SUSPECTS:
+        for name in self._suspects:
             if restores((name,)):
                 return (name,)
         if not restores(OPTIMIZERS):

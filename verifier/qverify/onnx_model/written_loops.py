@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import Any, Protocol
 
 import onnx
 
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.file_checks import check_constants, check_operators, check_sizes
-from qverify.onnx_model.loop_copies import StepCopies
 from qverify.onnx_model.loop_form import first_output, is_loop, name_of, read_form
-from qverify.onnx_model.loop_steps import steps_of
 from qverify.onnx_model.node_order import graphs_of
 from qverify.onnx_model.omitted_outputs import name_omitted_outputs
 from qverify.onnx_model.rewriter import Rewriter
@@ -38,7 +36,7 @@ class LoopWriter:
     stays: loops that are not to be written out, by first output, each with the reason. served: the operators that a
     kernel serves, None if that does not matter."""
 
-    def __init__(self, model: onnx.ModelProto, stays: dict[str, str], served: Collection[str] | None):
+    def __init__(self, model: onnx.ModelProto, stays: dict[str, str], served: Container[str] | None):
         self._opsets, self._stays, self._served = list(model.opset_import), stays, served
         self._tensors = sum(len(node.output) for node in model.graph.node)
         self._loops = dict[str, str]()  # tensor to the loop of the file whose steps compute it
@@ -61,6 +59,9 @@ class LoopWriter:
 
     def _write(self, r: Rewriter, node: onnx.NodeProto) -> None:
         """Writes a loop out. Raises UnsupportedError if it stays."""
+        from qverify.onnx_model.loop_copies import StepCopies
+        from qverify.onnx_model.loop_steps import steps_of
+
         if reason := self._stays.get(first_output(node)):
             raise r.refusal(reason)
         form = read_form(r, node)
@@ -114,7 +115,7 @@ class LoopWriter:
         return ""
 
 
-def write_loops_out(done: Decomposed, rewrite: Callable[[LoopWriter], bool], served: Collection[str] | None) -> None:
+def write_loops_out(done: Decomposed, rewrite: Callable[[LoopWriter], bool], served: Container[str] | None) -> None:
     """Writes out each loop of a model that can be written out to the end: all in its steps are operators without
     subgraphs, on tensors of known shape. served: as for LoopWriter.
 

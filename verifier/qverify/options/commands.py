@@ -86,6 +86,7 @@ COMMANDS: dict[str, tuple[Option, ...]] = {
         models.ARITHMETIC.but(help="how the board rounds, as in the main job"),
         engines.BUILD_CMD,
         output.CAPTURE.but(help="keep everything the run saw, experiments included, to triage it again", name="keep"),
+        *IN_PLACE,
         *(*ENGINE, *DRAWN_REPORT, *INPUTS, *LINK, *RUNNERS),
         *judging_with(judging.RUNG_GATE),
         *SEQUENCES,

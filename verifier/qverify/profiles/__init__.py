@@ -5,6 +5,7 @@ CHECKED       how its reader was tested, for every report; "" if it has no vendo
 recognised(folder) -> bool   True only if this is certainly its dump, and no other format could look the same
 read(folder, options) -> VendorDump
 rungs(folder) -> list[Rung]  optional: the sides of one run that lie in the folder, in the order of the ladder
+frames(folder) -> list[int]  optional: the numbers of the frames in a folder of several, rising
 BOARD         optional: the name of the rung that only a board computes
 ARRAYS        optional: True if its dumps are .npy or .npz files, which are otherwise read without a profile
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from qverify.errors import BadFileError
@@ -63,6 +63,15 @@ def _check_twin(raw: UntrustedFile, array: StoredArray) -> None:
         raise BadFileError(f"{raw.path}: other values than {array.where}; remove the one that is wrong")
 
 
+def frames(folder: UntrustedFolder) -> list[int]:
+    """Returns the numbers of the folders 0, 1, ... of frames."""
+    return [] if folder.is_file or recognised(folder) else _numbers(folder.folders())
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name)
+
+
 def rungs(folder: UntrustedFolder) -> list[Rung]:
     """Returns the sides of gt (onnx, joint), or of the dumps of a build (float, quant, xrun), as far as they are there."""
     if folder.is_file:
@@ -81,7 +90,7 @@ def _place(folder: UntrustedFolder, options: ReadingOptions) -> UntrustedFolder:
         return _side_of_build(debug, options.side)
     inner = folder.folders()
     sides = [side for side in SIDES if side in inner]
-    frames = sorted((name for name in inner if name.isascii() and name.isdigit()), key=lambda n: (len(n), n))
+    frames = [str(number) for number in _numbers(inner)]
     if sides and options.side not in sides:
         path = folder.path.rstrip("/")
         raise BadFileError(

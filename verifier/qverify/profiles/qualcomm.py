@@ -28,18 +28,22 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     notes = []
-    frames = sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
-    if frames:
-        if options.frame not in frames:
-            raise BadFileError(f"{folder.path}: no Result_{options.frame}; --frame must be one of {_list(frames)}")
+    if numbers := frames(folder):
+        if options.frame not in numbers:
+            raise BadFileError(f"{folder.path}: no Result_{options.frame}; --frame must be one of {_list(numbers)}")
         notes = (
-            [f"qualcomm: Result_{options.frame} of {len(frames)}; choose another with --frame"]
-            if len(frames) > 1
+            [f"qualcomm: Result_{options.frame} of {len(numbers)}; choose another with --frame"]
+            if len(numbers) > 1
             else []
         )
         folder = UntrustedFolder(os.path.join(folder.path, f"Result_{options.frame}"))
     tensors = [_tensor(folder, name) for name in _raws(folder)]
     return VendorDump("qualcomm", tensors, spelled_loosely, {}, notes)
+
+
+def frames(folder: UntrustedFolder) -> list[int]:
+    """Returns the numbers of its folders Result_N."""
+    return sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
 
 
 def _raws(folder: UntrustedFolder) -> list[str]:

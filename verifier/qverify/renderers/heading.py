@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
 from qverify.report.document import ReportDocument
-from qverify.report.triage_document import TriageDocument
+
+if TYPE_CHECKING:
+    from qverify.report.triage_document import TriageDocument
 
 
 def render(report: ReportDocument | TriageDocument, view: TextView) -> str:

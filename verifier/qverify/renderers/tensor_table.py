@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from qverify.plural import count
-from qverify.renderers.columns import Column, draw, natural_width
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.text_view import TextView
 from qverify.report.document import Pair, ReportDocument, TensorRow
+
+if TYPE_CHECKING:
+    from qverify.renderers.columns import Column
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
 LEGEND = {
@@ -34,6 +37,8 @@ def name_pair(pair: Pair) -> str:
 def render(report: ReportDocument, finals: list[str], view: TextView) -> str:
     """Returns the table, and below it the columns that are equal in all rows and the meaning of its marks; "" if there
     is no row. finals: names of the final outputs, which are shown even if no pair compared them."""
+    from qverify.renderers.columns import draw, natural_width
+
     rows = _list_rows(report.pairs, finals)
     if not rows:
         return ""
@@ -158,11 +163,15 @@ def _sum_up(rows: Sequence[TensorRow | None]) -> str:
 
 
 def _pair_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
+    from qverify.renderers.columns import Column
+
     return [Column(name_pair(p), [_mark(rows[n][at]) for n in names]) for at, p in enumerate(pairs)]
 
 
 def _merged_pair_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
     """Returns a column for each group of pairs whose marks are the same in every row, as `ref, sim ~ board`."""
+    from qverify.renderers.columns import Column
+
     groups = dict[tuple[str, ...], list[Pair]]()
     for pair, column in zip(pairs, _pair_columns(pairs, rows, names), strict=True):
         groups.setdefault(tuple(column.texts), []).append(pair)
@@ -180,6 +189,8 @@ def _name_group(group: list[Pair], pairs: int) -> str:
 
 
 def _make_columns(pairs: list[Pair], rows: Rows, names: list[str], of_pairs: list[Column]) -> list[Column]:
+    from qverify.renderers.columns import Column
+
     chosen = [rows[n] for n in names]
     compared = [[r for r in row if r is not None] for row in chosen]
     forced = [_describe_forced(row, pairs) for row in chosen]
@@ -216,6 +227,8 @@ def node_seconds(report: ReportDocument) -> dict[str, float]:
 
 
 def _make_times(report: ReportDocument, names: list[str]) -> Column:
+    from qverify.renderers.columns import Column
+
     seconds = node_seconds(report)
     return Column("time", [describe_seconds(seconds[n]) if n in seconds else "" for n in names], right=True)
 

@@ -6,11 +6,13 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
-from qverify.sequences.state import ARGMAX, State, StepInput
+
+if TYPE_CHECKING:
+    from qverify.sequences.state import State, StepInput
 
 STATE_KEYS = ("input", "initial", "grows", "via")
 KINDS: tuple[Literal["count", "mask", "same"], ...] = ("count", "mask", "same")
@@ -40,6 +42,8 @@ def parse_state_tables(states: Any, steps: Any, where: str) -> StateTables:
 
 
 def _parse_state(output: str, value: Any, where: str) -> State:
+    from qverify.sequences.state import ARGMAX, State
+
     at = f"{where}: [state] {output}"
     if isinstance(value, str):
         value = {"input": value}
@@ -80,6 +84,8 @@ def _parse_axis(value: Mapping[str, Any], at: str) -> int | None:
 
 
 def _parse_step(name: str, value: Any, where: str) -> StepInput:
+    from qverify.sequences.state import StepInput
+
     at = f"{where}: [steps] {name}"
     kind, start = value, 0
     if isinstance(value, Mapping) and len(value) == 1:

@@ -11,22 +11,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from qverify_agents.inventory import find_engine, find_runner
 from qverify_agents.printable import last_line
-from qverify_agents.resolve_address import find_option, find_runtime
 
-from qverify import profiles
 from qverify.capture.rows import MAX_ENGINES
 from qverify.engines import QVRT, ChosenSide, RunnerChoice, RunnerPlan, choose, name_page, option, split_engine
 from qverify.errors import UsageError
 from qverify.printable import printable
-from qverify.report.learned import Arithmetic
 from qverify.session.request import Request
 from qverify.session.stated_arithmetics import arithmetic_for
-from qverify.sides.engine_process import LIBRARY, ONNXRUNTIME, EngineChoice
-from qverify.sides.runner_plan import common_options
+
+if TYPE_CHECKING:
+    from qverify.report.learned import Arithmetic
+    from qverify.sides.engine_process import EngineChoice
 
 LITERT, LOCAL, BOARD = "litert", "local", "board"
 SIMULATOR = "--simulator"
@@ -106,6 +105,8 @@ def choose_board(
 ) -> ChosenSide:
     """Returns what runs on a board: the runner of the inventory with the options given separately, or what its address
     names. words, reach, quantization: as in Request. Raises UsageError for options that no runner has, BadAddress."""
+    from qverify_agents.resolve_address import find_option, find_runtime
+
     where, listed = find_runner(address)
     if {key for key, _ in words} & {
         "runtime",
@@ -194,6 +195,8 @@ def _check_without_graph(request: Request) -> None:
 
 def _choose_reference_engine(request: Request) -> EngineChoice:
     """Returns the engine that --reference-engine and --reference-python describe. Raises UsageError."""
+    from qverify.sides.engine_process import LIBRARY, ONNXRUNTIME, EngineChoice
+
     engines, python = request.reference_engine, request.reference_python
     libraries = tuple(engine.removeprefix(LIBRARY) for engine in engines if engine.startswith(LIBRARY))
     callables = [engine for engine in engines if not engine.startswith(LIBRARY)]
@@ -225,6 +228,9 @@ def _choose_reference_engine(request: Request) -> EngineChoice:
 
 def _check_options(page: RunnerChoice) -> None:
     """Raises UsageError for options that are wrong whatever the model is: regular expressions, profile, command lines."""
+    from qverify import profiles
+    from qverify.sides.runner_plan import common_options
+
     common_options(RunnerPlan("true"), page.options)
     if (name := option(page.options, "profile")) and name not in profiles.names():
         raise UsageError(f"runner option profile={name}: no such profile; there are: {', '.join(profiles.names())}")

@@ -11,13 +11,13 @@ from qverify.compiler.check_units import CANCELLING, CUT_OR_REPORT
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, OwnInputsError
 from qverify.model_bin.graph import Graph
-from qverify.report.learned import Arithmetic
 from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.model_file import ModelFile
 from qverify.tensors.free_memory import return_free_memory
 
 if TYPE_CHECKING:
     from qverify.arithmetic.forms import FormsOfOps
+    from qverify.report.learned import Arithmetic
 
 
 def compile_again(

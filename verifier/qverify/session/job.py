@@ -32,7 +32,6 @@ from qverify.session.inventory_facts import state_inventory
 from qverify.session.make_report import make_report
 from qverify.session.models import Models
 from qverify.session.node_evidence import NodeEvidence
-from qverify.session.other_inputs import mark_other_inputs, run_on_other_inputs
 from qverify.session.recorded_causes import CauseFinder
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
@@ -253,6 +252,8 @@ class Job:
         self, report: ReportDocument, evidence: RunEvidence, options: Options, watch: Watch | None
     ) -> None:
         """Makes the run of --paranoid on other inputs. Values of the first run cannot be pulled afterwards."""
+        from qverify.session.other_inputs import mark_other_inputs, run_on_other_inputs
+
         before = evidence.results.recordings["board"]
         if self._board is None or before.state != "complete":
             return

@@ -18,10 +18,8 @@ from qverify.report.document import ReportDocument, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
 from qverify.session.checks.run_checks import Checks
-from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
-from qverify.session.inputs.prepared_files import read_manifest
 from qverify.session.job import Job, JobOutcome
 from qverify.session.request import Request
 
@@ -111,6 +109,8 @@ def _read_frame_folder(folder: str, name: str) -> FrameSource:
 
 def _read_manifest(folder: str, name: str) -> list[FrameSource]:
     """Returns the frames of a manifest, including those that could not be prepared and therefore cannot run."""
+    from qverify.session.inputs.prepared_files import read_manifest
+
     described, rows, document = read_manifest(folder)
     prepared = []
     for row in rows:
@@ -200,6 +200,8 @@ class KeptReports:
     """The reports of all frames. Only the MAX_WHOLE_REPORTS worst keep their tensors."""
 
     def __init__(self) -> None:
+        from qverify.session.drawn_inputs import DrawnInputs
+
         self.reports: list[ReportDocument] = []
         self._whole: list[tuple[tuple[float, ...], ReportDocument]] = []
         self._drafts: dict[str, str] = {}

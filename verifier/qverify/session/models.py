@@ -13,25 +13,26 @@ from qverify_agents.pieces import Pieces
 from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.compile_model import CompiledModel
-from qverify.errors import BadFileError, BlockedError, UnsupportedError, UsageError
+from qverify.errors import BadFileError, BlockedError, FloatModelError, UnsupportedError, UsageError
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
 from qverify.model_bin.units import units
-from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names, quantized_names
 from qverify.onnx_model.load import read_file, read_model
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.onnx_model.stated_names import names_in
 from qverify.plural import count
-from qverify.report.learned import Arithmetic
-from qverify.sequences.state import State
 from qverify.session.compile_again import check_compiled, compile_again, forms_of
 from qverify.session.model_file import ModelData, ModelFile, check_first
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.vendor_quantized import compare_with_tests, espdl_files, quantize_as_vendor
 from qverify.sides.host_islands import HostIslands
+from qverify.sides.plain_onnxruntime import start_early
 
 if TYPE_CHECKING:
+    from qverify.onnx_model.dequantized_names import OnnxNames
+    from qverify.report.learned import Arithmetic
+    from qverify.sequences.state import State
     from qverify.session.tflite_alone import PreparedTflite, TfliteAlone
     from qverify.sides.engine_reference import EngineReference
 
@@ -107,6 +108,8 @@ class Models:
     @cached_property
     def onnx_names(self) -> OnnxNames:
         """The names of the ONNX that the graph does not have itself; none without a quantized ONNX."""
+        from qverify.onnx_model.dequantized_names import OnnxNames, computed_names, dequantized_names, quantized_names
+
         known = {*self.graph.inputs, *self.graph.observable()}
         if self.source is None:
             return OnnxNames()
@@ -187,7 +190,7 @@ def open_models(
         elif quantization or file.kind == "espdl":
             source = check_first(source, file)
         else:
-            raise UsageError(
+            raise FloatModelError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
                 "`qverify triage` takes a float ONNX, --quantization FILE states how a vendor's toolkit quantized it"
             )
@@ -285,7 +288,7 @@ def _open_alone(
         compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
     except UnsupportedError as error:
         if not operators or binary is not None:
-            raise _with_next_step(error, tflite.path) from error
+            raise with_next_step(error, tflite.path) from error
         if arithmetic is not None:
             why = f"--arithmetic {arithmetic.name}: the simulator computes it, and does not run this file"
             raise UsageError(f"{why}: {error}") from error
@@ -312,6 +315,8 @@ def _open_alone(
 def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
     """Returns the variables of a .tflite as states: the last inputs and outputs of the network, in their order; an output may
     be a variable's, too. Raises UnsupportedError if the network has others."""
+    from qverify.sequences.state import State
+
     number, model = len(prepared.variables), prepared.model
     try:
         made = dict(zip(dict.fromkeys(model.outputs), graph.network_outputs(), strict=True))
@@ -335,11 +340,12 @@ def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_convert
     return models
 
 
-def _with_next_step(error: UnsupportedError, path: str) -> UnsupportedError:
-    """Returns the refusal of a .tflite with what runs it all the same."""
-    step = f"Next: -m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
+def with_next_step(error: UnsupportedError, path: str, command: str = "") -> UnsupportedError:
+    """Returns the refusal of a .tflite with what runs it all the same. command: that of these options, where it is not the one
+    that was given."""
+    step = f"Next: {command}-m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
     if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
-        step = "Next: --steps N, which makes the file's variables states of a sequence"
+        step = f"Next: {command}{f'-m {os.path.basename(path)} ' if command else ''}--steps N, which makes the file's variables states of a sequence"
     if isinstance(error, BlockedError):
         return BlockedError(error.header, [*error.lines, step])
     return UnsupportedError(f"{error}. {step}")
@@ -389,6 +395,7 @@ def _open(
             )
         caveats = check_compiled(graph, binary.path)
         return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
+    start_early()
     compiled, caveats = compile_again(quantized, graph, shapes, allow_other, host, arithmetic)
     judged = compiled.graph if graph is None else graph
     if judged.islands:

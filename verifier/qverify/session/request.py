@@ -94,12 +94,17 @@ class BoardDump:
     names: str = ""
 
 
+def is_dump(path: str) -> bool:
+    """Returns whether a path of -m is a dump: a folder or an .npz."""
+    return os.path.isdir(path) or path.endswith(".npz")
+
+
 def find_dump(paths: Sequence[str]) -> str | None:
     """Returns the path of -m that is a dump beside a model: a folder or an .npz; None without one. Raises UsageError for
     several."""
     if len(paths) < 2:
         return None
-    dumps = [path for path in paths if os.path.isdir(path) or path.endswith(".npz")]
+    dumps = [path for path in paths if is_dump(path)]
     if len(dumps) > 1:
         raise UsageError(f"-m {dumps[1]}: two dumps; qverify compare A B compares them")
     return dumps[0] if dumps else None

@@ -16,20 +16,17 @@ from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
-from qverify.onnx_model.opaque_model import read_opaque
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import ReportDocument, worst
 from qverify.session.chosen_sides import LITERT, QUANTIZATION, ChosenSides
 from qverify.session.models import Models, open_models, read_tensor_map
-from qverify.session.printed_values import limit_to_decimals, refuse_finer
 from qverify.session.request import Request
-from qverify.sides.engine_process import EngineChoice
-from qverify.sides.engine_reference import EngineReference
 from qverify.tensors.recording import NO_VALUES, Recording
 
 if TYPE_CHECKING:
     from qverify.sides.board import Board
+    from qverify.sides.engine_process import EngineChoice
     from qverify.sides.runner_board import RunnerBoard
 
 MANIFEST_SUFFIX = ".built.json"  # added to the name of a vendor's model: the file that states what it was built from
@@ -115,6 +112,9 @@ def _check_own_files(runner: RunnerChoice, path: str, data: bytes, models: Model
 def _open_engine_models(choice: EngineChoice, path: str, shapes: dict[str, tuple[int, ...]]) -> Models:
     """Returns the models of an ONNX that a reference engine runs: a graph that only names the tensors, and the engine as the
     reference. shapes: of dynamic inputs. Raises BadFileError if the file cannot be read."""
+    from qverify.onnx_model.opaque_model import read_opaque
+    from qverify.sides.engine_reference import EngineReference
+
     model = read_opaque(path, shapes)
     reference = EngineReference(choice, model)
     row = {"path": os.path.basename(path), "sha256": hashlib.sha256(model.data).hexdigest(), "kind": "quant.onnx"}
@@ -233,6 +233,8 @@ def describe_runner(
     that printed values are known to some decimals only, so that equal text does not prove equal bytes, and nothing
     finer is judged. built_for: as in BoardModel. arithmetics: shipped ones of the board's engine, if none is stated; they
     are named where the board rounds otherwise."""
+    from qverify.session.printed_values import limit_to_decimals, refuse_finer
+
     if board is not None and board.state not in NO_VALUES:
         report.caveats += describe_other_versions(built_for or {}, board.ledger)
     if board is not None and (recovered := board.settings.get("recovered")):

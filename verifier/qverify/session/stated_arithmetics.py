@@ -10,10 +10,10 @@ from qverify_agents.inventory import find_arithmetic
 
 from qverify.closest_names import did_you_mean
 from qverify.errors import UsageError
-from qverify.report.learned import Arithmetic
 
 if TYPE_CHECKING:
     from qverify.arithmetic.forms import FormsOfOps
+    from qverify.report.learned import Arithmetic
 
 SUFFIX = ".toml"
 VERSION_TAGS = ("soc", "firmware", "driver", "toolchain", "runtime", "version")  # of a board: what its arithmetic is of

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,9 @@ from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.sides.simulator import Simulator
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
-from qverify.vendor_quantization import Quantized, write_quantized
+
+if TYPE_CHECKING:
+    from qverify.vendor_quantization import Quantized
 
 WHERE = "--quantization"
 ESPDL = b"EDL2"  # the first bytes of an .espdl
@@ -26,6 +28,8 @@ MAX_BYTES = 1 << 31
 
 def quantize_as_vendor(path: str, data: bytes, files: Sequence[str]) -> Quantized:
     """Returns the quantized ONNX that these files and the float ONNX give. Raises BadFileError, UsageError."""
+    from qverify.vendor_quantization import write_quantized
+
     contents = dict[str, bytes]()
     for file in files:
         name = os.path.basename(file)

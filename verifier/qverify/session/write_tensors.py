@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.session.npz_file import FAST, write_npz
 from qverify.session.run_evidence import RunEvidence, board_values
-from qverify.tensors.file_names import file_stems
 from qverify.tensors.recording import Array, Recording, Tensors
 
 SCHEMA = "qverify.npz/1"
@@ -24,6 +22,9 @@ def write_tensors(path: str, evidence: RunEvidence) -> None:
     (SCHEMA) lists tensor, dtype, shape, scale and zero point of each array, and the missing tensors of each side with
     the reason. For a tensor of the board whose bytes did not cross the link, those of another side's tensor with the
     same digest are written."""
+    from qverify.session.npz_file import FAST, write_npz
+    from qverify.tensors.file_names import file_stems
+
     inputs = {item.spec.name: item.spec for item in evidence.prepared.inputs}
     sides = evidence.results.recordings
     stems = file_stems(dict.fromkeys([*inputs, *(name for side in sides.values() for name in side.specs)]))

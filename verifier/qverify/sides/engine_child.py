@@ -21,9 +21,11 @@ import numpy as np
 from qverify_agents.process_group import kill_group, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
+from qverify.sides.forked_process import ForkedProcess
 from qverify.tensors.recording import Array
 
 TIMEOUT_S = 900.0  # of one request
+Process = subprocess.Popen[str] | ForkedProcess
 
 
 class EngineEnded(Exception):
@@ -38,10 +40,11 @@ class EngineChild:
         folder: a folder for the files of requests and answers.
         close: function that ends the child and removes the folder."""
 
-    def __init__(self, program: Path, timeout_s: float = TIMEOUT_S):
+    def __init__(self, program: Path, timeout_s: float = TIMEOUT_S, process: ForkedProcess | None = None):
+        """process: one that runs the program already."""
         self._program, self._timeout_s = program, timeout_s
         self.folder = Path(tempfile.mkdtemp(prefix="qverify-engine-"))
-        self._processes: list[subprocess.Popen[str]] = []  # the one that runs, if any
+        self._processes: list[Process] = [] if process is None else [process]  # the one that runs, if any
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, _clean_up, self._processes, self.folder)
 
@@ -79,7 +82,7 @@ class EngineChild:
                 arrays.append(value.reshape(shape))
         return arrays
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running(self) -> Process:
         if self._processes and self._processes[0].poll() is not None:  # it was ended while it waited
             _wait(self._processes.pop())
         if not self._processes:
@@ -97,14 +100,14 @@ class EngineChild:
         return self._processes[0]
 
 
-def _clean_up(processes: list[subprocess.Popen[str]], folder: Path) -> None:
+def _clean_up(processes: list[Process], folder: Path) -> None:
     for process in processes:
         kill_group(process)
         _wait(process)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait(process: subprocess.Popen[str]) -> int:
+def _wait(process: Process) -> int:
     """Returns the status with which the process ended, and closes its pipes."""
     status = process.wait()
     for stream in (process.stdin, process.stdout):
@@ -114,7 +117,7 @@ def _wait(process: subprocess.Popen[str]) -> int:
     return status
 
 
-def _how_ended(process: subprocess.Popen[str], late: bool, timeout_s: float) -> str:
+def _how_ended(process: Process, late: bool, timeout_s: float) -> str:
     status = _wait(process)
     if late:
         return f"it gave no answer within {timeout_s:g} s"

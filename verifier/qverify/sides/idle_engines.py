@@ -6,15 +6,28 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from qverify_agents.signals_held import signals_held
+
 from qverify.sides.engine_child import EngineChild
+from qverify.sides.forked_process import fork_program, may_fork
 
 MOST_REQUESTS = 200  # of one child, so that memory which an engine does not give back is bounded
 MOST_IDLE = 2  # children of one program that wait
 _LOCK = threading.Lock()
 _idle: dict[tuple[object, ...], list[tuple[EngineChild, int]]] = {}  # and how many times each was used
+
+
+def start_copy(program: Path) -> None:
+    """Starts a child that runs `program` as a copy of this process, for the first caller of borrowed(), where that is possible.
+    Call it in a process of the command line, once what the program imports is loaded, and before any of it has computed."""
+    key = _key(program)
+    if key in _idle or not may_fork():
+        return
+    with suppress(OSError), signals_held():  # then borrowed() starts one
+        _idle[key] = [(EngineChild(program, process=fork_program(program)), 0)]
 
 
 @contextmanager

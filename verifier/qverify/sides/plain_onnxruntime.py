@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 
 from qverify.onnx_model import engine
-from qverify.onnx_model.find_optimizer import FoundOptimizer, SessionSettings, find_optimizer
+from qverify.onnx_model.crash_watch import is_armed
+from qverify.onnx_model.find_optimizer import FUSES_INTEGERS, FoundOptimizer, SessionSettings, find_optimizer
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.sides.engine_child import EngineEnded
-from qverify.sides.idle_engines import borrowed
+from qverify.sides.idle_engines import borrowed, start_copy
 from qverify.tensors.recording import Array
 
 PROGRAM = Path(engine.__file__).with_name("run_sessions.py")
 DEFAULT = SessionSettings()
+
+
+def start_early() -> None:
+    """Starts the child, before this process opens a session, where it can begin as a copy of this process: in one of the
+    command line alone, because another program may have threads and libraries that no copy survives."""
+    if is_armed() and not engine.has_opened():
+        engine.version()  # imports onnxruntime
+        start_copy(PROGRAM)
 
 
 class PlainOnnxruntime:
@@ -78,11 +87,14 @@ class PlainOnnxruntime:
             self._written = True
         return model
 
-    def find_optimizer(self, feed: Mapping[str, Array], changed: Mapping[str, Array]) -> FoundOptimizer:
-        """Returns the optimizer that makes this model's outputs differ from those without optimizations."""
+    def find_optimizer(
+        self, feed: Mapping[str, Array], changed: Mapping[str, Array], saturates: bool = False
+    ) -> FoundOptimizer:
+        """Returns the optimizer that makes this model's outputs differ from those without optimizations. saturates: whether
+        its products of integers saturate on this processor; what makes integer kernels is then tried first."""
 
         def run(settings: SessionSettings) -> Mapping[str, Array] | None:
             values = self.run(feed, list(changed), settings)
             return None if isinstance(values, str) else values
 
-        return find_optimizer(run, changed)
+        return find_optimizer(run, changed, first=FUSES_INTEGERS if saturates else "")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -15,7 +15,6 @@ from qverify.arithmetic import float32
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.onnx_model.cut_model import Cutter
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.exact_products import unsure_products, with_exact_products
@@ -28,11 +27,14 @@ from qverify.ops.quantize import parameters
 from qverify.sides.host_islands import dependents_of, find_misfit
 from qverify.sides.plain_onnxruntime import PlainOnnxruntime
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
-from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from qverify.onnx_model.cut_model import Cutter
+    from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 
 VARIANT_SETTINGS = (
     ("disable_all", 1),
@@ -142,6 +144,8 @@ class Reference:
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
         and of the original ONNX under every level."""
+        from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
+
         inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._preprocessing, prepared.arrays())}
         feed, base = {n: inputs[n] for n in self._inputs}, self._engine.run(inputs, self.names)
         model = with_data(expose_tensors(self._model, self.names), self._constants).SerializeToString()
@@ -185,6 +189,8 @@ class Reference:
         return with_data(self._cut(inputs, outputs), self._constants)
 
     def _cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+        from qverify.onnx_model.cut_model import Cutter
+
         self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
         return self._cutter.cut(inputs, outputs)
 
@@ -246,7 +252,8 @@ class Reference:
         if isinstance(self.original, MappedModel):  # it would open a session of all weights for each optimizer
             found = "which optimization changes it is not searched for in a model of this size"
         else:
-            found = str(self._plain.find_optimizer(self.feed_of_original(prepared), plain))
+            feed = self.feed_of_original(prepared)
+            found = str(self._plain.find_optimizer(feed, plain, self.has_exact_products))
         for row in differing:
             row["changed_by"] = found
 

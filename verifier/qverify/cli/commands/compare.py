@@ -51,12 +51,15 @@ class WithProfiles(GroupedCommand):
 @click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG, examples=EXAMPLES, page="docs/how-to/vendor-dumps.md")
 @takes_all("compare")
 def command(given: Given) -> int:
-    from qverify.renderers import terminal
-    from qverify.session.offline.compare_dumps import compare_dumps
+    from qverify.renderers import frame_lines, terminal
+    from qverify.session.offline.compare_frames import compare_frames
     from qverify.session.offline.compare_ladder import compare_ladder
     from qverify.session.requests.offline import compare_request
 
     view, reports = read_view(given), read_reports(given)
     dumps, options = compare_request(replace(given, drawings=reports.drawings))
-    report = compare_dumps(dumps, options) if given["b"] is not None else compare_ladder(dumps, options)
-    return emit(report, terminal.render(report, [], view), reports)
+    report = compare_frames(dumps, options) if given["b"] is not None else compare_ladder(dumps, options)
+    if not report.frames:
+        return emit(report, terminal.render(report, [], view), reports)
+    lines = [frame_lines.frame_line(row, view) for row in report.frames] if view.detail != "quiet" else []
+    return emit(report, "\n".join([*lines, frame_lines.render(report, view)]), reports)

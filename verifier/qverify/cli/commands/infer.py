@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command(help=__doc__)
-@click.option("-m", "--model", required=True, help="quant.onnx and/or model.bin, comma list")
+@click.option(
+    "-m",
+    "--model",
+    required=True,
+    help="quant.onnx and/or model.bin, comma list; with --side reference also a float ONNX",
+)
 @click.option("--side", type=click.Choice(["reference", "simulator", "board"]), default="simulator", show_default=True)
 @takes(board_table.BOARD.but(default=("local",), shown=True))
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")

@@ -4,6 +4,7 @@ node (NUMERICS.md section 4)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +27,11 @@ from qverify.compare.error_bounds.bounded_values import (
     bound_exactly,
     read_inputs,
 )
-from qverify.compare.error_bounds.carry_through import BoundFunction, carry_through
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+
+if TYPE_CHECKING:
+    from qverify.compare.error_bounds.carry_through import BoundFunction
 
 PAGES: dict[str, BoundFunction] = {
     "elementwise_float": functions.elementwise_float,
@@ -130,6 +133,8 @@ def evaluate_unit(
         made: all outputs of one side, for a unit that is_stepwise(). The values are then those of this side.
         pages: the bound functions, by op.
     """
+    from qverify.compare.error_bounds.carry_through import carry_through
+
     with np.errstate(all="ignore"):
         if sums_integers(unit.nodes[0], graph):
             yield from _evaluate_sums(unit, graph, given, at)

@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 
-from qverify.arithmetic.float_convolution import convolve, convolve_transposed
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
@@ -93,11 +92,15 @@ def _sum_products(
 
 
 def conv_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.float_convolution import convolve
+
     w = require_real(inputs[1])
     return _convolve(convolve, read_conv_terms, node, inputs, graph, w.value[0].size)
 
 
 def conv_transpose_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.float_convolution import convolve_transposed
+
     w = require_real(inputs[1])
     terms = w.value[:, 0].size // node.words[10]
     return _convolve(convolve_transposed, read_transposed_terms, node, inputs, graph, terms)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from qverify.arithmetic.integer_blocks import LIMIT, SMALLEST, block_products, scaled_blocks
 from qverify.compare.error_bounds.bounded_values import (
     BoundedValue,
     NoBound,
@@ -24,6 +23,8 @@ STEPS = 127
 
 
 def quantize_blocks(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.integer_blocks import LIMIT, SMALLEST, scaled_blocks
+
     x, shape = require_real(inputs[0]), graph.spec(node.outputs[0]).shape
     if not x.error.any():  # every side computes the same float32 steps
         blocks, largest, steps = scaled_blocks(x.value.astype(np.float32), shape)
@@ -40,6 +41,8 @@ def quantize_blocks(node: Node, inputs: list[BoundedValue | None], graph: Graph)
 
 
 def matmul_blocks(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.integer_blocks import block_products
+
     s, sw = require_real(inputs[1]), require_real(inputs[3])
     if s.error.any() or sw.error.any():
         raise NoBound("matmul_blocks with scales that depend on floats")
@@ -62,5 +65,7 @@ def _in_blocks(values: Reals, shape: tuple[int, ...]) -> Reals:
 
 def _change_of_quotient(size: Reals, error: Reals, divisor: Reals, spread: Reals) -> Reals:
     """Returns how far |x| / largest changes if both change by their errors."""
+    from qverify.arithmetic.integer_blocks import SMALLEST
+
     least = np.maximum(divisor - spread, float(SMALLEST))
     return (error + size / divisor * spread) / least

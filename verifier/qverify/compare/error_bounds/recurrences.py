@@ -12,20 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qverify.arithmetic.recurrences import (
-    GateFunction,
-    RecurrenceOperands,
-    ScaledWeights,
-    quantize_by_range,
-    read_integer_operands,
-    read_integer_weights,
-    read_operands,
-    read_settings,
-)
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
@@ -37,17 +27,11 @@ from qverify.compare.error_bounds.bounded_values import (
     gamma,
 )
 from qverify.compare.error_bounds.float_sums import DOUBLE
-from qverify.compare.error_bounds.recurrent_gates import (
-    GateKernel,
-    RecordedDirection,
-    add,
-    find_infinities,
-    mark_lost_if_large,
-    mark_lost_like,
-    round_to_float32,
-    select,
-)
 from qverify.model_bin.graph import Graph, Node
+
+if TYPE_CHECKING:
+    from qverify.arithmetic.recurrences import GateFunction, RecurrenceOperands, ScaledWeights
+    from qverify.compare.error_bounds.recurrent_gates import GateKernel, RecordedDirection
 
 StepBoundFunction = Callable[[Node, list[BoundedValue | None], Graph, Mapping[str, Array]], list[BoundedValue]]
 
@@ -55,6 +39,8 @@ StepBoundFunction = Callable[[Node, list[BoundedValue | None], Graph, Mapping[st
 def lstm(
     node: Node, inputs: list[BoundedValue | None], graph: Graph, recorded: Mapping[str, Array]
 ) -> list[BoundedValue]:
+    from qverify.arithmetic.recurrences import read_operands
+
     operands = read_operands(_read_exact_inputs(node, inputs, recorded), node.name)
 
     def gates(kernel: GateKernel, part: RecordedDirection) -> Real:
@@ -67,6 +53,9 @@ def lstm(
 def lstm_integer(
     node: Node, inputs: list[BoundedValue | None], graph: Graph, recorded: Mapping[str, Array]
 ) -> list[BoundedValue]:
+    from qverify.arithmetic.recurrences import read_integer_operands, read_integer_weights
+    from qverify.compare.error_bounds.recurrent_gates import mark_lost_if_large
+
     values = _read_exact_inputs(node, inputs, recorded)
     operands, (of_x, of_h) = read_integer_operands(values, node.name), read_integer_weights(values, len(values[1]))  # type: ignore[arg-type]
 
@@ -87,6 +76,8 @@ def lstm_integer(
 def _multiply_quantized(weights: ScaledWeights, parts: list[Array]) -> tuple[Reals, Reals]:
     """Returns the products of 8-bit weights and rows, and the magnitudes of the products, which each kernel rounds.
     parts: rows (T, 1, depth) that are quantized together."""
+    from qverify.arithmetic.recurrences import quantize_by_range
+
     rows = [quantize_by_range(part) for part in parts]
     steps = np.concatenate([s * float(scale) for s, scale in rows])
     recorded = (steps @ weights.centred.T) * weights.scales.astype(np.float64)
@@ -96,6 +87,9 @@ def _multiply_quantized(weights: ScaledWeights, parts: list[Array]) -> tuple[Rea
 def _bound_lstm(
     node: Node, operands: RecurrenceOperands, y: Array, gates_of: Callable[[GateKernel, RecordedDirection], Real]
 ) -> list[BoundedValue]:
+    from qverify.arithmetic.recurrences import read_settings
+    from qverify.compare.error_bounds.recurrent_gates import GateKernel, RecordedDirection, select
+
     settings = read_settings(node.words, 3, True)
 
     def both(kernel: GateKernel) -> tuple[Real, Real]:
@@ -122,6 +116,8 @@ def _bound_lstm(
 def _bound_lstm_step(
     kernel: GateKernel, functions: tuple[GateFunction, ...], coupled: bool, peepholes: Array, sums: Real, c: Real
 ) -> tuple[Real, Real]:
+    from qverify.compare.error_bounds.recurrent_gates import add, round_to_float32, select
+
     f, g, last = functions
     size = c.value.shape[-1]
     i, o, forget, new = (select(sums, np.s_[..., k * size : (k + 1) * size]) for k in range(4))
@@ -140,6 +136,15 @@ def _bound_lstm_step(
 def gru(
     node: Node, inputs: list[BoundedValue | None], graph: Graph, recorded: Mapping[str, Array]
 ) -> list[BoundedValue]:
+    from qverify.arithmetic.recurrences import read_operands, read_settings
+    from qverify.compare.error_bounds.recurrent_gates import (
+        add,
+        mark_lost_if_large,
+        mark_lost_like,
+        round_to_float32,
+        select,
+    )
+
     operands, settings = (
         read_operands(_read_exact_inputs(node, inputs, recorded), node.name),
         read_settings(node.words, 2, True),
@@ -169,6 +174,8 @@ def gru(
 
 def _reset_first(kernel: GateKernel, part: RecordedDirection, h: Real, at: slice) -> Real:
     """Returns the argument of the last gate of a gru, of which h is replaced by r * h."""
+    from qverify.compare.error_bounds.recurrent_gates import find_infinities
+
     weights, (x, size_x) = part.operands.r[part.d][at], part.x
     of_x, size, moved = x[..., at], np.abs(h.value) @ np.abs(weights).T, h.error @ np.abs(weights).T
     bias_of_h = part.operands.biases(part.d)[1][at]
@@ -181,6 +188,8 @@ def _reset_first(kernel: GateKernel, part: RecordedDirection, h: Real, at: slice
 def rnn(
     node: Node, inputs: list[BoundedValue | None], graph: Graph, recorded: Mapping[str, Array]
 ) -> list[BoundedValue]:
+    from qverify.arithmetic.recurrences import read_operands, read_settings
+
     operands, settings = (
         read_operands(_read_exact_inputs(node, inputs, recorded), node.name),
         read_settings(node.words, 1, False),
@@ -203,6 +212,8 @@ def _bound_directions(
     recorded: Mapping[str, Array],
     of: Callable[[GateKernel, RecordedDirection, tuple[GateFunction, ...]], Real],
 ) -> list[BoundedValue]:
+    from qverify.compare.error_bounds.recurrent_gates import GateKernel, RecordedDirection, select
+
     y = recorded[node.outputs[0]]
     whole, own_error = _make_zeros(y.shape), np.zeros(y.shape)
     for d, backward in enumerate(reverse):

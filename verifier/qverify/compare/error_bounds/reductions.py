@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from qverify.arithmetic import functions64
-from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.compare.error_bounds.bounded_values import (
     OVERFLOW,
     ROUNDOFF,
@@ -117,6 +116,8 @@ REDUCED: dict[str, Callable[[Real], Real]] = {
 
 
 def reduce_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    from qverify.arithmetic.reduced_rows import reduced_rows
+
     x, (function, mask) = require_real(inputs[0]), node.words
     if not 0 <= function < len(REDUCTIONS):
         raise NoBound(f"reduction {function}")

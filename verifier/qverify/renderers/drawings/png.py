@@ -7,13 +7,15 @@ import io
 import struct
 import zlib
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.extras import import_extra
-from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Cells, Figure, Line, Words
+
+if TYPE_CHECKING:
+    from qverify.renderers.drawings.shapes import Cells, Figure, Line
 
 SCALE = 2  # pixels per unit of a figure
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
@@ -40,6 +42,8 @@ def require() -> None:
 def draw(figure: Figure) -> bytes:
     """Returns the content of a PNG file of a figure, with a white background. Raises MissingExtraError if Pillow is not
     installed."""
+    from qverify.renderers.drawings.shapes import COLOURS, Cells, Line, Words
+
     images = import_extra("PIL.Image", "--plots: PNG")
     image = images.new("RGB", (round(figure.width * SCALE), round(figure.height * SCALE)), "#ffffff")
     pen = import_extra("PIL.ImageDraw", "--plots: PNG").Draw(image)
@@ -72,12 +76,16 @@ def _last(right: float, bottom: float, left: float, top: float) -> tuple[int, in
 
 
 def _shaded(paint: str, opacity: float) -> tuple[int, int, int]:
+    from qverify.renderers.drawings.shapes import COLOURS
+
     colour = bytes.fromhex(COLOURS[paint][1:])
     red, green, blue = (round(255 - (255 - c) * opacity) for c in colour)
     return red, green, blue
 
 
 def _line(pen: Any, line: Line) -> None:
+    from qverify.renderers.drawings.shapes import COLOURS
+
     for start, stop in pairwise(line.points):
         dash_count = max(1, int((abs(stop[0] - start[0]) + abs(stop[1] - start[1])) / 7)) if line.dashed else 1
         share = 0.5 if line.dashed else 1.0
@@ -93,6 +101,8 @@ def _between(start: tuple[float, float], end: tuple[float, float], share: float)
 
 
 def _cells(image: Any, images: Any, cells: Cells) -> None:
+    from qverify.renderers.drawings.shapes import LEVELS
+
     colours = np.array([_shaded(cells.paint, level / LEVELS) for level in range(LEVELS + 1)], np.uint8)
     small = images.fromarray(colours[cells.shades])
     size = max(1, round(cells.width * SCALE)), max(1, round(cells.height * SCALE))

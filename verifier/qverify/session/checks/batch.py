@@ -4,6 +4,7 @@ those of the batch."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from qverify_agents.errors import LinkError
@@ -17,8 +18,6 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.checks import CheckDifference, CheckResult
 from qverify.report.document import ReportDocument, worst
-from qverify.session.checks.checked_job import CheckedJob, OpenJob
-from qverify.session.checks.mark_check import mark_check
 from qverify.session.host_sides import Watch
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
@@ -26,6 +25,9 @@ from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from qverify.session.checks.checked_job import CheckedJob, OpenJob
 
 MAX_ITEMS = 64
 OWN_RUNTIME = "qvrt"  # whose float results are defined bit for bit
@@ -79,6 +81,8 @@ class BatchCheck:
     def finish(self, report: ReportDocument, open_job: OpenJob, frame: int = 0, watch: Watch | None = None) -> None:
         """Runs each item alone and adds the result to the report. The job of the batch must have released its board, which
         has one connection only. open_job: opens the network of one item. frame: number of the batch's frame."""
+        from qverify.session.checks.mark_check import mark_check
+
         self._verdict = _verdict_of(report, frame)
         result = self._run(open_job, frame, watch)
         result.board = self._request.board

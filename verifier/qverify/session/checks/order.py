@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qverify_agents.errors import LinkError
 
@@ -10,12 +11,12 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.checks import CheckDifference, CheckResult
 from qverify.report.document import ReportDocument
-from qverify.session.checks.checked_job import CheckedJob
-from qverify.session.checks.mark_check import mark_check
 from qverify.session.host_sides import Watch
-from qverify.session.other_inputs import board_digests, other_inputs
 from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.prepared import PreparedInputs
+
+if TYPE_CHECKING:
+    from qverify.session.checks.checked_job import CheckedJob
 
 MAX_FRAMES = 64  # that run again, the first ones
 
@@ -43,6 +44,8 @@ class OrderCheck:
 
     def add(self, number: int, source: str, evidence: RunEvidence | None) -> None:
         """Adds a frame. A frame that the board did not complete is none of the check's; its own verdict says so."""
+        from qverify.session.other_inputs import board_digests
+
         board = evidence.results.recordings.get("board") if evidence is not None else None
         if evidence is None or board is None or board.state != "complete":
             return
@@ -54,11 +57,15 @@ class OrderCheck:
     def finish(self, job: CheckedJob, report: ReportDocument, watch: Watch | None = None) -> None:
         """Runs the frames again and adds the result to the report. Of a single frame, other random inputs run before its
         second run."""
+        from qverify.session.checks.mark_check import mark_check
+
         result = self._run(job, watch)
         result.board = job.request.board
         mark_check(report, result)
 
     def _run(self, job: CheckedJob, watch: Watch | None) -> CheckResult:
+        from qverify.session.other_inputs import other_inputs
+
         if not self._frames:
             return _open("no frame ran to its end on the board")
         order, before = self._frames[::-1], ""
@@ -126,6 +133,8 @@ def _open(why: str, runs: int = 0) -> CheckResult:
 
 def _digests_of(job: CheckedJob, prepared: PreparedInputs, watch: Watch | None) -> tuple[dict[str, str], str]:
     """Returns the digests of the board's tensors in one more run, and why the run is incomplete, "" if it is not."""
+    from qverify.session.other_inputs import board_digests
+
     try:
         board = job.run_board(prepared, watch)
     except LinkError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qverify.errors import UsageError
 from qverify.report.document import ReportDocument
 from qverify.session.checks.batch import BatchCheck
-from qverify.session.checks.checked_job import CheckedJob, OpenJob
 from qverify.session.checks.order import OrderCheck
 from qverify.session.host_sides import Watch
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
+
+if TYPE_CHECKING:
+    from qverify.session.checks.checked_job import CheckedJob, OpenJob
 
 
 class Checks:

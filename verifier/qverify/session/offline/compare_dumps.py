@@ -34,6 +34,7 @@ from qverify.session.offline.partial_dump import find_not_offered, state_offered
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.offline.stated_scales import state_scales
 from qverify.session.printed_values import check_precision, limit_to_precision
+from qverify.session.request import BoardDump
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.sides.dumps.array_axes import move_axes
 from qverify.sides.dumps.open_dump import open_dump
@@ -69,6 +70,7 @@ class DumpPair:
         is_first_pair: whether it is the first pair of a report, in which is said what is the same for all: other inputs of B, and which known
             roundings give its final outputs.
         shapes: dims of dynamic inputs of the model, by name.
+        every_frame: whether every frame of folders of several is compared (compare_frames.py), and not that of `reading`.
     """
 
     a: str
@@ -87,6 +89,7 @@ class DumpPair:
     inputs: InputRequest | None = None
     is_first_pair: bool = True
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    every_frame: bool = False
 
     def reading_of(self, b: bool) -> ReadingOptions:
         """Returns the options for reading dump B if `b`, else dump A."""
@@ -212,6 +215,23 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     if models is not None:
         _name_arithmetics(report, dumps, models, second)
     return report
+
+
+def read_in_place(dump: BoardDump, models: Models, first: Recording) -> Recording:
+    """Returns a dump in the board's place as the main job reads it, under the names of `first`, a side of the same models. Raises
+    UsageError or BadFileError for one that cannot be read."""
+    side_b = dump.reading.side or ("board" if not dump.profile and read_index(dump.path) is not None else "")
+    dumps = DumpPair("", dump.path, profile_b=dump.profile, reading=dump.reading, side_b=side_b, names=dump.names)
+    side = _open_side(dump.path, dump.profile, dumps.reading_of(True), models)
+    names = read_map(dump.names) if dump.names and os.path.exists(dump.names) else {}
+    use_names_of_model(side, models, names)
+    first = replace(first, specs=dict(first.specs), missing=dict(first.missing))
+    _, second = _make_recordings(dumps, [first, side], models, names, False)
+    notes = _pair_names(dumps, names, first, second)
+    if dump.reading.layout and isinstance(side, Recording):
+        second = move_axes(second, dump.reading.layout, infer_layouts(models.graph), dump.path)
+    second.notes += notes
+    return second
 
 
 def _name_arithmetics(report: ReportDocument, dumps: DumpPair, models: Models, second: Recording) -> None:

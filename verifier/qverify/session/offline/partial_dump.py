@@ -11,6 +11,7 @@ from qverify.sides.dumps.rewritten_names import find_rewritings
 from qverify.tensors.recording import Recording
 
 ASKED = "final outputs only; -r True judges every node that the dump gives"
+MOST_NODES = 8  # between the end of a dump and a final output
 ALONE = "final outputs only: the dump gives no others"
 
 
@@ -25,7 +26,36 @@ def find_not_offered(first: Recording, dump: Recording, models: Models) -> tuple
             why[name] = f"{printable(unpaired[0])} of the dump may be it: {reason}"
         elif name not in models.graph.outputs:
             not_offered.add(name)
+        elif reason := _describe_end(name, dump, models):
+            why[name] = reason
     return not_offered, why
+
+
+def _describe_end(name: str, dump: Recording, models: Models) -> str:
+    """Returns what to do if a dump ends a few nodes before a final output, as where an accelerator leaves a softmax to the host;
+    "" if it does not."""
+    graph, makers = models.graph, models.graph.producers()
+    given, known = {n for n in dump.specs if n not in dump.missing}, {*graph.observable(), *graph.inputs}
+    ends, ops, todo = list[str](), list[str](), [name]
+    while todo:
+        tensor = todo.pop()
+        if tensor in given:
+            ends.append(tensor)
+            continue
+        if tensor not in makers or len(ops) == MOST_NODES:
+            return ""
+        node = makers[tensor]
+        ops.append(node.op)
+        todo += [i for i in node.inputs if i in known and i not in ends]
+    file = next((row["path"] for row in models.rows if row["kind"] == "quant.onnx"), "")
+    if not file or not ends or {*ends} & {*graph.inputs}:
+        return ""
+    what = ", ".join(dict.fromkeys(op for op in reversed(ops) if op not in ("quantize", "dequantize"))) or "dequantize"
+    cut = f"import onnx; onnx.utils.extract_model({file!r}, 'cut.onnx', {[*graph.inputs]}, {ends})"
+    return (
+        f"the dump ends before the host's {what}, at {', '.join(map(printable, ends))}; to compare that, cut the model there "
+        f'(python -c "{printable(cut)}") and give -m cut.onnx'
+    )
 
 
 def state_offered(pair: Pair, narrow: bool, alone: bool) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 from qverify.compiler.check_units import CANCELLING
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.match import Watch
-from qverify.errors import UsageError
+from qverify.errors import UnsupportedError, UsageError
 from qverify.files import write_pieces
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode_pieces
 from qverify.onnx_model.load import open_model
 from qverify.onnx_model.mapped_model import MappedModel
 from qverify.session.check_readable import check_readable
+from qverify.session.models import with_next_step
 from qverify.session.stated_arithmetics import open_arithmetic
 from qverify.session.vendor_quantized import ESPDL, espdl_files, quantize_as_vendor
 
@@ -108,7 +109,10 @@ def compile_tflite(name: str, data: bytes, options: CompilerOptions) -> Compiled
     if refused := [f.name for f in fields(options) if getattr(options, f.name) != getattr(allowed, f.name)]:
         flag = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(refused[0], refused[0].replace("_", "-"))
         raise UsageError(f"--{flag}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
-    return open_tflite(name, data, options.arithmetic, options.host)[0]
+    try:
+        return open_tflite(name, data, options.arithmetic, options.host)[0]
+    except UnsupportedError as error:
+        raise with_next_step(error, name, "qverify ") from error
 
 
 def _describe_failure(graph: Graph) -> str:

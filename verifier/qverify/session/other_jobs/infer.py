@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass, field, replace
 
-from qverify.errors import UsageError
+from qverify.errors import FloatModelError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
-from qverify.session.chosen_sides import choose_sides
+from qverify.session.chosen_sides import ChosenSides, choose_sides
 from qverify.session.host_sides import HostSides
+from qverify.session.models import Models
 from qverify.session.request import Request
-from qverify.session.runner import connect_board, open_with_board_model
+from qverify.session.runner import BoardModel, connect_board, open_with_board_model
 from qverify.sides.dumps.write_arrays import check_writable_dump, write_arrays
 from qverify.tensors.recording import Recording
+
+ONNXRUNTIME = "onnxruntime"  # the engine that runs a float ONNX
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,27 @@ class BoardAddress:
     deadline_s: float = 120.0
     options: dict[str, str] = field(default_factory=dict)
     runner: tuple[tuple[str, str], ...] = ()
+
+
+def _open(request: Request, side: str) -> tuple[Request, ChosenSides, tuple[Models, BoardModel | None]]:
+    """Returns the request, its sides and the opened models. A float ONNX alone is run by this Python's onnxruntime. Raises
+    UsageError for one that another side is to run."""
+    sides = choose_sides(request)
+    request = replace(request, allow_other_model=sides.runner is not None)
+    try:
+        return request, sides, open_with_board_model(request, sides, simulates=side != "reference")
+    except FloatModelError as error:
+        if len(request.models) > 1 or side == "board":
+            raise
+        if side != "reference":
+            name = os.path.basename(request.models[0])
+            raise UsageError(
+                f"{name}: a float ONNX, which has no simulator; --side reference runs it on onnxruntime, `qverify quantize` makes "
+                "a quantized one"
+            ) from error
+        request = replace(request, reference_engine=(ONNXRUNTIME,), reference_python=(sys.executable,))
+        sides = choose_sides(request)
+        return request, sides, open_with_board_model(request, sides, simulates=False)
 
 
 def infer(
@@ -57,9 +83,7 @@ def infer(
         reference_engine=engine[0],
         reference_python=engine[1],
     )
-    sides = choose_sides(request)
-    request = replace(request, allow_other_model=sides.runner is not None)
-    models, vendor = open_with_board_model(request, sides, simulates=side != "reference")
+    request, sides, (models, vendor) = _open(request, side)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator

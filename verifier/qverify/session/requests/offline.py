@@ -39,6 +39,7 @@ def compare_request(given: Given) -> tuple[DumpPair, Options]:
         given["quantization"],
         given["names"],
         shapes=parse_shapes(given["shapes"]),
+        every_frame="frame" not in given.named,
     )
     if dumps.shapes and given["model"] is None:
         raise OptionsError("--shape gives the dims of a dynamic ONNX; give that: -m quant.onnx")

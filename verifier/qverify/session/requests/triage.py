@@ -8,7 +8,8 @@ from qverify.options.commands import COMMANDS
 from qverify.options.given import Given
 from qverify.sequences.sequence_request import SequenceRequest
 from qverify.session.models import parse_shapes
-from qverify.session.requests.inputs import read_inputs, read_sequence
+from qverify.session.request import is_dump
+from qverify.session.requests.inputs import read_dump, read_inputs, read_sequence
 from qverify.session.requests.judging import is_of_rung, read_judging
 from qverify.session.requests.sides import Pairs, read_engine, read_link, read_runner, read_sides
 from qverify.session.triage.reduced_folder import check_build_command, check_output_folder
@@ -49,6 +50,7 @@ def triage_request(given: Given) -> tuple[TriageRequest, ReductionRequest | None
         shapes, sequence = first_shapes(paths, shapes, sequence)
     if engine.names:
         _check_engine(given, capture)
+    dump = next((path for path in [*order, *paths] if is_dump(path)), None) if capture is None else None
     request = TriageRequest(
         paths,
         stages=order,
@@ -65,6 +67,7 @@ def triage_request(given: Given) -> tuple[TriageRequest, ReductionRequest | None
         capture=capture,
         build=None if given["reduce"] else given["build"],
         sequence=sequence,
+        dump=read_dump(given, dump),
         engine=engine,
         **given.only(*SAME),
     )

@@ -18,7 +18,10 @@ from qverify.report.drawings import TensorDrawing
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.untapped import describe_untapped
 from qverify.report.weakenings import list_pair_caveats
-from qverify.sides.dumps.array_dump import open_array_dump
+from qverify.session.models import Models
+from qverify.session.offline.compare_dumps import read_in_place
+from qverify.session.request import BoardDump
+from qverify.sides.dumps.array_dump import find_arrays, open_array_dump
 from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
@@ -247,11 +250,27 @@ def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) 
         )
 
 
+def read_dump(dump: BoardDump, models: Models, recordings: Mapping[str, Recording]) -> Recording:
+    """Returns a dump in the board's place as a side: arrays of which nothing is said are those of another runtime, anything else
+    is read as the main job reads it. recordings: those of the run, of which the first has the names of the tensors."""
+    is_plain = dump.path.endswith(".npz") or bool(find_arrays(dump.path))
+    if is_plain and dump == BoardDump(dump.path):
+        return dump_as_side(dump.path, models.graph)
+    if not recordings:
+        raise UsageError(f"{dump.path}: no side of this host to compare it with: give the quantized ONNX in -m")
+    first = recordings.get("reference", next(iter(recordings.values())))
+    return _as_side(read_in_place(dump, models, first), dump.path, models.graph)
+
+
 def dump_as_side(path: str, graph: Graph) -> Recording:
     """Returns the arrays of another runtime's dump as a side. Stored integers get the graph's scales. A final output
     that is present only as the integers before its dequantize node is dequantized from them. An array of another shape
     than the model's tensor is not read here. Raises UsageError if no array has the name of a tensor."""
-    dump = add_scales(open_array_dump(path, "dump"), graph)
+    return _as_side(add_scales(open_array_dump(path, "dump"), graph), path, graph)
+
+
+def _as_side(dump: Recording, path: str, graph: Graph) -> Recording:
+    """Returns the tensors of a dump that the model has."""
     specs = {n: spec for n, spec in dump.specs.items() if n in graph.tensors}
     if not specs:
         raise UsageError(f"{path}: none of its arrays has the name of a tensor of the model")
@@ -266,4 +285,5 @@ def dump_as_side(path: str, graph: Graph) -> Recording:
         specs[name] = graph.spec(name)
         dump.notes.append(f"{name} of the dump is dequantized from its {source}")
     loaders = {n: partial(fitting.__getitem__ if n in fitting else dump.tensors.__getitem__, n) for n in specs}
-    return replace(dump, tensors=Tensors(loaders), specs=specs, finals=graph.outputs)
+    missing = {n: why for n, why in dump.missing.items() if n in graph.tensors}
+    return replace(dump, side="dump", tensors=Tensors(loaders), specs=specs, missing=missing, finals=graph.outputs)

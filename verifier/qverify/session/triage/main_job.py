@@ -22,6 +22,10 @@ class MainVerdicts:
         self._pairs += [_without_tensors(p) for p in report.pairs if p.b not in NOT_OF_MAIN_JOB]
         self._not_run = list(report.not_run)
 
+    def add_in_place(self, report: ReportDocument) -> None:
+        """Replaces the pairs by those of the report of a dump in the board's place."""
+        self._pairs, self._not_run = [_without_tensors(p) for p in report.pairs], list(report.not_run)
+
     def result(self) -> MainJob | None:
         """Returns the verdicts of all frames, None if the main job compares nothing."""
         if not self._pairs:

@@ -11,6 +11,7 @@ from qverify.errors import UsageError
 from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.model_file import kind_of
+from qverify.session.request import is_dump
 
 ALONE = ("tflite", "espdl")  # kinds of files that are the whole model, without an ONNX
 STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths
@@ -92,7 +93,7 @@ def split_board_model(models: list[str], has_runner: bool) -> tuple[list[str], l
 
 def _kind(path: str) -> str:
     """Returns the kind of a file of a stage: `dump`, or that of kind_of()."""
-    if os.path.isdir(path) or path.endswith(".npz"):
+    if is_dump(path):
         return "dump"
     return kind_of(path, read_model(path)[: 1 << 31])
 

@@ -31,11 +31,11 @@ from qverify.session.node_evidence import NodeEvidence
 from qverify.session.offline.captured_sides import captured_sides
 from qverify.session.offline.rejudge import CapturedJob, merge_options, restore_names
 from qverify.session.recorded_causes import CauseFinder
-from qverify.session.request import Request
+from qverify.session.request import BoardDump, Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.runner import describe_runner
 from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
-from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
+from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, read_dump
 from qverify.session.triage.explain_frames import FrameExplainer
 from qverify.session.triage.explain_nodes import simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
@@ -129,6 +129,29 @@ class Ladder:
             return CapturedJob(request.capture, models, self.files.run_sim)
         has_other_stages = bool(self.files.originals or self.files.dumps or request.app_output)
         return Job(self._job_request(self.files.models), 1 if has_other_stages else 2, sides=self.sides)
+
+    def judge_in_place(self) -> None:
+        """Adds the main job's verdict on a dump in the board's place, as `qverify verify` with the same options gives it."""
+        request, dump = self.request, self.request.dump
+        if (
+            dump is None
+            or request.board is not None
+            or request.stages
+            or not self.files.dumps
+            or len(self.report.frames) > 1
+        ):
+            return
+        if request.inputs.files is None:
+            self._note(
+                "the main job compares the dump with what this host computes of -i INPUT, what the device was given"
+            )
+            return
+        from qverify.session.offline.verify_dump import verify_dump
+
+        try:
+            self.main_verdicts.add_in_place(verify_dump(self._job_request(self.files.models), dump))
+        except QVerifyError as error:
+            self._note(f"the main job with the dump in the board's place: {error}")
 
     def _job_request(self, models: list[str]) -> Request:
         """Returns the request of the main job with these models."""
@@ -240,8 +263,9 @@ class Ladder:
         if isinstance(job, Job):
             job.keep_frame(number, source, prepared, ran, pull)
         job.history.add(ran.recordings)
+        how = self.request.dump or BoardDump("")
         for path in self.files.dumps:
-            ran.recordings["dump"] = dump_as_side(path, graph)
+            ran.recordings["dump"] = read_dump(replace(how, path=path), job.models, ran.recordings)
             check_dump_shapes(path, ran.recordings["dump"].specs, graph)
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:

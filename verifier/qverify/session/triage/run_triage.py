@@ -71,6 +71,7 @@ def run_triage(
         raise error_with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {problems[0]}", first_error)
     if (build := request.build or ladder.build) is not None:
         _locate(ladder, request, build, on_line or (lambda line: None))
+    ladder.judge_in_place()
     report = ladder.conclude()
     lost = sum(frame.board_lost for frame in frames)
     report.caveats += describe_counts(len(problems) - lost, lost)

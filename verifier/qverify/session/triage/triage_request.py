@@ -9,7 +9,7 @@ from qverify.capture.reader import Capture
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
 from qverify.sequences.sequence_request import SequenceRequest
-from qverify.session.request import RequestedEngine
+from qverify.session.request import BoardDump, RequestedEngine
 from qverify.triage.ladder import RungGate
 
 
@@ -40,6 +40,7 @@ class TriageRequest:
         keep: folder for a capture of this run, None for none.
         build: command that builds the runner's {model} from {onnx}, to locate the failing node by bisection.
         sequence: a sequence, of which the first wrong step is triaged; None for independent frames.
+        dump: the dump in the board's place and how it is read, None without one.
         engine: the engine that runs the last ONNX as the reference; there is then no simulator.
     """
 
@@ -68,4 +69,5 @@ class TriageRequest:
     keep: str | None = None
     build: str | None = None
     sequence: SequenceRequest | None = None
+    dump: BoardDump | None = None
     engine: RequestedEngine = field(default_factory=RequestedEngine)

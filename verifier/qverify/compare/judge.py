@@ -397,6 +397,8 @@ class Judge:
 
 def _measure_rest(row: TensorRow, values: PairedValues, context: Context, axis: int | None) -> None:
     """Measures what a row lacks: the other metrics, and the channels along an axis."""
+    from qverify.compare.channel_errors import measure_channels
+
     measures = {name: m for name, m in make_measures(context).items() if name not in row.metrics}
     for block in values.blocks():
         for measure in measures.values():

@@ -68,7 +68,10 @@ class RecomputedRegion:
     def inner(self) -> list[str]:
         """The quantized tensors inside of the region, which a side may round in its own way: not those that are only moved to
         the output, whose rounding is that of the output."""
-        computed_from = {n for node in self.unit.nodes if node.op not in MOVING for n in node.inputs}
+        computed_from = set[str]()
+        for node in reversed(self.unit.nodes):
+            if node.op not in MOVING or computed_from.intersection(node.outputs):
+                computed_from.update(n for n in node.inputs if n)
         return [n for n in list_inner(self.unit) if self.graph.spec(n).quantized and n in computed_from]
 
     def allowed(self, rule: Rule = inner_tensors.allow_any, down: bool = False) -> Ends:

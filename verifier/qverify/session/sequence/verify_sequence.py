@@ -400,7 +400,7 @@ def _check(request: Request, loop: Loop) -> None:
         "--snapshot with --capture": sequence.snapshot is not None and request.capture is not None,
     }
     if option := next((name for name, value in given.items() if value), ""):
-        why = "the capture has every step" if sequence.snapshot else "it is of independent frames"
+        why = "the capture has every step" if option.startswith("--snapshot") else "it is of independent frames"
         raise UsageError(f"{option}: {why}; leave it or --steps out")
     kept = {"--capture": request.capture, "--snapshot": sequence.snapshot, "--from-snapshot": sequence.begin}
     if several and (option := next((name for name, value in kept.items() if value), "")):

@@ -28,6 +28,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Returns the status with which the child ended, that of a signal negative; None if it runs."""
+        assert sys.platform != "win32"  # no such process is made there
         with self._lock:
             if self.returncode is None:
                 try:
@@ -46,6 +47,7 @@ class ForkedProcess:
 
     def kill(self) -> None:
         """Ends the child, which poll() or wait() collects."""
+        assert sys.platform != "win32"
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -60,6 +62,7 @@ def may_fork() -> bool:
 
 def fork_program(program: Path) -> ForkedProcess:
     """Starts the program in a copy of this process, with pipes as its input and output. Raises OSError."""
+    assert sys.platform != "win32"
     child_in, our_out = os.pipe()
     our_in, child_out = os.pipe()
     with warnings.catch_warnings():
@@ -78,6 +81,7 @@ def fork_program(program: Path) -> ForkedProcess:
 
 def _run(program: Path, stdin: int, stdout: int) -> NoReturn:
     """Runs the program in the child, and ends it without what this process would do at its end."""
+    assert sys.platform != "win32"
     status = 1
     try:
         os.setpgid(0, 0)

@@ -16,7 +16,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.sides.dumps.rewritten_names import match_rewritten
-from qverify.sides.dumps.twin_files import RAW, TEXTS, list_printed
+from qverify.sides.dumps.twin_files import RAW, TEXTS, is_undescribed, list_printed
 from qverify.tensors.codes import NEAR, restore_codes
 from qverify.tensors.real_values import to_float64
 from qverify.tensors.recording import Array, Recording
@@ -130,7 +130,7 @@ def _measure_reals(other: Array, own: Array, spec: TensorSpec) -> tuple[int, flo
 def _list_unread(path: str, recording: Recording) -> Iterator[tuple[str, str, Read]]:
     """Yields what a folder has beside the files that were read: raw bytes, texts of numbers and members of an .npz, each with the
     name of its tensor, and the function that returns the arrays that it may be beside the tensor's own."""
-    if not os.path.isdir(path):
+    if not is_undescribed(path):
         return
     folder = UntrustedFolder(path)
     for file in folder.names(MAX_DEPTH):

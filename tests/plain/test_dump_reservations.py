@@ -100,10 +100,10 @@ def test_a_scale_is_the_models_however_its_name_is_spelled() -> None:
     stated, true = TensorSpec("a_b", "uint8", (2,), scale=(1e-12,), zero_point=(0,)), (0.5,)
     model = {"a/b": TensorSpec("a/b", "uint8", (2,), scale=true, zero_point=(3,))}
     sides = [Recording("A", "", specs={"a_b": stated}), Recording("B", "", specs={"a_b": stated})]
-    assert read_by_model(*sides, model, lambda name: name.replace("/", "_")) == (["a_b"], [])
+    assert read_by_model(*sides, model, lambda name: name.replace("/", "_")) == (["a_b"], {})
     assert all((s.specs["a_b"].scale, s.specs["a_b"].zero_point) == (true, (3,)) for s in sides)
     twice = {**model, "a_b": replace(model["a/b"], name="a_b")}
-    assert read_by_model(*sides, twice, lambda name: name.replace("/", "_")) == ([], [])
+    assert read_by_model(*sides, twice, lambda name: name.replace("/", "_")) == ([], {})
 
 
 def test_tensors_without_elements_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -366,7 +366,9 @@ def test_what_cannot_be_evaluated_leaves_the_pair_open_whatever_the_gate() -> No
         return np.clip(h.astype(np.int64) + 1, -128, 127).astype(np.int8)
 
     options = Options(min_cosine=0.5, dump_all=True)
-    with mock.patch("qverify.compare.error_bounds.documented_kernels.evaluate_documented", side_effect=NoBound("a table")):
+    with mock.patch(
+        "qverify.compare.error_bounds.documented_kernels.evaluate_documented", side_effect=NoBound("a table")
+    ):
         report = judged(run(REFERENCE, shifted), kernels="", options=options)
     for pair in report.pairs[1:]:
         assert (pair.verdict, pair.cause) == ("INCONCLUSIVE", "not_judged"), pair.why

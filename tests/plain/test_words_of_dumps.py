@@ -61,7 +61,7 @@ def graph_of(folder: Path) -> Graph:
 
 @pytest.mark.parametrize("real", [False, True])
 def test_another_input_is_found_in_the_quantized_spelling(folder: Path, tmp_path: Path, real: bool) -> None:
-    """As integers, or as the network's own floats, without those of the other spelling."""
+    """It is given as integers, or as the network's own floats, without those of the other spelling."""
     graph, other = graph_of(folder), np.load(folder / "x2.npy")
     tensors, stored = run_on(folder, tmp_path, other), graph.nodes[0].outputs[0]
     if real:

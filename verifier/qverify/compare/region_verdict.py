@@ -19,7 +19,7 @@ from qverify.compare.improbable import lies_on_one_side
 from qverify.compare.limits import FLOAT_SHARE
 from qverify.compare.multiples import describe_multiple
 from qverify.compare.region_parts import find_wrong_part
-from qverify.compare.regions import list_inner
+from qverify.compare.regions import UNTOLD, list_inner
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
@@ -28,7 +28,6 @@ from qverify.report.document import Forced, Verdict
 WIDEST = 8.0  # LSB: a carried bound with a larger mean excuses nothing
 WIDEST_SHARE = 2.0**-6  # the same for floats, as a share of the largest value
 MOST_COMBINED = 4  # inner tensors of which some are rounded and others not
-UNTOLD = "no rounding of its inner tensors that was tried gives them"  # of a region that lies within its bound
 FEW = 16  # elements that may lie on one side by chance
 ALTERNATIVES: dict[
     str, tuple[Rule, bool]

@@ -13,6 +13,7 @@ from qverify.report.document import Forced
 from qverify.report.facts import FusedRegion
 
 CONVERSIONS = ("quantize", "dequantize")
+UNTOLD = "no rounding of its inner tensors that was tried gives them"  # in the reason of a region within its bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from qverify.compare.judge import Judged
 from qverify.compare.kernel_sets import ACCEPTED, differ_wholly
 from qverify.compare.node_by_node import find_agreeing, judge_node_by_node
 from qverify.compare.options import Options
-from qverify.compare.region_verdict import UNTOLD
-from qverify.compare.regions import names_inside
+from qverify.compare.regions import UNTOLD, names_inside
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import in_order

@@ -188,7 +188,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
             )
         if contradicted:
             pair.relaxed.append(
-                f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale or zero point, which -m contradicts, first {contradicted[0]}"
+                f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale or zero point, which -m contradicts, first {''.join(next(iter(contradicted.items())))}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         names_outputs = any(side.settings.get("outputs") for side in (first, second))

@@ -39,17 +39,17 @@ def _file_identities(folder: str) -> dict[str, tuple[int, int]]:
 
 def read_by_model(
     first: Recording, second: Recording, model: Mapping[str, TensorSpec], spelled: Callable[[str], str]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], dict[str, str]]:
     """Replaces the scale of stored values by the model's if both dumps state the same scale and the model another one,
     so that a wrong scale cannot widen a gate in real values.
 
     model: the specs of -m, by name. spelled: spells the model's names and those of the dumps alike. Returns the tensors
-    whose scale was replaced, and those that keep their scales although the model contradicts one of them, with the zero
-    point if it is what is contradicted."""
+    whose scale was replaced, and those that keep their scales although the model contradicts one of them, each with a
+    remark on its zero point if that is what is contradicted, else ""."""
     model_specs = defaultdict[str, list[TensorSpec]](list)
     for name, spec in model.items():
         model_specs[spelled(name)].append(spec)
-    replaced, contradicted = list[str](), list[str]()
+    replaced, contradicted = list[str](), dict[str, str]()
     for name in [n for n in first.specs if n in second.specs]:
         a, b, matches = first.specs[name], second.specs[name], model_specs[spelled(name)]
         stated = [spec for spec in (a, b) if spec.quantized]
@@ -57,7 +57,7 @@ def read_by_model(
             continue
         true = matches[0]
         if len(stated) < 2 or not a.same_meaning(b) or not a.shape == b.shape == true.shape:
-            contradicted.append(name + _describe_zero_point(stated, true))
+            contradicted[name] = _describe_zero_point(stated, true)
             continue
         for side, spec in ((first, a), (second, b)):
             side.specs[name] = replace(

@@ -29,8 +29,8 @@ def state_scales(
         failed = {row.name for row in pair.tensors if row.verdict == "FAILED"}
         if pair.verdict == "FAILED" and failed and failed <= found.keys():
             pair.cause, pair.bit_equal = CAUSE, False
-    known = {finding.tensor for finding in report.findings}
-    report.findings += [Finding("scale", name, text) for name, text in found.items() if name not in known]
+    report.findings = [f for f in report.findings if f.kind != "scale" or f.tensor not in found]
+    report.findings += [Finding("scale", name, text) for name, text in found.items()]
 
 
 def _describe(name: str, first: Recording, second: Recording, model: TensorSpec | None) -> str:

@@ -80,9 +80,15 @@ def test_an_input_that_is_quantized_wrongly_is_not_called_another(folder: Path, 
     assert {pair["cause"] for pair in report["pairs"][1:]} == {"input_or_first_node"}
 
 
+@pytest.mark.parametrize("stated", ["a_q", "b_q"])
 @pytest.mark.parametrize(("key", "said"), [("scale", "2 times that of -m"), ("zero_point", "in -m")])
-def test_what_a_dump_states_of_right_integers_is_the_cause(folder: Path, tmp_path: Path, key: str, said: str) -> None:
+def test_what_a_dump_states_of_right_integers_is_the_cause(
+    folder: Path, tmp_path: Path, key: str, said: str, stated: str
+) -> None:
+    """Of an inner tensor, and of the final output, whose real values follow from its integers."""
     tensors, graph = run_on(folder, tmp_path, np.load(folder / "x.npy")), graph_of(folder)
+    if stated == "b_q":
+        del tensors[graph.outputs[0]]
     dump = tmp_path / "dump"
     dump.mkdir()
     rows = []
@@ -91,7 +97,7 @@ def test_what_a_dump_states_of_right_integers_is_the_cause(folder: Path, tmp_pat
         value.tofile(dump / f"{len(rows)}.bin")
         row = {"name": name, "file": f"{len(rows)}.bin", "dtype": value.dtype.name, "shape": list(value.shape)}
         row |= {"scale": spec.scale[0], "zero_point": spec.zero_point[0]} if spec.quantized else {}
-        if name == "a_q":
+        if name == stated:
             row[key] = row[key] * 2 if key == "scale" else row[key] + 9
         rows.append("\n".join(["[[tensor]]", *(f"{k} = {json.dumps(v)}" for k, v in row.items())]))
     (dump / "dump.toml").write_text("\n".join(rows))
@@ -99,8 +105,8 @@ def test_what_a_dump_states_of_right_integers_is_the_cause(folder: Path, tmp_pat
     assert report["verdict"] == "FAILED" and not report["blamed"]
     pairs = report["pairs"][1:]
     assert {pair["cause"] for pair in pairs} == {"stated_scale"} and not any(pair["bit_equal"] for pair in pairs)
-    text = next(f["text"] for f in report["findings"] if f["tensor"] == "a_q")
-    assert text.startswith("a_q: the integers of both sides are equal") and said in text
+    text = next(f["text"] for f in report["findings"] if f["tensor"] == stated)
+    assert text.startswith(f"{stated}: the integers of both sides are equal") and said in text
     assert not any("accumulated rounding" in note for pair in pairs for note in pair["notes"])
 
 

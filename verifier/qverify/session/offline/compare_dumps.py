@@ -139,7 +139,8 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
         second = move_axes(second, dumps.reading.layout, known, dumps.b)
     followed = list[str]()
     if models is not None:
-        followed = [n for s in (first, second) for n in complete_outputs(s, models.graph, not dumps.partial)]
+        completed = (complete_outputs(s, models.graph, not dumps.partial) for s in (first, second))
+        followed = [*dict.fromkeys(name for names in completed for name in names)]
     for path, side, recording in zip((dumps.a, dumps.b), sides, (first, second), strict=True):
         if isinstance(side, VendorDump) and side.profile == "raw" and os.path.isdir(path):
             refuse_twins(path, recording, ".bin")
@@ -206,7 +207,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     report.notes += note_inputs(
         dict.fromkeys(n for side in (first, second) for n in side.notes), same_inputs, bool(other_inputs)
     )
-    state_scales(report, first, second, contradicted, model_tensors)
+    state_scales(report, (first, second), contradicted, model_tensors, followed)
     report.findings = [*(other_inputs if dumps.is_first_pair else ()), *report.findings]
     for pair in report.pairs if other_inputs else ():
         pair.cause = OTHER_INPUTS if pair.cause in UNKNOWN_OR_ROUNDING else pair.cause

@@ -17,18 +17,28 @@ CAUSE = "stated_scale"
 
 def state_scales(
     report: ReportDocument,
-    first: Recording,
-    second: Recording,
+    sides: tuple[Recording, Recording],
     contradicted: Collection[str],
     model: Mapping[str, TensorSpec],
+    followed: Collection[str],
 ) -> None:
     """Adds a finding for each tensor of equal integers whose scale in a dump the model contradicts, and sets the cause of pairs that
-    failed by such tensors alone. contradicted: the tensors that a dump's scale is used for, which is not the model's."""
-    found = {name: text for name in contradicted if (text := _describe(name, first, second, model.get(name)))}
+    failed by such tensors alone, of which no node is to blame.
+
+    Args:
+        report: the report on the two dumps.
+        sides: the dumps.
+        contradicted: the tensors that a dump's scale is used for, which is not the model's.
+        model: what the model states of its tensors.
+        followed: the real values of final outputs that were computed from integers by what a dump states.
+    """
+    found = {name: text for name in contradicted if (text := _describe(name, *sides, model.get(name)))}
     for pair in report.pairs:
         failed = {row.name for row in pair.tensors if row.verdict == "FAILED"}
-        if pair.verdict == "FAILED" and failed and failed <= found.keys():
+        if pair.verdict == "FAILED" and failed & found.keys() and failed <= found.keys() | set(followed):
             pair.cause, pair.bit_equal = CAUSE, False
+            report.blamed = [blame for blame in report.blamed if blame.node not in followed]
+            report.blame = next(iter(report.blamed), None)
     report.findings = [f for f in report.findings if f.kind != "scale" or f.tensor not in found]
     report.findings += [Finding("scale", name, text) for name, text in found.items()]
 

@@ -283,7 +283,7 @@ def test_an_error_without_a_limit_explains_no_integer() -> None:
         value = made.reshape(-1)[at].astype(np.int64)
         return [(at, Whole(value - 99, value + 99, np.full(len(at), np.inf)))]
 
-    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
+    with mock.patch("qverify.compare.error_bounds.documented_kernels.evaluate_documented", evaluate):
         found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
     assert not found.evaluated and "whose error has no limit" in found.why
 
@@ -298,7 +298,7 @@ def test_an_error_without_a_limit_does_not_hide_an_element_beyond_its_own() -> N
         value = made.reshape(-1)[at].astype(np.int64)
         return [(at, Whole(value - 1, value + 1, np.where(at == 5, 0.1, np.inf)))]
 
-    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", evaluate):
+    with mock.patch("qverify.compare.error_bounds.documented_kernels.evaluate_documented", evaluate):
         found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
     assert found.evaluated and found.unexplained == 1 and "within 0.1 LSB" in found.limit
 
@@ -311,7 +311,9 @@ def test_the_limit_is_not_that_of_elements_whose_error_decides_nothing() -> None
     recorded = made.copy()
     recorded.reshape(-1)[:2] = 6, 126
     saturated_at = Whole(np.array([5, 127]), np.array([6, 127]), np.array([0.3, 1.5]))
-    with mock.patch("qverify.compare.documented_rounding.evaluate_documented", lambda *_: [(at, saturated_at)]):
+    with mock.patch(
+        "qverify.compare.error_bounds.documented_kernels.evaluate_documented", lambda *_: [(at, saturated_at)]
+    ):
         found = explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "", "1 LSB")
     assert (found.unexplained, found.limit) == (1, "1 LSB, within 0.3 LSB of a tie")
     assert found.why == "1 element differs where the exact value has no tie, first [0, 1]"

@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 from qverify.compare.error_bounds.bounded_values import NoBound, Real
 from qverify.compare.error_bounds.inner_tensors import Rule, Steps, allow_any, keep, round_as_model
-from qverify.compare.error_bounds.region import evaluate_region
+from qverify.compare.error_bounds.region import _check_within, evaluate_region
 from qverify.compare.error_bounds.table_ranges import TableRanges
 from qverify.compare.options import Options
 from qverify.compare.region_verdict import RecomputedRegion, _describe_choice, _list_alternatives
@@ -366,6 +366,17 @@ def test_a_table_is_that_of_its_function_where_this_is_known() -> None:
         looked_up(allow_any)
     assert looked_up(allow_any, change_only=True) == ([-20, -16, 108], [0.5, 0.5, 0.5])
     assert looked_up(keep, change_only=True) == ([-20, -16, 108], [0, 0, 0])
+
+
+def test_nothing_is_known_of_a_function_beyond_its_table() -> None:
+    """An input that a board does not clip to its range, but by a rounding, or where the table is level."""
+    level, rising = np.array([0.0, 0, 1, 2, 2]), np.arange(5.0)
+    for low, high in ((-9, 2), (1, 99), (-2, 6)):
+        _check_within(level, np.array([low]), np.array([high]))
+    _check_within(rising, np.array([-2]), np.array([6]))
+    for low, high in ((-9, 2), (1, 99)):
+        with pytest.raises(NoBound, match="a function of values beyond its table"):
+            _check_within(rising, np.array([low]), np.array([high]))
 
 
 def test_a_table_is_read_wherever_its_index_may_be() -> None:

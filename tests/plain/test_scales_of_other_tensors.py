@@ -110,7 +110,7 @@ def test_an_output_off_by_its_zero_point_everywhere(steps: int, said: str) -> No
 def test_nothing_is_said_of_what_passes() -> None:
     given = {n: dequantized(CODES[n], *SCALES[n]) for n in SCALES}
     assert judge(given, Options(digits=4)).findings == []
-    given["kps_16"] *= 1.25
+    given["kps_16"] *= 1.15
     mild = judge(given, Options(min_cosine=0.9))
     assert mild.verdict == "PASSED" and mild.findings == []
 

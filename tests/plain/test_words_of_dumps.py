@@ -85,7 +85,7 @@ def test_an_input_that_is_quantized_wrongly_is_not_called_another(folder: Path, 
 def test_what_a_dump_states_of_right_integers_is_the_cause(
     folder: Path, tmp_path: Path, key: str, said: str, stated: str
 ) -> None:
-    """Of an inner tensor, and of the final output, whose real values follow from its integers."""
+    """It is stated of an inner tensor, or of the final output, whose real values follow from its integers."""
     tensors, graph = run_on(folder, tmp_path, np.load(folder / "x.npy")), graph_of(folder)
     if stated == "b_q":
         del tensors[graph.outputs[0]]

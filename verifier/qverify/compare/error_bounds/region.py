@@ -50,6 +50,7 @@ MOVING = {
 JOINING = {"concat": 0, "where": 1}  # number of the first branch among the inputs
 MAX_PRODUCTS = 1 << 31  # of one node, which take some seconds
 Value = BoundedValue | Steps
+ROUNDINGS = 2.5  # steps by which the roundings of an inner tensor move an index, at most
 
 
 def evaluate_region(unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], rule: Rule) -> Real | Steps:
@@ -267,7 +268,8 @@ def _products_of(operands: integer_sums.SumOperands) -> Callable[[Reals, Reals],
 def _look_up(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:
     """Returns the range of a table, or of the function that it stands for, over the range of its input. Of a table whose
     function is not known, the bound includes its rounding; with the tensors rounded in one way, its entries count as
-    they are. Raises NoBound for such a table behind a recorded tensor, which is no more known than as a single node."""
+    they are. Raises NoBound for such a table behind a recorded tensor, which is no more known than as a single node, and
+    for the table of a function whose input, not clipped to its range, may lie where the table has no entry."""
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     steps, lowest = _read_steps(inputs[0], rule), int(np.iinfo(x.dtype).min)
     known = graph.real_tables.get(node.outputs[0])
@@ -276,10 +278,20 @@ def _look_up(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -
     if doubt and not steps.error.any() and not is_change_of_quantization(node, graph):
         raise NoBound("the table of a function")
     last = len(table) - 1
-    ends = [np.clip(v - lowest, 0, last) for v in (steps.value - steps.error, steps.value + steps.error)]
+    reach = [v - lowest for v in (steps.value - steps.error, steps.value + steps.error)]
+    if not is_change_of_quantization(node, graph):
+        _check_within(table, *reach)
+    ends = [np.clip(v, 0, last) for v in reach]
     low, high = TableRanges(table).between(np.floor(ends[0]).astype(np.int64), np.ceil(ends[1]).astype(np.int64))
     limits = np.iinfo(y.dtype)
     return Steps(Real((low + high) / 2, (high - low) / 2 + doubt), (int(limits.min), int(limits.max)), y)
+
+
+def _check_within(table: Reals, low: Reals, high: Reals) -> None:
+    """Raises NoBound if indices from `low` to `high` leave a table by more than roundings, where it is not level."""
+    below, beyond = bool((low < -ROUNDINGS).any()), bool((high > len(table) - 1 + ROUNDINGS).any())
+    if (below and table[0] != table[1]) or (beyond and table[-1] != table[-2]):
+        raise NoBound("a function of values beyond its table")
 
 
 def _softmax(node: Node, inputs: list[Value | None], graph: Graph, rule: Rule) -> Value:

@@ -1,4 +1,4 @@
-"""A normalization of values that hardly vary, of which onnxruntime's own result is not known: the reference is not judged, and the reason is said."""
+"""A normalization of values that hardly vary, of which onnxruntime's own result is not known."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def normalized(centre: float, spread: float, offset: float = 0.0) -> Qdq:
     parts = [m.constant(n, np.full(4, v, np.float32)) for n, v in (("factor", 1.0), ("offset", offset))]
     m.output(m.op("InstanceNormalization", [x, *parts], epsilon=1e-12))
     return m
+
+
+def test_where_the_bound_still_has_a_limit_it_is_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(normalized(1000.0, 1e-4).model().SerializeToString())
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 1
+    assert "its variance cancels" in (printed := capsys.readouterr().err) and len(printed.strip().splitlines()) == 1
+    assert main(["-m", str(path)]) == 2
+    assert "variance cancels" in (printed := capsys.readouterr().err) and len(printed.strip().splitlines()) == 1
 
 
 def test_it_is_compiled_and_the_reference_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What onnxruntime has no kernel for is verified in the form of it that is the same function, and the report says so."""
+"""Tests that an operator without a kernel in onnxruntime is verified in a form that is the same function, and is named."""
 
 from __future__ import annotations
 

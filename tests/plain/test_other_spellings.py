@@ -1,4 +1,4 @@
-"""What a dump has under another spelling of a quantized tensor's name stands for the same integers, or the dump is refused."""
+"""Tests that values under another spelling of a quantized tensor's name stand for the same integers, or the dump is refused."""
 
 from __future__ import annotations
 

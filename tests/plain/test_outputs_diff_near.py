@@ -39,7 +39,7 @@ def explain(tmp_path: Path, device: dict[str, np.ndarray], is_real: bool = False
 
 
 def board(steps: int, scale: float) -> dict[str, np.ndarray]:
-    """What a chip gives that rounds up to `steps` apart, and dequantizes kps_16 by this scale."""
+    """Returns what a chip gives that rounds up to `steps` apart, and dequantizes kps_16 by this scale."""
     apart = {n: v + np.random.default_rng(7).integers(-steps, steps + 1, v.shape) for n, v in CODES.items()}
     return {n: (v * (scale if n == "kps_16" else SCALES[n])).astype(np.float32) for n, v in apart.items()}
 

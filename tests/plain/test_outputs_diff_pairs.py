@@ -32,7 +32,7 @@ def outputs() -> Array:
 def rows_of(
     out: Array, pad: bool = True, first: int = 0, form: str = "xyxy", least: float = 0.25
 ) -> list[dict[str, Any]]:
-    """What an application with greedy NMS at 0.45 writes: the padding cut or not, class 0 numbered `first`."""
+    """Returns what an application with greedy NMS at 0.45 writes: the padding cut or not, class 0 numbered `first`."""
     best = out[0, 4:].max(axis=0)
     kept: list[int] = []
     boxes = np.concatenate([out[0, :2] - out[0, 2:4] / 2, out[0, :2] + out[0, 2:4] / 2]).T.astype(float)

@@ -1,8 +1,9 @@
-"""What no float32 sum errs by is no rounding, although the worst case allows it; what any order of summation gives is."""
+"""Tests that what no float32 sum errs by is found, although the worst case allows it, and that any order of summation passes."""
 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -166,6 +167,14 @@ def test_what_differs_to_both_sides_is_not_right_and_nobody_is_blamed() -> None:
     _, _, terms = product()
     found = judged_product(terms.sum(1) + np.where(np.arange(24) % 2, 0.004, -0.004))
     assert (found.verdict, found.at_fault) == ("INCONCLUSIVE", "") and "in any of the usual orders" in found.why
+
+
+def test_without_a_probable_error_the_worst_case_acquits_nothing() -> None:
+    _, _, terms = product()
+    with mock.patch("qverify.compare.error_bounds.probable.measure_orders", side_effect=MemoryError):
+        found = judged_product(terms.sum(1) + 0.004)
+    assert (found.verdict, found.at_fault) == ("INCONCLUSIVE", "")
+    assert "their probable error could not be computed" in found.why
 
 
 def test_one_element_may_be_of_a_lower_precision() -> None:

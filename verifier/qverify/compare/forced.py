@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.judge import Judged
 from qverify.compare.kernel_sets import (
@@ -26,7 +24,7 @@ from qverify.compare.paired_values import bits_equal
 from qverify.compare.regions import Region
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.stated_arithmetic import read_stated
-from qverify.compare.tie_aware import ExactUnit, TieAwareLimits, TieAwareResult, check_both
+from qverify.compare.tie_aware import ExactUnit, TieAwareLimits, check_both, conclude_ties
 from qverify.compare.values import Values, both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
@@ -418,7 +416,7 @@ class Forcing:
             return self._make_inconclusive(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
             return measure_distance(computed[name], recorded, self.graph.spec(name), outcome, measured.by, measured.on)
-        return _conclude(measured, outcome, recorded.shape)
+        return conclude_ties(measured, outcome, recorded.shape)
 
     def _read_others(self, unit: Unit, name: str, recorded: Array) -> dict[str, Array]:
         """Returns the outputs that b recorded and on which the value of this one depends: all of a stepwise unit's,
@@ -478,17 +476,8 @@ class Forcing:
         )
 
     def _make_inconclusive(self, unit: Unit, name: str, why: str) -> Forced:
-        return Forced(
-            "INCONCLUSIVE",
-            None,
-            None,
-            None,
-            0,
-            self._choose_limit(unit, name)[0].text,
-            self.judged.pair.a,
-            self.judged.pair.b,
-            why,
-        )
+        limit, pair = self._choose_limit(unit, name)[0].text, self.judged.pair
+        return Forced("INCONCLUSIVE", None, None, None, 0, limit, pair.a, pair.b, why)
 
     def _map_names(self, name: str) -> tuple[str, str]:
         pair = self.judged.names.get(name)
@@ -500,11 +489,3 @@ class Forcing:
             side, name_b = self.judged.b.recording, self._map_names(name)[1]
             self._offered[name] = name_b in side.digests or name_b in side.tensors or name_b in self._finals
         return self._offered[name]
-
-
-def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
-    """Returns the measured distances with the verdict under the limit that was applied."""
-    if outcome.holds:
-        return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="", not_judged=outcome.lost)
-    at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"
-    return replace(measured, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")

@@ -77,6 +77,8 @@ def find_improbable(q: Question) -> Improbable | None:
         return None
     beyond, largest = found
     floats = made.dtype.kind == "f"
+    if np.isinf(largest):
+        return Improbable(beyond, "their probable error could not be computed", one_sided=False, truncated=False)
     limit = f"up to {largest:.2g}" if floats else f"up to {largest:.2g} LSB"
     with np.errstate(invalid="ignore", over="ignore"):
         apart = recorded[beyond].astype(np.float64) - made[beyond].astype(np.float64)
@@ -115,14 +117,15 @@ def _choose_positions(q: Question, differing: Array, made: Array, recorded: Arra
 
 
 def _evaluate(q: Question, at: Array, truncates: bool) -> tuple[Array, float] | None:
-    """Returns the positions beyond the probable error, and the largest such error; None if no sum was bounded by it."""
+    """Returns the positions beyond the probable error, and the largest such error; None if no sum was bounded by it. What cannot
+    be evaluated so, although the worst case could, is beyond an error without a limit."""
     made, recorded = q.made.reshape(-1), q.recorded.reshape(-1)
     beyond, largest = list[Array](), 0.0
     with probable_errors(truncates) as allowed:
         try:
             parts = list(evaluate_documented(q.unit, q.output, q.graph, q.given, at, q.kernels, q.outputs, q.sums))
         except (NoBound, TooMany, ValueError, IndexError, MemoryError):
-            return None
+            return at, np.inf
     if not allowed.used:
         return None
     for where, value in parts:

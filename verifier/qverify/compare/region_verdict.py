@@ -172,8 +172,12 @@ def _find(
 def _find_improbable(region: RecomputedRegion) -> tuple[Verdict, str, int] | None:
     """Returns verdict, reason and number of elements of a region without a rounding inside, if elements lie beyond the
     probable error of its float32 sums; else None."""
-    with probable_errors():
-        low, high = region.allowed()
+    try:
+        with probable_errors():
+            low, high = region.allowed()
+    except (NoBound, ValueError, IndexError, MemoryError):
+        apart = int(np.count_nonzero(region.recorded != region.made))
+        return "INCONCLUSIVE", "the probable error of its float32 sums could not be computed", apart
     beyond = np.flatnonzero(~((region.recorded >= low) & (region.recorded <= high)))
     if not beyond.size:
         return None
@@ -182,8 +186,8 @@ def _find_improbable(region: RecomputedRegion) -> tuple[Verdict, str, int] | Non
     text = f"{differ} by more than float32 sums err in any of the usual orders, first {[int(i) for i in where]}"
     some = len(beyond) < np.count_nonzero(region.made != region.recorded)  # of all, the caller says it
     why = "; ".join(part for part in (text, describe_direction(made, recorded) if some else "") if part)
-    apart = recorded.astype(np.float64) - made.astype(np.float64)
-    return "FAILED" if lies_on_one_side(beyond, apart, low.shape) else "INCONCLUSIVE", why, len(beyond)
+    distances = recorded.astype(np.float64) - made.astype(np.float64)
+    return "FAILED" if lies_on_one_side(beyond, distances, low.shape) else "INCONCLUSIVE", why, len(beyond)
 
 
 def _count_excused_by_width(region: RecomputedRegion, ends: Ends) -> int:

@@ -4,7 +4,7 @@ results."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from qverify.compare.error_bounds.chain import evaluate_unit, explain_missing_ev
 from qverify.compare.limits import Limit, float_inside, limit_for
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.report.document import Forced
 from qverify.tensors.real_values import to_float64
 
 LIMIT_OF_INTEGERS = "1 LSB within the derived error of a tie"
@@ -229,3 +230,11 @@ def _state_float_limit(allowed: float, exactly: bool) -> Limit:
     if exactly:
         return Limit(0, 0.0, f"the exact value rounded once; the reference within {allowed:.2g} of it (derived)")
     return Limit(0, 0.0, f"up to {allowed:.2g}, the derived error of both sides or 2^-18 of max|reference|")
+
+
+def conclude_ties(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
+    """Returns the measured distances with the verdict under the limit that was applied."""
+    if outcome.holds:
+        return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="", not_judged=outcome.lost)
+    at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"
+    return replace(measured, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")

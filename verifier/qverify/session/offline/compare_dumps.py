@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
@@ -28,7 +28,7 @@ from qverify.session.finals_arithmetics import gives_finals_alone, name_arithmet
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dequantized_outputs import complete_outputs, describe_followed
 from qverify.session.offline.dump_inputs import OTHER_INPUTS, UNKNOWN_OR_ROUNDING, compare_inputs, note_inputs
-from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
+from qverify.session.offline.dump_reservations import describe_same_files, read_by_model, refuse_unscaled, share_specs
 from qverify.session.offline.locate_dumps import find_locator, leave_out_inner, use_names_of_model
 from qverify.session.offline.partial_dump import find_not_offered, state_offered
 from qverify.session.offline.rejudge import mark_inconclusive
@@ -44,9 +44,8 @@ from qverify.sides.dumps.run_npz import read_index
 from qverify.sides.dumps.twin_files import is_undescribed, refuse_twins
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
-from qverify.sides.dumps.vendor_tensor import NARROW
 from qverify.tensors.axis_moves import find_move
-from qverify.tensors.recording import NOT_IN_DUMP, Array, Recording
+from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, LayerFacts, ReadingOptions, VendorDump
 
@@ -157,9 +156,9 @@ def compare_dumps(dumps: DumpPair, options: Options) -> ReportDocument:
     if dumps.partial and models is not None:
         not_offered, why = find_not_offered(first, second, models)
     inner = leave_out_inner(first, second, models) if models is not None else []
-    borrowed = [name for name in _share_specs(first, second, not_offered) if name not in model_tensors]
+    borrowed = [name for name in share_specs(first, second, not_offered) if name not in model_tensors]
     second.missing |= why
-    _refuse_unscaled(first, second, model_tensors)
+    refuse_unscaled(first, second, model_tensors)
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     if models is not None:
         _refuse_another_network(dumps, (first, second), models)
@@ -252,41 +251,6 @@ def _name_arithmetics(report: ReportDocument, dumps: DumpPair, models: Models, s
     for pair in report.pairs if text else ():
         pair.arithmetics.append(text)
         pair.relaxed.append(text)
-
-
-def _share_specs(first: Recording, second: Recording, not_offered: Collection[str]) -> list[str]:
-    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale
-    the scale that the other one states: it shows that they are stored values. Returns the names of the latter.
-    not_offered: tensors that the second one need not have."""
-    borrowed: list[str] = []
-    for side, other in ((first, second), (second, first)):
-        for name in [n for n in other.specs if n not in side.specs and n not in not_offered]:
-            side.specs[name] = other.specs[name]
-            why = other.missing.get(name)
-            side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")
-        for name, spec in side.specs.items():
-            other_spec = other.specs.get(name, spec)
-            same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
-            if other_spec.quantized and not spec.quantized and same_layout:
-                side.specs[name] = other_spec
-                borrowed.append(name)
-    return borrowed
-
-
-def _refuse_unscaled(first: Recording, second: Recording, model: Mapping[str, TensorSpec]) -> None:
-    """Marks integers of 8 or 16 bits without a scale as missing where the other side has real values, unless the model
-    states that they are not quantized: they may be stored values."""
-    for side, other in ((first, second), (second, first)):
-        for name, spec in side.specs.items():
-            is_real = name in other.specs and other.specs[name].numpy_dtype.kind == "f"
-            known = model.get(name)
-            plain = known is not None and known.dtype == spec.dtype and not known.quantized
-            unscaled = spec.dtype in NARROW and not spec.quantized
-            if unscaled and is_real and not plain and name not in {*side.missing, *other.missing}:
-                advice = "-m does not state one" if model else "give -m quant.onnx or model.bin, which states it"
-                side.missing[name] = (
-                    f"{spec.dtype} without a scale, {other.specs[name].dtype} on the other side: {advice}"
-                )
 
 
 def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:

@@ -1,16 +1,17 @@
-"""Finds reasons to doubt a comparison of two dumps even if every value passes: files that both share by links, and
-scales that the model contradicts."""
+"""Finds reasons to doubt a comparison of two dumps even if every value passes: files that both share by links,
+scales that only one of them states, and scales that the model contradicts."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.tensors.recording import Recording
+from qverify.sides.dumps.vendor_tensor import NARROW
+from qverify.tensors.recording import NOT_IN_DUMP, Recording
 from qverify.tensors.spec import TensorSpec
 
 SAME = 1e-6  # relative; two scales that are one, written with a few digits
@@ -82,3 +83,38 @@ def _agrees(spec: TensorSpec, model_spec: TensorSpec) -> bool:
     """Returns whether the model gives these values the same meaning. It cannot contradict values of another dtype,
     which it stores in another form and with another scale."""
     return spec.dtype != model_spec.dtype or spec.same_meaning(model_spec)
+
+
+def share_specs(first: Recording, second: Recording, not_offered: Collection[str]) -> list[str]:
+    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale
+    the scale that the other one states: it shows that they are stored values. Returns the names of the latter.
+    not_offered: tensors that the second one need not have."""
+    borrowed: list[str] = []
+    for side, other in ((first, second), (second, first)):
+        for name in [n for n in other.specs if n not in side.specs and n not in not_offered]:
+            side.specs[name] = other.specs[name]
+            why = other.missing.get(name)
+            side.missing[name] = NOT_IN_DUMP + (f"; on the other side: {why}" if why else "")
+        for name, spec in side.specs.items():
+            other_spec = other.specs.get(name, spec)
+            same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
+            if other_spec.quantized and not spec.quantized and same_layout:
+                side.specs[name] = other_spec
+                borrowed.append(name)
+    return borrowed
+
+
+def refuse_unscaled(first: Recording, second: Recording, model: Mapping[str, TensorSpec]) -> None:
+    """Marks integers of 8 or 16 bits without a scale as missing where the other side has real values, unless the model
+    states that they are not quantized: they may be stored values."""
+    for side, other in ((first, second), (second, first)):
+        for name, spec in side.specs.items():
+            is_real = name in other.specs and other.specs[name].numpy_dtype.kind == "f"
+            known = model.get(name)
+            plain = known is not None and known.dtype == spec.dtype and not known.quantized
+            unscaled = spec.dtype in NARROW and not spec.quantized
+            if unscaled and is_real and not plain and name not in {*side.missing, *other.missing}:
+                advice = "-m does not state one" if model else "give -m quant.onnx or model.bin, which states it"
+                side.missing[name] = (
+                    f"{spec.dtype} without a scale, {other.specs[name].dtype} on the other side: {advice}"
+                )

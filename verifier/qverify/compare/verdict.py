@@ -5,54 +5,46 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 
-from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.blame import find_culprits
 from qverify.compare.combine_reports import sum_by_name
 from qverify.compare.containers import state_containers, unwrap
 from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.find_channels import find_channels
 from qverify.compare.find_orders import find_orders, leave_reordered_open, list_failed, list_orders_found
 from qverify.compare.find_scales import find_other_scales
+from qverify.compare.force_pair import Progress, combine_forced, explain_pair, fails, force_pair, is_one_node
 from qverify.compare.forced import Forcing, Located, is_foreign
 from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
-from qverify.compare.kernel_sets import RunUnit, accept_kernel_sets
+from qverify.compare.kernel_sets import RunUnit
 from qverify.compare.later import Later
 from qverify.compare.measured_rows import MeasuredRows
-from qverify.compare.one_arithmetic import accept_one_arithmetic, name_arithmetics
 from qverify.compare.options import Options
 from qverify.compare.placement import judge_placement, list_placements
 from qverify.compare.regions import (
-    describe_open,
-    describe_region,
-    find_inside,
     find_steps,
-    list_single,
     names_inside,
     replace_by_regions,
 )
 from qverify.compare.same_arrays import SameArrays
 from qverify.compare.scale import find_scales, state_unseen_scales
 from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
-from qverify.compare.shipped_arithmetics import NO_FAULT, describe_rounded_otherwise, find_rounded_otherwise
-from qverify.compare.stated_arithmetic import read_stated
-from qverify.compare.straight_concats import StraightConcats
+from qverify.compare.stated_arithmetic import StatedArithmetic, read_stated
 from qverify.compare.untapped import judge_untapped, name_optimization
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.model_bin.units import units as all_units
-from qverify.plural import count
 from qverify.report.distance import Distance
 from qverify.report.document import Blame, Forced, NetworkUnit, Pair, ReportDocument, TensorRow, worst
 from qverify.report.side_names import named
 from qverify.tensors.recording import NO_VALUES, Array, Recording
 
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # A and B: two dumps that are compared with each other
-Progress = Callable[[int, int], None]
 Locate = Callable[[Judged], list[Blame]]
 
 
@@ -103,85 +95,176 @@ def judge_all(
     for label, side_values in values.items():
         side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
-    judged, forcing, cache, measured = [], list[tuple[Forcing, list[Unit]]](), SameArrays(), MeasuredRows()
-    matrix: dict[tuple[str, str], dict[str, Forced]] = {}
-    located_blame, stated, distances = list[Blame](), read_stated(graph), list[Distance]()
+    job = _Job(
+        graph,
+        units,
+        options,
+        run_unit,
+        inputs or {},
+        progress,
+        distrusted,
+        located,
+        recomputes,
+        locate,
+        made,
+        kernel_sets,
+        model,
+        later,
+        values,
+    )
     for (label_a, a), (label_b, b) in combinations(sides, 2):
-        if stated is not None and a.side == "reference" and not b.is_engine:
+        if job.stated is not None and a.side == "reference" and not b.is_engine:
             continue  # a side that rounds in its own way is not judged by the reference
-        judge = Judge(values[label_a], values[label_b], graph, options, measured, later=later)
-        judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
-        judged.append(judged_pair)
-        if graph is not None and judged_pair.pair.cause != "does_not_run":
-            exact = requires_equal_bits(a, b)
-            force = Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache, kernel_sets)
-            to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
-            steps = find_steps(to_force, graph, force.is_offered, recomputes, force.refused, made)
-            matrix[(a.side, b.side)] = (
-                _combine_forced(a.side, b.side, matrix, judged_pair)
-                if a.is_engine
-                else _force_pair(force, steps, progress, located is not None)
-            )
-            found, failed = matrix[(a.side, b.side)], list_failed(judged_pair)
-            needs_orders = force.is_foreign or any(f.verdict == "FAILED" for f in found.values())
-            if needs_orders:
-                judged_pair.orders = find_orders(judged_pair, graph, options.frame)
-                leave_reordered_open(judged_pair, steps, found)
-            forcing.append((force, replace_by_regions(units, steps)))
-            settle_pair(*forcing[-1], found, options, distrusted)
-            if not needs_orders:  # a pair that passes node by node is not searched
-                judged_pair.orders = find_orders(judged_pair, graph, options.frame, failed)
-        elif graph is None:
-            judged_pair.orders = find_orders(judged_pair, model, options.frame)
-            located_blame += locate(judged_pair) if locate is not None else []
-            judged_pair.pair.others = find_other_differences(judged_pair)
-    suspect = {*distrusted}
-    if suspect:
-        suspect |= {u.name for _, parts in forcing for u in parts if names_inside(u) & {*distrusted}}
-    engines = [r.side for _, r in sides if r.is_engine]
-    is_compiled = graph is None or not graph.is_of_operators
-    for force, _ in forcing:
-        key = (force.judged.a.recording.side, force.judged.b.recording.side)
-        matrix[key] = (
-            matrix[key] | force.rounded_otherwise
-        )  # of the pair they stay FAILED, and nobody is blamed for them
-    blamed = _blame_devices(units, matrix, suspect, ["board", *engines], is_compiled) if _any_failed(judged) else []
-    blamed = [*blamed, *located_blame]
-    for force, parts in forcing:
-        key = (force.judged.a.recording.side, force.judged.b.recording.side)
-        if located is not None:
-            located.append(Located(*key, force.same, matrix[key]))
-        _explain(force, parts, matrix[key])
-    for judged_pair in judged:
-        judge_untapped(judged_pair, graph, options)
-        name_optimization(judged_pair)
-        judge_placement(judged_pair, options)
-        state_containers(judged_pair)
-        if judged_pair.exchanges:
-            from qverify.compare.find_exchanges import state_exchanges
-
-            state_exchanges(judged_pair)
-        _keep_rows(judged_pair, options)
-    if stated is not None and graph is not None:
-        distances = _measure_distances(judged, values, graph, options)
-        _hold_to_gate([j.pair for j in judged if not _has_engine(j)], distances, options)
-    with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
+        job.judge_pair(label_a, label_b)
+    blamed = job.blame_sides([r.side for _, r in sides if r.is_engine])
+    job.explain_pairs()
+    for judged_pair in job.judged:
+        _finish_pair(judged_pair, graph, options)
+    distances = job.hold_to_distances()
+    with_forced = [(j, job.matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in job.judged]
     add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
-    report = _make_report([j.pair for j in judged], blamed, recordings, options)
+    report = _make_report([j.pair for j in job.judged], blamed, recordings, options)
     report.distance = distances
     report.notes += list_placements(r for _, r in sides)
     if not report.pairs:
         report.verdict = worst([report.verdict, *(d.verdict for d in distances)])
     is_whole = graph is not None and units is graph.once(all_units)
     report.units = [*graph.once(_describe_units)] if is_whole and graph is not None else [*map(_describe_unit, units)]
-    state_unseen_scales(report.pairs)
-    scales = find_other_scales(judged, graph or model, options.frame)
-    named_scales = {f.tensor for f in scales}
-    factors = [f for f in find_scales(report.pairs) if f.tensor not in named_scales]
-    report.findings = [*scales, *factors, *list_orders_found(judged)]
-    if graph is None and not blamed:
-        report.findings += find_channels(j for j in judged if j.pair.verdict == "FAILED" and not j.orders)
+    job.state_findings(report)
     return report
+
+
+@dataclass(slots=True)
+class _Job:
+    """What judge_all() was given, and what it has found so far.
+
+    Attributes:
+        graph ... later: the arguments of judge_all().
+        values: the values of each side by its label.
+        stated: the arithmetic that the board is stated to have; None without one.
+        judged: the pairs that were judged.
+        forcing: for each pair that can be forced its forcing and the units and regions that were.
+        matrix: the forced verdicts by pair of sides.
+        located_blame: whom `locate` blames.
+    """
+
+    graph: Graph | None
+    units: list[Unit]
+    options: Options
+    run_unit: Mapping[str, RunUnit]
+    inputs: Mapping[str, Array]
+    progress: Progress | None
+    distrusted: Collection[str]
+    located: list[Located] | None
+    recomputes: bool
+    locate: Locate | None
+    made: Collection[str]
+    kernel_sets: Mapping[str, RunUnit] | None
+    model: Graph | None
+    later: Later | None
+    values: dict[str, Values]
+    stated: StatedArithmetic | None = field(init=False)
+    judged: list[Judged] = field(default_factory=list)
+    forcing: list[tuple[Forcing, list[Unit]]] = field(default_factory=list)
+    matrix: dict[tuple[str, str], dict[str, Forced]] = field(default_factory=dict)
+    located_blame: list[Blame] = field(default_factory=list)
+    _measured: MeasuredRows = field(default_factory=MeasuredRows)
+    _cache: SameArrays = field(default_factory=SameArrays)
+
+    def __post_init__(self) -> None:
+        self.stated = read_stated(self.graph)
+
+    def judge_pair(self, label_a: str, label_b: str) -> None:
+        """Judges a pair by its gate, and locates where its sides differ."""
+        a, b = self.values[label_a], self.values[label_b]
+        judge = Judge(a, b, self.graph, self.options, self._measured, later=self.later)
+        judged = judge.run(_name_side(label_a, a.recording), _name_side(label_b, b.recording))
+        self.judged.append(judged)
+        if self.graph is None:
+            judged.orders = find_orders(judged, self.model, self.options.frame)
+            self.located_blame += self.locate(judged) if self.locate is not None else []
+            judged.pair.others = find_other_differences(judged)
+        elif judged.pair.cause != "does_not_run":
+            self._force(judged, self.graph)
+
+    def _force(self, judged: Judged, graph: Graph) -> None:
+        """Forces the units and regions of a pair, and settles by them what its gate left open."""
+        a, b = judged.a.recording, judged.b.recording
+        exact = requires_equal_bits(a, b)
+        force = Forcing(judged, graph, self.run_unit.get(a.side), exact, self.inputs, self._cache, self.kernel_sets)
+        to_force = self.units if self.recomputes else [u for u in self.units if fails(judged, u) and is_one_node(u)]
+        steps = find_steps(to_force, graph, force.is_offered, self.recomputes, force.refused, self.made)
+        if a.is_engine:
+            found = combine_forced(a.side, b.side, self.matrix, judged)
+        else:
+            found = force_pair(force, steps, self.progress, self.located is not None)
+        self.matrix[(a.side, b.side)] = found
+        failed = list_failed(judged)
+        needs_orders = force.is_foreign or any(f.verdict == "FAILED" for f in found.values())
+        if needs_orders:
+            judged.orders = find_orders(judged, graph, self.options.frame)
+            leave_reordered_open(judged, steps, found)
+        self.forcing.append((force, replace_by_regions(self.units, steps)))
+        settle_pair(*self.forcing[-1], found, self.options, self.distrusted)
+        if not needs_orders:  # a pair that passes node by node is not searched
+            judged.orders = find_orders(judged, graph, self.options.frame, failed)
+
+    def blame_sides(self, engines: list[str]) -> list[Blame]:
+        """Returns whom to blame, if a pair FAILED. A node that another arithmetic explains stays FAILED in its pair only."""
+        suspect = {*self.distrusted}
+        if suspect:
+            suspect |= {u.name for _, parts in self.forcing for u in parts if names_inside(u) & {*self.distrusted}}
+        for force, _ in self.forcing:
+            key = _sides_of(force.judged)
+            self.matrix[key] = self.matrix[key] | force.rounded_otherwise
+        if not any(j.pair.verdict == "FAILED" for j in self.judged):
+            return self.located_blame
+        is_compiled = self.graph is None or not self.graph.is_of_operators
+        devices = ["board", *engines]
+        return [*_blame_devices(self.units, self.matrix, suspect, devices, is_compiled), *self.located_blame]
+
+    def explain_pairs(self) -> None:
+        """States in every pair where it begins to differ and why, and gives `located` the results of forcing."""
+        for force, parts in self.forcing:
+            key = _sides_of(force.judged)
+            if self.located is not None:
+                self.located.append(Located(*key, force.same, self.matrix[key]))
+            explain_pair(force, parts, self.matrix[key])
+
+    def hold_to_distances(self) -> list[Distance]:
+        """Returns how far sides of a stated arithmetic are from the reference, and holds the pairs to a gate on that."""
+        if self.stated is None or self.graph is None:
+            return []
+        distances = _measure_distances(self.judged, self.values, self.graph, self.options)
+        _hold_to_gate([j.pair for j in self.judged if not _has_engine(j)], distances, self.options)
+        return distances
+
+    def state_findings(self, report: ReportDocument) -> None:
+        """States scales, orders of values and channels that are wrong."""
+        state_unseen_scales(report.pairs)
+        scales = find_other_scales(self.judged, self.graph or self.model, self.options.frame)
+        named_scales = {f.tensor for f in scales}
+        factors = [f for f in find_scales(report.pairs) if f.tensor not in named_scales]
+        report.findings = [*scales, *factors, *list_orders_found(self.judged)]
+        if self.graph is None and not report.blamed:
+            report.findings += find_channels(j for j in self.judged if j.pair.verdict == "FAILED" and not j.orders)
+
+
+def _sides_of(judged: Judged) -> tuple[str, str]:
+    return judged.a.recording.side, judged.b.recording.side
+
+
+def _finish_pair(judged: Judged, graph: Graph | None, options: Options) -> None:
+    """Adds to a pair what does not depend on the blame."""
+    judge_untapped(judged, graph, options)
+    name_optimization(judged)
+    judge_placement(judged, options)
+    state_containers(judged)
+    if judged.exchanges:
+        from qverify.compare.find_exchanges import state_exchanges
+
+        state_exchanges(judged)
+    _keep_rows(judged, options)
 
 
 def _has_engine(judged: Judged) -> bool:
@@ -221,10 +304,6 @@ def _hold_to_gate(pairs: list[Pair], distances: list[Distance], options: Options
         pair.notes += [pair.why] if pair.why else []
         pair.verdict, pair.cause = verdict, "distance"
         pair.why = next(why for found, why in missed if found == verdict)
-
-
-def _any_failed(judged: list[Judged]) -> bool:
-    return any(j.pair.verdict == "FAILED" for j in judged)
 
 
 def _blame_devices(
@@ -287,113 +366,6 @@ def _share(recordings: list[Recording]) -> None:
 def _name_side(label: str, recording: Recording) -> str:
     """Returns the side's name in the report: its role, or for a dump the label that it was given."""
     return label if recording.side == "dump" else recording.side
-
-
-def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Returns the forced verdicts, by tensor, of units and regions of which side b declares all inputs and outputs. A pair
-    whose gate passes is forced only where tensors were judged or bytes are known to differ, unless `everywhere` is
-    set."""
-    judged = force.judged
-    per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
-    todo = units if per_node or judged.pair.verdict != "PASSED" else []
-    if judged.pair.verdict == "PASSED" and not everywhere:
-        differing = {n for n, same in map_known_equality(judged).items() if not same}
-        todo = [
-            u
-            for u in todo
-            if any(o in judged.rows for o in u.outputs) or differing.intersection((*u.inputs, *u.outputs))
-        ]
-    force.prefetch(todo)
-    verdicts: dict[str, Forced] = {}
-    for i, unit in enumerate(todo):
-        found, region = force.force_unit(unit), describe_region(unit, judged.pair.b)
-        verdicts |= found if region is None else {o: replace(f, region=region) for o, f in found.items()}
-        if progress is not None:
-            progress(i + 1, len(todo))
-    if force.is_foreign and not force.graph.is_of_operators:
-        free = [u for u in list_single(todo) if force.stated is None or not force.stated.states(u, force.graph)]
-        accept_one_arithmetic(free, verdicts, force.gives_all, force.needs_evidence)
-        StraightConcats(free, force.graph, force.read_recorded, force.gives_all).accept(verdicts)
-        force.rounded_otherwise = find_rounded_otherwise(
-            force.stated, force.graph, list_single(todo), verdicts, force.gives_all, force.needs_evidence
-        )
-    accept_kernel_sets(todo, verdicts, force.giving, force.gives_all_by_kernels, not force.graph.is_of_operators)
-    for name, verdict in verdicts.items():
-        if name in judged.rows:
-            judged.rows[name].forced = verdict
-    return verdicts
-
-
-def _combine_forced(
-    a: str, b: str, matrix: Mapping[tuple[str, str], dict[str, Forced]], judged: Judged
-) -> dict[str, Forced]:
-    """Returns the forced verdicts of a pair of which neither side runs single nodes: for each tensor of which both sides'
-    verdicts beside the same side of this host are known, the worse of the two."""
-    host = next((h for h in ("simulator", "reference") if (h, a) in matrix and (h, b) in matrix), "")
-    ours, theirs = matrix.get((host, a), {}), matrix.get((host, b), {})
-    combined = {
-        name: forced if worst([forced.verdict, ours[name].verdict]) == forced.verdict else ours[name]
-        for name, forced in theirs.items()
-        if name in ours
-    }
-    for name in combined.keys() & judged.rows.keys():
-        judged.rows[name].forced = combined[name]
-    return combined
-
-
-def _fails(judged: Judged, unit: Unit) -> bool:
-    """Returns whether an output of the unit failed the gate."""
-    return any(o in judged.rows and judged.rows[o].verdict == "FAILED" for o in unit.outputs)
-
-
-def _is_one_node(unit: Unit) -> bool:
-    """Returns whether the unit stands for a single node of the ONNX."""
-    return sum(max(len(node.covers), 1) for node in unit.nodes) == 1
-
-
-def _explain(force: Forcing, units: list[Unit], verdicts: dict[str, Forced]) -> None:
-    """Sets the pair's first divergence and, if it FAILED, its cause (node, region, accumulated_rounding, other_rounding or unlocated) and the
-    arithmetic of a side that is not qvrt."""
-    pair = force.judged.pair
-    pair.first_divergence = find_first_divergence(units, force.same, pair.b)
-    failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
-    if pair.verdict != "FAILED":
-        return
-    inside = find_inside(units, {o for o, f in verdicts.items() if f.verdict == "PASSED"})
-    unknown = [
-        u
-        for u in units
-        if u.name not in inside
-        and not all(
-            o in verdicts and verdicts[o].verdict == "PASSED" for o in u.outputs if not force.graph.spec(o).interior
-        )
-    ]
-    if failed:
-        pair.cause = "node" if any(verdicts[name].region is None for name in failed) else "region"
-    elif unknown or not units or (force.exact and not force.rounded_otherwise):
-        pair.cause = "unlocated"
-        why = next((describe_open(verdicts[o]) for u in unknown for o in u.outputs if o in verdicts), "")
-        pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
-    else:
-        pair.cause = "accumulated_rounding"
-    if force.is_foreign and not force.graph.is_of_operators:
-        pair.arithmetics, everywhere = name_arithmetics(
-            list_single(units), verdicts, force.gives_all, force.needs_evidence
-        )
-        by_one = everywhere or bool(force.rounded_otherwise)
-        pair.cause = "other_rounding" if by_one and pair.cause == "accumulated_rounding" else pair.cause
-        pair.notes += pair.arithmetics
-        lines = describe_rounded_otherwise(force.stated, list_single(units), force.rounded_otherwise, named(pair.b))
-        pair.relaxed += lines
-        pair.notes += [NO_FAULT.format(line) for line in lines]
-
-
-def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:
-    if unknown:
-        return f"{unknown} of {count(total, 'node')} could not be forced" + (f": {why}" if why else "")
-    if exact:
-        return "every node, when forced, gives the board's bytes: its inputs or its run differ from those recorded; repeat the run"
-    return "no node to force"
 
 
 def _keep_rows(judged: Judged, options: Options) -> None:

@@ -103,7 +103,7 @@ def command(
         _refuse("a dump", {**of_boards, "--keep-going": keep_going, "--afresh": afresh, "--runner": runner})
         if model is None:
             raise click.UsageError("Missing option '-m' / '--model'.")
-        from qverify.session.offline.compare_dumps import dtypes
+        from qverify.session.offline.dump_pair import dtypes
         from qverify.session.request import BoardDump
         from qverify.vendor_files.vendor_dump import ReadingOptions
 

@@ -12,7 +12,8 @@ from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.report.document import ReportDocument
 from qverify.session.many_frames import KeptReports, frame_row, not_run_row
-from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
+from qverify.session.offline.compare_dumps import compare_dumps
+from qverify.session.offline.dump_pair import DumpPair
 from qverify.vendor_files.untrusted_files import UntrustedFolder
 
 

@@ -14,7 +14,8 @@ from qverify.compare.vendor_criteria import CRITERIA
 from qverify.profiles import board_rung, rungs
 from qverify.report.document import Pair, ReportDocument
 from qverify.report.side_names import named
-from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
+from qverify.session.offline.compare_dumps import compare_dumps
+from qverify.session.offline.dump_pair import DumpPair
 from qverify.vendor_files.vendor_dump import Rung
 from qverify.vendor_names import known_spelling
 

@@ -15,8 +15,9 @@ from qverify.files import read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.report.document import NotRun, Pair, ReportDocument
 from qverify.session.make_report import NOT_RUN
-from qverify.session.offline.compare_dumps import DumpPair, compare_dumps
+from qverify.session.offline.compare_dumps import compare_dumps
 from qverify.session.offline.compare_ladder import name_sides
+from qverify.session.offline.dump_pair import DumpPair
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.session.other_jobs.infer import BoardAddress, infer
 from qverify.session.request import BoardDump, Request

@@ -71,7 +71,7 @@ def read_dump(given: Given, path: str | None) -> BoardDump | None:
                 f"{option} says how a dump in the board's place is read, and -m has none; give -m MODEL,DUMP without -b"
             )
         return None
-    from qverify.session.offline.compare_dumps import dtypes
+    from qverify.session.offline.dump_pair import dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
     reading = ReadingOptions(

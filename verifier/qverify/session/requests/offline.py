@@ -10,7 +10,7 @@ from qverify.errors import OptionsError
 from qverify.inputs.description_tables import read_description
 from qverify.options.given import Given
 from qverify.session.models import parse_shapes
-from qverify.session.offline.compare_dumps import DumpPair, dtypes
+from qverify.session.offline.dump_pair import DumpPair, dtypes
 from qverify.session.offline.rejudge import RejudgeRequest
 from qverify.session.offline.replay_bundle import ReplayRequest
 from qverify.session.requests.judging import read_judging

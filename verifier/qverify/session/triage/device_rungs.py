@@ -19,7 +19,7 @@ from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.untapped import describe_untapped
 from qverify.report.weakenings import list_pair_caveats
 from qverify.session.models import Models
-from qverify.session.offline.compare_dumps import read_in_place
+from qverify.session.offline.read_dumps import read_in_place
 from qverify.session.request import BoardDump
 from qverify.sides.dumps.array_dump import find_arrays, open_array_dump
 from qverify.sides.dumps.open_dump import add_scales

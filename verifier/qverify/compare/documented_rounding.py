@@ -58,6 +58,7 @@ class RoundingExplanation:
     recorded_fits: bool = True
     far_are_made: bool = False
     positions: Array | None = None
+    endless: bool = False
 
 
 @dataclass(slots=True)
@@ -145,7 +146,7 @@ def explain(
     )
     if outside.endless and not outside.recorded.any():
         text = f"no float64 evaluation of {count(outside.endless, 'element')}, whose error has no limit"
-        return RoundingExplanation(len(differing), limit, text, False, False)
+        return RoundingExplanation(len(differing), limit, text, False, False, endless=True)
     limit = near if floats else f"{limit}, {near}"
     if not unexplained.size:
         fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)

@@ -23,7 +23,7 @@ from qverify.compare.find_arithmetics import (
     measure_evidence,
     needs_evidence,
 )
-from qverify.compare.improbable import Improbable, Question, find_improbable
+from qverify.compare.improbable import Improbable, Question, find_beyond_two_passes, find_improbable
 from qverify.compare.multiples import describe_multiple
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
@@ -101,7 +101,8 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
         f.rounded.sums,
     )
     if not found.evaluated:
-        return _judge_without_evaluation(foreign, measured, found)
+        by_passes = _judge_two_passes(foreign, measured) if found.endless else None
+        return by_passes or _judge_without_evaluation(foreign, measured, found)
     far = f.recorded.dtype.itemsize == 1 and (measured.max_lsb or 0) > 1
     if not found.unexplained and not far and (improbable := _find_improbable(foreign)) is not None:
         return _judge_improbable(foreign, measured, improbable)
@@ -125,9 +126,33 @@ def judge_foreign(foreign: ForeignUnit, measured: Forced) -> Forced:
 
 
 def _find_improbable(f: ForeignUnit) -> Improbable | None:
-    return find_improbable(
-        Question(f.unit, f.output, f.graph, f.given, f.made, f.recorded, f.kernels, f.outputs, f.half, f.rounded.sums)
+    return find_improbable(_ask(f))
+
+
+def _ask(f: ForeignUnit) -> Question:
+    return Question(
+        f.unit, f.output, f.graph, f.given, f.made, f.recorded, f.kernels, f.outputs, f.half, f.rounded.sums
     )
+
+
+def _judge_two_passes(foreign: ForeignUnit, measured: Forced) -> Forced | None:
+    """Returns the verdict on a norm whose variance may cancel in a single pass, so that its worst case has no limit: PASSED
+    within what two passes err, FAILED beyond what a single one probably errs, else INCONCLUSIVE; None for another unit."""
+    found = find_beyond_two_passes(_ask(foreign))
+    if found is None:
+        return None
+    beyond, largest, beyond_both = found
+    limit = f"the probable error of a mean and a variance in two passes, up to {largest:.2g}"
+    if not beyond.size:
+        return replace(measured, verdict="PASSED", limit=limit)
+    some = count(len(beyond), "element", "differs", "differ")
+    text = f"{some} by more than two passes err (up to {largest:.2g})"
+    about = describe_direction(foreign.made, foreign.recorded)
+    if beyond_both:
+        why = "; ".join(t for t in (f"{text}, and by more than a single pass errs", about) if t)
+        return replace(measured, verdict="FAILED", limit=limit, why=why, unexplained=len(beyond), at_fault=measured.on)
+    why = "; ".join(t for t in (f"{text}, and the variance of a single pass may cancel here", about) if t)
+    return replace(measured, verdict="INCONCLUSIVE", limit=limit, why=why, unexplained=len(beyond))
 
 
 def _judge_improbable(foreign: ForeignUnit, measured: Forced, improbable: Improbable) -> Forced:
@@ -138,9 +163,11 @@ def _judge_improbable(foreign: ForeignUnit, measured: Forced, improbable: Improb
     beyond = len(improbable.positions)
     limit = f"the probable error of float32 sums, {improbable.limit}"
     sides = (side.reshape(-1)[improbable.positions] for side in (foreign.made, foreign.recorded))
-    text = ", ".join(t for t in (improbable.describe(foreign.recorded.shape), describe_direction(*sides)) if t)
-    if improbable.truncated or not (improbable.one_sided or names):
-        parts = [text, describe_direction(foreign.made, foreign.recorded)]
+    direction = describe_direction(*sides)
+    text = ", ".join(t for t in (improbable.describe(foreign.recorded.shape), direction) if t)
+    if improbable.truncated or improbable.below or not (improbable.one_sided or names):
+        of_all = describe_direction(foreign.made, foreign.recorded)
+        parts = [text, of_all if of_all != direction else ""]
         why = "; ".join(part for part in parts if part)
         return replace(measured, verdict="INCONCLUSIVE", limit=limit, why=why, unexplained=beyond, arithmetics=names)
     found = RoundingExplanation(beyond, limit, text, True, False, positions=improbable.positions)

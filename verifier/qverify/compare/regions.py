@@ -4,7 +4,7 @@ units that compute and read them are recomputed as one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
@@ -57,8 +57,9 @@ def find_steps(
     order = {unit.name: at for at, unit in enumerate(units)}
     inputs, ends = frozenset(graph.inputs), {*graph.inputs, *graph.outputs}
     may_merge = merge and any(offers(name) for name in made_by if name not in ends)
-    steps = list[Unit]()
-    for unit in units:
+    steps, read = list[Unit](), {*graph.outputs, *(n for unit in units for n in unit.inputs)}
+    for whole in units:
+        unit = _leave_out_unnamed(whole, {n for n in whole.outputs if n in made and n not in read and not offers(n)})
         outputs = [o for o in unit.outputs if not graph.spec(o).interior]
         given = [o for o in outputs if offers(o)]
         if outputs and given == outputs and all(n in inputs or offers(n) for n in unit.inputs):
@@ -72,6 +73,13 @@ def find_steps(
         else:
             steps.append(_merge(sorted(members, key=lambda u: order[u.name]), given, graph, refused, made))
     return steps
+
+
+def _leave_out_unnamed(unit: Unit, unnamed: Collection[str]) -> Unit:
+    """Returns the unit without outputs that have no name in the ONNX and that nothing reads, such as the last states of an
+    LSTM: the others are judged without them."""
+    rest = tuple(o for o in unit.outputs if o not in unnamed)
+    return replace(unit, outputs=rest) if rest and len(rest) < len(unit.outputs) else unit
 
 
 def _find_members(
@@ -115,10 +123,10 @@ def _merge(
 
 
 def replace_by_regions(units: list[Unit], steps: list[Unit]) -> list[Unit]:
-    """Returns the units, each replaced by the region that ends with it if there is one. The units inside of regions
-    remain."""
-    regions = {step.name: step for step in steps if isinstance(step, Region)}
-    return [regions.get(unit.name, unit) for unit in units]
+    """Returns the units, each replaced by the region that ends with it if there is one, or by the part of its outputs that is
+    judged. The units inside of regions remain."""
+    judged = {step.name: step for step in steps}
+    return [judged.get(unit.name, unit) for unit in units]
 
 
 def list_single(units: list[Unit]) -> list[Unit]:

@@ -94,7 +94,7 @@ def explain_missing_evaluation(unit: Unit, graph: Graph, pages: Mapping[str, Bou
             return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
         lacking = [n.op for n in others if n.op != "lookup"]
     else:
-        in_place = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
+        in_place = [n for n in unit.nodes if n.op not in STEPS or {*unit.outputs} <= {*n.outputs}]
         lacking = [
             n.op for n in unit.nodes if n not in in_place or n.op not in {**pages, **STEPS} or sums_integers(n, graph)
         ]

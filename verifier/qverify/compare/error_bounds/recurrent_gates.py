@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,10 @@ from qverify.compare.error_bounds.bounded_values import (
     NoBound,
     Real,
     Reals,
-    gamma,
 )
 from qverify.compare.error_bounds.float_sums import DOUBLE, EXTRA
 from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
+from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_positions
 
 BOUNDED_FUNCTIONS = FUNCTIONS | {
     "affine": Function(lambda x, p, q: p * x + q, lambda x, y, p, q: 2 * np.abs(p * x)),
@@ -38,7 +39,16 @@ class GateKernel:
 
     own: bool
 
-    def sums(self, terms: int, size: Reals, value: Reals, rounded: Reals, moved: Reals | float = 0.0) -> Real:
+    def sums(
+        self,
+        terms: int,
+        size: Reals,
+        value: Reals,
+        rounded: Reals,
+        moved: Reals | float = 0.0,
+        squares: Reals | None = None,
+        rows: Callable[[], Reals] | None = None,
+    ) -> Real:
         """Returns bounded sums of products.
 
         Args:
@@ -47,11 +57,13 @@ class GateKernel:
             value: the sums.
             rounded: sums of the magnitudes that qverify's kernel rounds.
             moved: the part of the error that comes from the errors of the terms.
+            squares, rows: as for bound_sum().
         """
         if self.own:
             y = Real(value, moved + ROUNDOFF * rounded + DOUBLE * terms * size + TINY)
         else:
-            y = Real(value, moved + gamma(terms + EXTRA) * (size + moved) + (terms + 2) * TINY)
+            error = bound_sum(terms + EXTRA, size + moved, value, squares, rows)
+            y = Real(value, moved + error + (terms + 2) * TINY)
         return mark_lost_if_large(y.as_float32(), size + moved)
 
     def product(self, a: Real, b: Real) -> Real:
@@ -143,7 +155,24 @@ class RecordedDirection:
         (x, size_x), (h, size_h) = self.x, self.h
         of_x, value = x[..., at] + self.operands.biases(self.d)[1][at], x[..., at] + h[..., at]
         rounded = self.bias[at] + np.abs(of_x) + np.abs(value)
-        return kernel.sums(self.terms, (size_x + size_h)[..., at], value + find_infinities(of_x), rounded)
+        size, sums = (size_x + size_h)[..., at], value + find_infinities(of_x)
+        squares = self._add_squares()[..., at] if is_probable() else None
+        return kernel.sums(self.terms, size, sums, rounded, 0.0, squares, lambda: self._take_terms(at))
+
+    def _add_squares(self) -> Reals:
+        """Returns the sums of the squares of the terms of the gates, (T, N, gates)."""
+        w, r = self.operands.w[self.d], self.operands.r[self.d]
+        biases = sum(bias**2 for bias in self.operands.biases(self.d))
+        return np.asarray(self.operands.x**2 @ (w**2).T + self.before**2 @ (r**2).T + biases)
+
+    def _take_terms(self, at: slice) -> Reals:
+        """Returns the terms of some of the sums of these gates, [R, terms]."""
+        w, r = self.operands.w[self.d][at], self.operands.r[self.d][at]
+        steps, rows = self.before.shape[:2]
+        step, row, gate = np.unravel_index(take_positions(steps * rows * len(w)), (steps, rows, len(w)))
+        biases = [np.broadcast_to(bias[at], len(w))[gate, None] for bias in self.operands.biases(self.d)]
+        products = self.operands.x[step, row] * w[gate], self.before[step, row] * r[gate]
+        return np.concatenate([*products, *biases], 1).astype(np.float64)
 
 
 def find_infinities(sums: Reals) -> Reals:

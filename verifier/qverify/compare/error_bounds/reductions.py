@@ -20,11 +20,10 @@ from qverify.compare.error_bounds.bounded_values import (
     NoBound,
     Real,
     Reals,
-    gamma,
     require_real,
 )
 from qverify.compare.error_bounds.own_sums import add_own_error_of_sum
-from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows
+from qverify.compare.error_bounds.probable import bound_product, bound_sum, is_probable, take_rows
 from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
 
@@ -65,7 +64,9 @@ def _smallest(x: Real) -> Real:
 def _product(x: Real) -> Real:
     size = np.abs(x.value).prod(-1)
     most = (np.abs(x.value) + x.error).prod(-1)
-    y = Real(x.value.prod(-1), most - size + gamma(x.value.shape[-1] + 1) * most + TINY)
+    count = x.value.shape[-1]
+    rounded = bound_product(count + 1, most, lambda: take_rows(x.value.reshape(-1, count)))
+    y = Real(x.value.prod(-1), most - size + rounded + TINY)
     large = np.maximum(np.abs(x.value) + x.error, 1.0).prod(-1)  # of a partial product, in any order
     least = np.abs(x.value) - x.error
     small = np.where(least > 0, np.minimum(least, 1.0), 1.0).prod(-1)
@@ -96,9 +97,11 @@ def _log_sum_exp(x: Real) -> Real:
     largest = x.value.max(-1, keepdims=True)
     below, most = x.value - largest, x.error.max(-1)
     logs = most + ROUNDOFF * ((np.abs(below) + 2 * x.error).max(-1) + 4)
-    part = functions64.log(functions64.exp(below).sum(-1))
+    exponentials = functions64.exp(below)
+    total = exponentials.sum(-1)
+    part = functions64.log(total)
     value = part + largest[..., 0]
-    moved = logs + gamma(x.value.shape[-1] + 2) + ROUNDOFF * (3 + 2 * np.abs(part))
+    moved = logs + _bound_sum(exponentials, 2, total) / total + ROUNDOFF * (3 + 2 * np.abs(part))
     return Real(value, moved).rounded()
 
 
@@ -156,6 +159,11 @@ def cum_sum(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
             sums = np.delete(np.insert(sums, 0, 0.0, axis), -1, axis)
         return np.flip(sums, axis) if reverse else sums
 
-    moved, size, count = run(x.error), run(np.abs(x.value)), x.value.shape[axis]
-    y = Real(run(x.value), moved + gamma(count + 1) * (size + moved) + TINY)
+    moved, size, value, count = run(x.error), run(np.abs(x.value)), run(x.value), x.value.shape[axis]
+    squares = run(x.value**2) if is_probable() else None
+    partial = run(value**2) if is_probable() else None  # of the sums before it, of which each is the next one's
+    number = np.maximum(run(np.ones_like(x.value)), 1.0) + 1
+    lines = np.moveaxis(np.flip(x.value, axis) if reverse else x.value, axis, -1).reshape(-1, count)
+    rounded = bound_sum(number, size + moved, value, squares, lambda: take_rows(lines), partial)
+    y = Real(value, moved + rounded + TINY)
     return [add_own_error_of_sum(y, x, size, count).mark_lost_if_large(size + moved)]

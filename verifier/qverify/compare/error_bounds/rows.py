@@ -33,7 +33,7 @@ from qverify.compare.error_bounds.bounded_values import (
 )
 from qverify.compare.error_bounds.own_norms import add_own_error
 from qverify.compare.error_bounds.own_sums import add_own_error_of_sum, add_own_relative_error
-from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows
+from qverify.compare.error_bounds.probable import bound_sum, is_probable, take_rows, takes_two_passes
 from qverify.model_bin.graph import Graph, Node
 
 EXPONENTIAL = 4.0  # relative error of a float32 library's exp, in roundoffs
@@ -88,7 +88,7 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     largest = (np.abs(rows.value) + rows.error) ** 2
     squares = largest.mean(1, keepdims=True)
     one_pass = _bound_mean(largest, 3) + 2 * size * mean_error + 2 * ROUNDOFF * size**2
-    off = carried + np.maximum(two_passes, one_pass)
+    off = carried + (two_passes if takes_two_passes() else np.maximum(two_passes, one_pass))
     off = off + 2 * ROUNDOFF * (variance + off + epsilon)
     root, error, lost = _bound_root(variance + epsilon, off, TINY)
     return root, error, lost | (depth * squares >= OVERFLOW)
@@ -222,7 +222,7 @@ def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
     else:
         norm, most = np.sqrt((size**2).sum(1, keepdims=True)), np.sqrt((largest**2).sum(1, keepdims=True))
         large, flushed = most**2, norm - np.sqrt(np.maximum(norm**2 - node.words[1] * TINY, 0.0))
-    off = (most - norm) + gamma(node.words[1] + 4) * most + TINY
+    off = (most - norm) + _bound_norm(size, most, node.words[3], 4) + TINY
     lost = (off < norm) & (off + flushed >= norm)  # only the underflow of squares could make the norm 0
     off = np.where(lost, off, off + flushed)
     least = norm - off
@@ -231,6 +231,27 @@ def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
     normalized = Real(y, moved).rounded(2).mark_lost(lost, large >= OVERFLOW)
     normalized = add_own_relative_error(normalized, inputs, node.words[1])
     return [normalized.shaped(graph.spec(node.outputs[0]).shape)]
+
+
+def _bound_norm(size: Reals, most: Reals, power: int, more: int) -> Reals:
+    """Returns the error of the norms of magnitudes, [A, 1, B] of [A, D, B]. most: the largest norms, with the errors of the
+    terms. more: roundings besides those of the sum."""
+    terms = np.moveaxis(size, 1, -1).reshape(-1, size.shape[1])
+    if not is_probable():
+        return gamma(size.shape[1] + more) * most
+    largest = np.where(most > 0, most, 1.0)
+    shares = size / largest if power == 1 else (size / largest) ** 2
+    total = shares.sum(1, keepdims=True)
+    relative = bound_sum(
+        size.shape[1] + more,
+        np.ones_like(total),
+        total,
+        (shares**2).sum(1, keepdims=True),
+        lambda: take_rows(terms if power == 1 else terms**2),
+    )
+    return (
+        relative if power == 1 else relative / 2 + gamma(more)
+    ) * most  # a root halves the relative error, and rounds
 
 
 def softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph, more: float = 0.0) -> list[BoundedValue]:
@@ -303,9 +324,16 @@ def lrn(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[Bou
         1,
     )
     base = bias + alpha / size * total
-    off = gamma(2 * channels + size + 4) * (
-        abs(alpha) / size * squares.sum(1, keepdims=True) + np.abs(base) + abs(bias)
+    every = squares.sum(1, keepdims=True)
+    roundings = 2 * channels + size + 4
+    rounded = bound_sum(
+        roundings,
+        every,
+        every,
+        (squares**2).sum(1, keepdims=True) if is_probable() else None,
+        lambda: take_rows(np.moveaxis(squares, 1, -1).reshape(-1, channels)),
     )
+    off = abs(alpha) / size * rounded + gamma(roundings) * (np.abs(base) + abs(bias))
     if (base - off <= 0).any():
         raise NoBound("lrn over a base that may be 0")
     value = x.value / functions64.power(base, beta)

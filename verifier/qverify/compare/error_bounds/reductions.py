@@ -162,7 +162,7 @@ def cum_sum(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
     moved, size, value, count = run(x.error), run(np.abs(x.value)), run(x.value), x.value.shape[axis]
     squares = run(x.value**2) if is_probable() else None
     partial = run(value**2) if is_probable() else None  # of the sums before it, of which each is the next one's
-    number = np.maximum(run(np.ones_like(x.value)), 1.0) + 1
+    number = run(np.ones_like(x.value)) + exclusive + 1
     lines = np.moveaxis(np.flip(x.value, axis) if reverse else x.value, axis, -1).reshape(-1, count)
     rounded = bound_sum(number, size + moved, value, squares, lambda: take_rows(lines), partial)
     y = Real(value, moved + rounded + TINY)

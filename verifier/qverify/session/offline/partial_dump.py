@@ -31,6 +31,20 @@ def find_not_offered(first: Recording, dump: Recording, models: Models) -> tuple
     return not_offered, why
 
 
+def leave_out_foreign(first: Recording, dump: Recording) -> list[str]:
+    """Removes from a dump the tensors that the network does not have, such as accumulators and workspaces of an engine, if it
+    has others. One with as many elements as a tensor that the dump lacks may be that one, and stays. Returns a note."""
+    lacking = {s.elements for n, s in first.specs.items() if n not in dump.specs}
+    foreign = [n for n, s in dump.specs.items() if n not in first.specs and s.elements not in lacking]
+    if not foreign or len(foreign) == len(dump.specs):
+        return []
+    for name in foreign:
+        del dump.specs[name]
+        dump.missing.pop(name, None)
+    some = count(len(foreign), "tensor", "is", "are")
+    return [f"{some} in the dump and not in the ONNX, and not compared, first {printable(foreign[0])}"]
+
+
 def _describe_end(name: str, dump: Recording, models: Models) -> str:
     """Returns what to do if a dump ends a few nodes before a final output, as where an accelerator leaves a softmax to the host;
     "" if it does not."""

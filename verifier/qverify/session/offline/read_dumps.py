@@ -24,7 +24,7 @@ from qverify.session.offline.dump_inputs import compare_inputs
 from qverify.session.offline.dump_pair import DumpPair
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model, refuse_unscaled, share_specs
 from qverify.session.offline.locate_dumps import leave_out_inner, use_names_of_model
-from qverify.session.offline.partial_dump import find_not_offered
+from qverify.session.offline.partial_dump import find_not_offered, leave_out_foreign
 from qverify.session.printed_values import check_precision
 from qverify.session.request import BoardDump
 from qverify.sides.dumps.array_axes import move_axes
@@ -163,6 +163,7 @@ def _settle_scope(read: ReadPair, dumps: DumpPair, opened: list[Opened], models:
     why = dict[str, str]()
     if dumps.partial and models is not None:
         read.not_offered, why = find_not_offered(read.first, read.second, models)
+        read.paired += leave_out_foreign(read.first, read.second)
     read.inner = leave_out_inner(read.first, read.second, models) if models is not None else []
     shared = share_specs(read.first, read.second, read.not_offered)
     read.borrowed = [name for name in shared if name not in model_tensors]

@@ -67,3 +67,20 @@ def test_what_recomputing_cannot_tell_is_named_beside_the_gate(host: dict[str, A
     report = compare(whole, save(tensors, leave_out=(*left_out, "prob")), *MILD)
     said = "judged by the gate alone, as recomputing it does not tell roundings from faults"
     assert any(said in text for text in report["pairs"][0]["relaxed"]), report["pairs"][0]
+
+
+def test_a_first_node_that_differs_is_open_under_any_gate(host: dict[str, Array]) -> None:
+    """The dump lacks the quantized input, so that the device's input is as likely wrong as its first convolution."""
+    np.save("x.npy", np.random.default_rng(1).random((1, 1, 8, 8)).astype(np.float32))
+    assert main(["infer", "-m", MODEL, "-o", "own", "--side", "reference", "-i", "x.npy"]) == 0
+    names = json.loads(Path("own/manifest.json").read_text())["tensors"]
+    own = {name: np.load(f"own/{file}") for file, name in names.items() if not name.startswith("image")}
+    largest = own[RELU1].reshape(*own[RELU1].shape[:2], 4, 2, 4, 2).max((3, 5), keepdims=True)
+    spread = np.broadcast_to(largest, (*largest.shape[:3], 2, 4, 2)).reshape(own[RELU1].shape).astype(int)
+    own[RELU1].flat[np.flatnonzero(own[RELU1] + 9 < spread)[0]] += 9  # which the maximum of its window does not show
+    path = save(own)
+    words = ["-m", f"{MODEL},{path}", "-i", "x.npy", "--json", "report.json", "-r", "True"]
+    assert main([*words, "--min-sqnr", "10"]) == 3
+    pair = json.loads(Path("report.json").read_text())["pairs"][1]
+    assert (pair["verdict"], pair["cause"]) == ("INCONCLUSIVE", "not_judged")
+    assert f"{RELU1} differs and cannot be judged when recomputed" in pair["why"]

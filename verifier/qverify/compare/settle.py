@@ -121,7 +121,7 @@ def hold_to_nodes(
         o for u in units for o in u.outputs if o in forced and forced[o].verdict == "FAILED" and o not in excepted
     ]
     if not failed:
-        _state_open(judged, forced, _list_open(units, forced))
+        _hold_to_open(judged, forced, [o for o in _list_open(units, forced) if o not in excepted], relax_board)
         return False
     inside = [] if relax_board else [o for o in failed if o in judged.rows]
     first = (inside or failed)[0]
@@ -132,6 +132,19 @@ def hold_to_nodes(
         return False
     judged.pair.verdict, judged.pair.why = "FAILED", text
     return True
+
+
+def _hold_to_open(judged: Judged, forced: Mapping[str, Forced], names: list[str], relax_board: bool) -> None:
+    """Makes a pair of dumps that its gate would pass INCONCLUSIVE if a tensor in its scope differs when recomputed and cannot
+    be judged; the verdict line names the others, and those that roundings inside of a region may explain."""
+    open_inside = [o for o in names if UNTOLD not in forced[o].why and o in judged.rows]
+    if relax_board or not open_inside or judged.pair.verdict != "PASSED":
+        _state_open(judged, forced, names)
+        return
+    more = f" (and {count(len(open_inside) - 1, 'more tensor')})" if len(open_inside) > 1 else ""
+    first = open_inside[0]
+    why = f"{first} differs and cannot be judged when recomputed{more}: {forced[first].why}"
+    judged.pair.verdict, judged.pair.cause, judged.pair.why = "INCONCLUSIVE", "not_judged", why
 
 
 def _leave_unevaluated_open(

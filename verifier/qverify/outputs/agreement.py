@@ -142,6 +142,13 @@ class Agreement:
         """How far a score may be from the device's."""
         return self._score_reach + SCORE * self._largest_score
 
+    def find_highest(self) -> tuple[float, ...]:
+        """Returns between which two numbers the highest score is, () without scores."""
+        scores = self.theirs.scores
+        if scores is None or not len(scores):
+            return ()
+        return float(scores.max()) - self.score_reach, float(scores.max()) + self.score_reach
+
     def contains(self, ours: Wanted, place: int | None = None, whole: bool = True) -> bool:
         """Returns whether one of these rows is among the device's. place: compare with this one of the device's only. whole:
         with its numbers, not its score and class alone."""

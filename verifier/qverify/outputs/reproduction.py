@@ -44,6 +44,7 @@ ROOM = {
     "kept": 24,
 }  # values that are kept, by stage
 MOST_EQUAL = 8  # best anchors of equal score that reject a recipe
+SAMPLED = 512  # anchors of which one rejects a recipe by its score
 MOST_ABOVE = 30_000  # anchors above a threshold that NMS is tried with
 
 
@@ -129,6 +130,18 @@ class Reproduction:
         found = suppress(candidates, Scored(index, classes[index], scores[index]), replace(recipe.settings, nms="none"))
         return self._finish(found, candidates.size, recipe)
 
+    def exceeds(self, recipe: OutputRecipe, highest: float) -> bool:
+        """Returns whether one of some anchors has a score above this one, unless a later step may change scores, or the scores
+        of all are known already: the cheapest way to reject a recipe whose scores are others."""
+        if recipe.kept or recipe.found or recipe.placed or recipe.rows or not recipe.of_one:
+            return False
+        candidates = self._make_candidates(recipe)
+        if len(candidates.values) < 2 * SAMPLED or _scores_key(recipe) in self._kept["scores"]:
+            return False
+        some = candidates.take(np.arange(0, len(candidates.values), len(candidates.values) // SAMPLED))
+        scores, _ = score_best(some, find_best(some, recipe.settings), recipe.settings)
+        return bool((scores > highest).any())
+
     def make_rows_of_score(self, recipe: OutputRecipe, score: float, reach: float) -> Wanted | None:
         """Returns the rows of the anchors with this score, None if many have it."""
         candidates, scores, classes = self._score(recipe)
@@ -171,12 +184,14 @@ class Reproduction:
 
     def _score(self, recipe: OutputRecipe) -> tuple[Candidates, Array, Array]:
         candidates, settings = self._make_candidates(recipe), recipe.settings
-        key = (*_values_key(recipe), settings.background)
-        how = settings.activation, settings.combine
-        order = how if candidates.objectness is not None else ()  # its sign may turn the order of the classes
-        best = self._once("best", (*key, *order), lambda: find_best(candidates, settings))
-        scores = (*key, *how)
-        return (candidates, *self._once("scores", scores, lambda: score_best(candidates, best, settings)))
+
+        def compute() -> tuple[Array, Array]:
+            how = settings.activation, settings.combine
+            order = how if candidates.objectness is not None else ()  # its sign may turn the order of the classes
+            key = (*_values_key(recipe), settings.background, *order)
+            return score_best(candidates, self._once("best", key, lambda: find_best(candidates, settings)), settings)
+
+        return (candidates, *self._once("scores", _scores_key(recipe), compute))
 
     def _finish(self, found: Boxes, size: tuple[int, int], recipe: OutputRecipe) -> Wanted:
         """Returns detections in input pixels as the rows that are written."""
@@ -257,6 +272,11 @@ def _values_key(recipe: OutputRecipe) -> tuple[Any, ...]:
     """Returns a key that is equal for recipes whose candidates have the same values and objectness."""
     steps = tuple(step for step in recipe.candidates if not step.geometry)
     return (recipe.stored, recipe.real, steps, *(getattr(recipe.settings, name) for name in OF_VALUES))
+
+
+def _scores_key(recipe: OutputRecipe) -> tuple[Any, ...]:
+    settings = recipe.settings
+    return (*_values_key(recipe), settings.background, settings.activation, settings.combine)
 
 
 def _kept_key(recipe: OutputRecipe) -> tuple[Any, ...]:

@@ -86,12 +86,16 @@ class RowsTrial:
         self.says_nothing = not len(agreement.theirs)
         self.parts = agreement.parts
         self._unordered = False
+        self._highest = agreement.find_highest()
         self._last: tuple[OutputRecipe, Wanted | None] | None = None  # the recipe whose rows were made last, and these
         self.near, self.lacks_scores = True, False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         self.near = self.lacks_scores = False
         if self._detector:
+            if self._highest and self._reproduction.exceeds(recipe, self._highest[1]):
+                self.lacks_scores = True
+                return None
             best = self._reproduction.make_best(recipe)
             if best is not None and not self._agreement.contains(best):
                 self.lacks_scores = not self._agreement.contains(best, whole=False)

@@ -52,7 +52,7 @@ def written(outputs: dict[str, Array], turned: bool = False) -> list[dict[str, A
 
 
 def mistakes_of(
-    folder: Path, outputs: dict[str, Array], device: Any, decoder: str, **options: Any
+    folder: Path, outputs: dict[str, Any], device: Any, decoder: str, **options: Any
 ) -> qverify.OutputsDiff:
     np.savez(folder / "r.npz", **outputs)
     if isinstance(device, np.ndarray):

@@ -43,6 +43,7 @@ MISTAKES: dict[str, dict[str, Any]] = {  # what differs in the application
     "one class too late": {"skip": 1},
 }
 Settings = dict[str, Any]
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # modules are compiled once
 
 
 def make_outputs(seed: int) -> Array:
@@ -104,7 +105,7 @@ def _run(root: Path, folder: Path, seconds: float) -> tuple[float, list[str]]:
     subprocess.run(
         [sys.executable, "-c", code, *words, "--seconds", str(seconds), "--json", str(folder / "j.json")],
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**_ENVIRONMENT, "PYTHONPATH": paths},
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     (part,) = json.loads((folder / "j.json").read_text())["parts"]

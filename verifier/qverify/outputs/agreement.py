@@ -3,7 +3,7 @@ as a rounding to fewer digits makes them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from qverify.outputs.device import Rows
 Array = npt.NDArray[Any]
 COORDINATE = 2.0**-19  # 32 roundings of float32, relative to the largest coordinate
 SCORE = 2.0**-20  # 16 roundings, of numbers up to 1
+LARGEST = float(np.finfo(np.float32).max)  # beyond it a device in float32 has infinity
 MOST_ALIGNED = 4000  # rows that are paired regardless of their order
+MOST_COUNTED = 4_000_000  # pairs of rows in which equal ones are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Agreement:
     they are meant to be cut, not rounded."""
 
     def __init__(self, theirs: Rows, digits: int = -1, cut: bool = False):
-        self.theirs = theirs
+        self.theirs = theirs = replace(theirs, numbers=bound(theirs.numbers))
         self._digits = digits
         self._modes = _list_modes(theirs.numbers, theirs.decimals[0], theirs.significant[0], digits, cut)
         scores = theirs.scores
@@ -117,6 +119,19 @@ class Agreement:
             equal |= {"numbers"} if paired else set()
         return frozenset(equal)
 
+    def find_right_parts(self, ours: Wanted) -> frozenset[str]:
+        """Returns which parts of the device's rows, each by itself in any order, are those of these rows: boxes, points,
+        scores, classes."""
+        right = set(self.find_equal_parts(ours) - {"numbers"})
+        width = self.theirs.numbers.shape[1]
+        if len(ours) != len(self.theirs) or not 0 < len(ours) <= MOST_ALIGNED or ours.numbers.shape[1] < width:
+            return frozenset(right)
+        for name, columns in (("boxes", range(min(width, 4))), ("points", range(4, width))):
+            near = self._near_numbers(ours, ours.numbers[:, :width], columns)
+            if columns and near.any(axis=0).all() and near.any(axis=1).all() and _match(near) is not None:
+                right.add(name)
+        return frozenset(right)
+
     def find_share(self, ours: Wanted) -> float:
         """Returns how many rows both have, as a share of those that one of them has."""
         equal = self.count_equal(ours)
@@ -126,6 +141,13 @@ class Agreement:
     def score_reach(self) -> float:
         """How far a score may be from the device's."""
         return self._score_reach + SCORE * self._largest_score
+
+    def find_highest(self) -> tuple[float, ...]:
+        """Returns between which two numbers the highest score is, () without scores."""
+        scores = self.theirs.scores
+        if scores is None or not len(scores):
+            return ()
+        return float(scores.max()) - self.score_reach, float(scores.max()) + self.score_reach
 
     def contains(self, ours: Wanted, place: int | None = None, whole: bool = True) -> bool:
         """Returns whether one of these rows is among the device's. place: compare with this one of the device's only. whole:
@@ -160,14 +182,14 @@ class Agreement:
         )
         return bool((near <= self._score_reach + SCORE * self._largest_score).all())
 
+    def may_share(self, ours: Wanted | None) -> bool:
+        """Returns whether one of the device's rows is among these, or there are too many to tell."""
+        return ours is None or len(ours) * len(self.theirs) > MOST_COUNTED or self.count_equal(ours) > 0
+
     def count_equal(self, ours: Wanted) -> int:
         """Returns how many of the device's rows are among these."""
         theirs = self.theirs
-        if (
-            not len(ours)
-            or ours.numbers.shape[1] < theirs.numbers.shape[1]
-            or len(ours) * len(theirs) > MOST_ALIGNED * 1000
-        ):
+        if not len(ours) or ours.numbers.shape[1] < theirs.numbers.shape[1] or len(ours) * len(theirs) > MOST_COUNTED:
             return 0
         return int(self._near(ours, ours.numbers[:, : theirs.numbers.shape[1]]).any(axis=0).sum())
 
@@ -183,10 +205,11 @@ class Agreement:
             )
         return near
 
-    def _near_numbers(self, ours: Wanted, numbers: Array) -> Array:
-        """Returns which of our rows (N) have the numbers of which of theirs (M), bool (N, M)."""
+    def _near_numbers(self, ours: Wanted, numbers: Array, columns: range | None = None) -> Array:
+        """Returns which of our rows (N) have the numbers of which of theirs (M), bool (N, M). columns: of which columns, None for
+        all."""
         near, reach = np.ones((len(ours), len(self.theirs)), bool), self._find_reach(numbers, ours)
-        for column in range(numbers.shape[1]):
+        for column in range(numbers.shape[1]) if columns is None else columns:
             near &= np.abs(numbers[:, column, None] - self.theirs.numbers[None, :, column]) <= reach
         return near
 
@@ -212,9 +235,16 @@ class Agreement:
         return _match(near)
 
 
+def bound(numbers: Array) -> Array:
+    """Returns the numbers with the largest of float32 in place of what is beyond it, infinity included."""
+    return np.clip(numbers, -LARGEST, LARGEST)
+
+
 def _find_error(numbers: Array, ours: Wanted) -> Array:
-    """Returns the error of float32 of each row (..., 1): its numbers may be differences of each other."""
-    return np.asarray(COORDINATE * np.abs(numbers).max(axis=-1, keepdims=True, initial=ours.unit))
+    """Returns the error of float32 of each row (..., 1): its numbers may be differences of each other, but for those that
+    are beyond float32."""
+    sizes = np.abs(numbers)
+    return np.asarray(COORDINATE * np.where(sizes < LARGEST, sizes, 0.0).max(axis=-1, keepdims=True, initial=ours.unit))
 
 
 def _match(near: Array) -> Array | None:

@@ -18,6 +18,7 @@ from qverify.outputs.hypotheses import pages
 from qverify.outputs.pairs import list_pairs_of_outputs, list_rarer_pairs, list_singles_of_all
 from qverify.outputs.recipe import OutputRecipe
 from qverify.outputs.trial import Rest, Trial
+from qverify.outputs.undoing import Undoing
 from qverify.plural import count
 
 Array = npt.NDArray[Any]
@@ -123,6 +124,9 @@ def explain_outputs(
     difference.nearest = None if exact else search.find_nearest(Explanation((), bases[0]))
     difference.tried, difference.not_searched = search.tried, search.not_searched
     difference.notes = trial.list_notes() + [BEYOND] * (search.beyond and not exact)
+    difference.notes += [f"{search.undone} would reproduce it, but one undoes the other: not named"] * (
+        bool(search.undone) and not exact
+    )
     listed = sum(len(group) for group in difference.exact)
     more = len({frozenset(e.causes) for e in exact if len(e.causes) == min(len(e.causes) for e in exact)}) - listed
     difference.notes += [f"{count(more, 'more mistake')} equally exact, not listed"] if more > 0 else []
@@ -160,6 +164,7 @@ def _search_pairs(
 ) -> list[OutputExplanation]:
     """Returns the exact pairs of mistakes, as far as the time allows."""
     probable = [page for page in pages() if page.NAME in likely]
+    search.undoing = Undoing(search.trial, base)
     for name, explanations in (
         ("pairs of mistakes", partial(list_pairs_of_outputs, probable, base, search.trial)),
         ("pairs of mistakes", partial(list_pairs_of_outputs, pages(), base, search.trial)),
@@ -183,6 +188,8 @@ class _Search:
     beyond: bool = False  # whether more mistakes than are named together reproduced the result
     not_searched: list[str] = field(default_factory=list)
     near: list[tuple[float, int, OutputExplanation]] = field(default_factory=list)
+    undoing: Undoing | None = None
+    undone: str = ""  # two mistakes of which one undoes the other, in words
 
     def try_all(self, explanations: Iterator[OutputExplanation], name: str) -> list[OutputExplanation]:
         """Returns the exact explanations, the simplest first. Single mistakes are tried all, whatever the time: what is
@@ -220,6 +227,9 @@ class _Search:
                 writing = self.trial.compare(explanation.recipe)
                 if writing is not None and len(explanation.causes) + len(writing) > MOST_CAUSES:
                     self.beyond = True
+                    return None
+                if writing is not None and self.undoing is not None and self.undoing.holds(explanation):
+                    self.undone = self.undone or explanation.said
                     return None
                 if writing is not None:
                     return Explanation((*explanation.causes, *writing), explanation.recipe)

@@ -21,6 +21,10 @@ Array = npt.NDArray[Any]
 MAX_FILE_BYTES = 1 << 26
 MAX_ROWS = 200_000
 MAX_NUMBERS = 512  # of one row
+INFINITE_SCORE = "a score that is infinite; wanted numbers: a score has an activation, whose result is finite"
+IS_NAN = (
+    "NaN, which is equal to nothing; wanted numbers: look where the application divides by 0, or leave such rows out"
+)
 LISTS = (
     "detections",
     "results",
@@ -71,7 +75,7 @@ CORNERS: dict[tuple[str, ...], str] = {
     ("y1", "x1", "y2", "x2"): "yxyx",
     ("ymin", "xmin", "ymax", "xmax"): "yxyx",
 }
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:[iI]nf(?:inity)?|INF)\b)")
 WORD = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -83,7 +87,7 @@ class Text(float):
 
 def _number(text: str) -> Text:
     value = Text(text)
-    if not math.isfinite(value):
+    if math.isinf(value) and text[-1].isdigit():
         raise ValueError(f"{text[:40]} is not a finite number")
     value.text = text
     return value
@@ -149,13 +153,16 @@ def _read_recognized(text: str, path: str) -> str:
     return content
 
 
-def _reject(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
+def _read_constant(text: str) -> Any:
+    """Reads Infinity and -Infinity, which are no JSON but what many libraries write of a float32 that overflowed."""
+    if text == "NaN":
+        raise ValueError(IS_NAN)
+    return _number(text)
 
 
 def _parse(text: str) -> Any:
     return json.loads(
-        text, parse_float=_number, parse_int=_number, parse_constant=_reject, object_pairs_hook=make_object
+        text, parse_float=_number, parse_int=_number, parse_constant=_read_constant, object_pairs_hook=make_object
     )
 
 
@@ -278,6 +285,8 @@ def _read_lines(text: str, written: Written, kind: str) -> list[_Row]:
     if "=" in lines[0] or "@" in lines[0]:
         return [_read_named_line(line) for line in lines]
     cells = [_split(line) for line in lines]
+    if any(cell.strip("+-").lower() == "nan" for row in cells for cell in row):
+        raise ValueError(IS_NAN)
     header = [c.lower().strip('"') for c in cells[0]]
     names: Sequence[str] = written.columns
     if not all(NUMBER.fullmatch(c) for c in header) and any(
@@ -386,6 +395,8 @@ def _make_rows(rows: list[_Row], written: Written, kind: str) -> Rows:
     scores = [row.score for row in parsed]
     if any(s is None for s in scores) and any(s is not None for s in scores):
         raise ValueError("some results have a score, and some do not")
+    if any(isinstance(s, float) and math.isinf(s) for s in scores):
+        raise ValueError(INFINITE_SCORE)
     forms = {row.form for row in parsed if row.form not in ("", "list")}
     classes, names = _read_labels([row.label for row in parsed], written)
     written_numbers = [v for row in parsed for v in row.numbers], scores
@@ -426,20 +437,21 @@ def _read_labels(labels: list[Any], written: Written) -> tuple[Array | None, tup
             return np.array([int(m.group(1)) for m in parsed if m], np.int64), None
         return None, tuple(labels)
     numbers = [_real(label) for label in labels]
-    if any(n != int(n) or abs(n) > 1 << 31 for n in numbers):
+    if any(not math.isfinite(n) or n != int(n) or abs(n) > 1 << 31 for n in numbers):
         raise ValueError("a class that is no whole number")
     return np.array(numbers, np.int64), None
 
 
 def _real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, float | int):
-        raise ValueError(f"{str(value)[:40]!r} where a number is wanted")
+        nan = isinstance(value, str) and value.strip("+-").lower() == "nan"
+        raise ValueError(IS_NAN if nan else f"{str(value)[:40]!r} where a number is wanted")
     return float(value)
 
 
 def _count(values: list[Any], measure: Callable[[str], int]) -> int | None:
     """Returns the most decimals or significant digits that were written, None if values are not text."""
-    texts = [v.text for v in values if isinstance(v, Text)]
+    texts = [v.text for v in values if isinstance(v, Text) and math.isfinite(v)]
     return max((measure(t) for t in texts), default=None)
 
 

@@ -81,6 +81,7 @@ class DeviceEvidence:
         size: (width, height) of the network's input, (0, 0) if not known.
         rows: number of results that the device wrote.
         least: the lowest score that the device wrote, NaN without scores.
+        most: between which two numbers the highest score of the device is, with what its writing rounds; () without.
         classes: the lowest and highest class that the device wrote, None without class numbers.
         target: of arrays: the output whose array is explained, else "".
         corners: whether the rows are the corners of turned boxes, without an upright box.
@@ -91,6 +92,7 @@ class DeviceEvidence:
     size: tuple[int, int] = (0, 0)
     rows: int = 0
     least: float = float("nan")
+    most: tuple[float, ...] = ()
     classes: tuple[int, int] | None = None
     target: str = ""
     corners: bool = False

@@ -24,7 +24,7 @@ from qverify.decoders.parts.selection import (
     to_picture,
 )
 from qverify.decoders.parts.settings import Settings
-from qverify.outputs.agreement import Wanted
+from qverify.outputs.agreement import Wanted, bound
 from qverify.outputs.device import Written
 from qverify.outputs.forms import FORMS, order_corners
 from qverify.outputs.recipe import KEPT, PLACED, SCORES, Output, OutputRecipe, Step
@@ -41,8 +41,10 @@ ROOM = {
     "best": 12,
     "scores": 48,
     "result": 12,
+    "kept": 24,
 }  # values that are kept, by stage
 MOST_EQUAL = 8  # best anchors of equal score that reject a recipe
+SAMPLED = 512  # anchors of which one rejects a recipe by its score
 MOST_ABOVE = 30_000  # anchors above a threshold that NMS is tried with
 
 
@@ -126,7 +128,19 @@ class Reproduction:
         if not best > recipe.settings.score or not 0 < len(index) <= MOST_EQUAL:
             return None
         found = suppress(candidates, Scored(index, classes[index], scores[index]), replace(recipe.settings, nms="none"))
-        return self._finish(found, candidates, recipe)
+        return self._finish(found, candidates.size, recipe)
+
+    def exceeds(self, recipe: OutputRecipe, highest: float) -> bool:
+        """Returns whether one of some anchors has a score above this one, unless a later step may change scores, or the scores
+        of all are known already: the cheapest way to reject a recipe whose scores are others."""
+        if recipe.kept or recipe.found or recipe.placed or recipe.rows or not recipe.of_one:
+            return False
+        candidates = self._make_candidates(recipe)
+        if len(candidates.values) < 2 * SAMPLED or _scores_key(recipe) in self._kept["scores"]:
+            return False
+        some = candidates.take(np.arange(0, len(candidates.values), len(candidates.values) // SAMPLED))
+        scores, _ = score_best(some, find_best(some, recipe.settings), recipe.settings)
+        return bool((scores > highest).any())
 
     def make_rows_of_score(self, recipe: OutputRecipe, score: float, reach: float) -> Wanted | None:
         """Returns the rows of the anchors with this score, None if many have it."""
@@ -137,10 +151,15 @@ class Reproduction:
         found = suppress(
             candidates, Scored(index, classes[index], scores[index]), replace(recipe.settings, nms="none", top=0)
         )
-        return self._finish(found, candidates, recipe)
+        return self._finish(found, candidates.size, recipe)
 
     def make_rows(self, recipe: OutputRecipe) -> Wanted | None:
         """Returns the rows of a detector, None if too many anchors are above the threshold."""
+        found, size = self._once("kept", _kept_key(recipe), lambda: self._keep(recipe))
+        return None if found is None else self._finish(found, size, recipe)
+
+    def _keep(self, recipe: OutputRecipe) -> tuple[Boxes | None, tuple[int, int]]:
+        """Returns the detections that NMS keeps, None if too many anchors are above the threshold; and the input's size."""
         if recipe.settings.multi_label:
             candidates = self._make_candidates(recipe)
             scored = score_anchors(candidates, recipe.settings)
@@ -148,10 +167,10 @@ class Reproduction:
             candidates, scores, classes = self._score(recipe)
             scored = keep_above(scores, classes, recipe.settings)
         if len(scored.index) > MOST_ABOVE:
-            return None
+            return None, candidates.size
         for step in recipe.kept:
-            return self._finish(step.change((candidates, scored), recipe), candidates, recipe)
-        return self._finish(suppress(candidates, scored, recipe.settings), candidates, recipe)
+            return step.change((candidates, scored), recipe), candidates.size
+        return suppress(candidates, scored, recipe.settings), candidates.size
 
     def _make_candidates(self, recipe: OutputRecipe) -> Candidates:
         decoder = self._decoder
@@ -165,19 +184,21 @@ class Reproduction:
 
     def _score(self, recipe: OutputRecipe) -> tuple[Candidates, Array, Array]:
         candidates, settings = self._make_candidates(recipe), recipe.settings
-        key = (*_values_key(recipe), settings.background)
-        how = settings.activation, settings.combine
-        order = how if candidates.objectness is not None else ()  # its sign may turn the order of the classes
-        best = self._once("best", (*key, *order), lambda: find_best(candidates, settings))
-        scores = (*key, *how)
-        return (candidates, *self._once("scores", scores, lambda: score_best(candidates, best, settings)))
 
-    def _finish(self, found: Boxes, candidates: Candidates, recipe: OutputRecipe) -> Wanted:
+        def compute() -> tuple[Array, Array]:
+            how = settings.activation, settings.combine
+            order = how if candidates.objectness is not None else ()  # its sign may turn the order of the classes
+            key = (*_values_key(recipe), settings.background, *order)
+            return score_best(candidates, self._once("best", key, lambda: find_best(candidates, settings)), settings)
+
+        return (candidates, *self._once("scores", _scores_key(recipe), compute))
+
+    def _finish(self, found: Boxes, size: tuple[int, int], recipe: OutputRecipe) -> Wanted:
         """Returns detections in input pixels as the rows that are written."""
         settings = recipe.settings
         found = _apply(recipe.found, found, recipe)
-        found = _apply(recipe.placed, to_picture(found, candidates.size, settings), recipe)
-        sides = [*candidates.size, *settings.frame]
+        found = _apply(recipe.placed, to_picture(found, size, settings), recipe)
+        sides = [*size, *settings.frame]
         return self.write(found, float(max(sides)), recipe)
 
     def write(self, found: Boxes, unit: float, recipe: OutputRecipe) -> Wanted:
@@ -186,7 +207,7 @@ class Reproduction:
         points = None if found.keypoints is None else found.keypoints.reshape(len(found), -1)
         if found.corners is not None and not recipe.rows:
             points = found.corners.reshape(len(found), -1)
-        numbers = FORMS[recipe.form](numbers)
+        numbers = bound(FORMS[recipe.form](numbers))
         if found.corners is not None and recipe.evidence.corners:
             numbers, points = order_corners(found.corners).reshape(len(found), -1), None
         if points is not None:
@@ -251,6 +272,19 @@ def _values_key(recipe: OutputRecipe) -> tuple[Any, ...]:
     """Returns a key that is equal for recipes whose candidates have the same values and objectness."""
     steps = tuple(step for step in recipe.candidates if not step.geometry)
     return (recipe.stored, recipe.real, steps, *(getattr(recipe.settings, name) for name in OF_VALUES))
+
+
+def _scores_key(recipe: OutputRecipe) -> tuple[Any, ...]:
+    settings = recipe.settings
+    return (*_values_key(recipe), settings.background, settings.activation, settings.combine)
+
+
+def _kept_key(recipe: OutputRecipe) -> tuple[Any, ...]:
+    """Returns a key that is equal for recipes of which NMS keeps the same detections. A step in its place may read any
+    setting."""
+    settings = recipe.settings
+    read = settings if recipe.kept else tuple(getattr(settings, name) for name in (*SCORES, *KEPT))
+    return (*_geometry_key(recipe), recipe.kept, read)
 
 
 def _apply(steps: tuple[Step, ...], values: Any, recipe: OutputRecipe) -> Any:

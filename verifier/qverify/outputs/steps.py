@@ -91,6 +91,19 @@ def take_rows(rows: Wanted, places: Array) -> Wanted:
     return Wanted(rows.numbers[places], rows.scores[places], rows.classes[places], rows.unit)
 
 
+def check_highest(candidates: Candidates, recipe: OutputRecipe, curve: Callable[[Array], Array]) -> None:
+    """Raises ValueError if the highest score cannot be the device's, where `curve`, which rises or falls everywhere, makes
+    scores of class values: that is known from the greatest and the least of them, without the work of all others."""
+    most, other = recipe.evidence.most, recipe.kept or recipe.rows or len(recipe.candidates) != 1
+    if not most or other or candidates.objectness is not None or not candidates.values.size:
+        return
+    if recipe.settings.background >= 0:
+        return
+    ends = np.array([candidates.values.max(), candidates.values.min()], np.float64)
+    if np.isfinite(ends).all() and not most[0] <= curve(ends).max() <= most[1]:
+        raise ValueError("another highest score than the device's")
+
+
 def find_cells(index: Array, candidates: Candidates, settings: Settings) -> tuple[Array, Array] | None:
     """Returns x, y of the cells (K, 2) of anchors and their strides (K,); None if the anchors are not those of the
     levels."""

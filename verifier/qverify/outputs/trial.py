@@ -68,6 +68,9 @@ class Trial(Protocol):
         """Returns the parts in which the device's rows, and their number, are those of the recipe; and how many rows both
         have, as a share of those that one of them has."""
 
+    def find_right_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        """Returns the parts of the device's rows that are the recipe's, each by itself; of other results none."""
+
     def measure(self, recipe: OutputRecipe) -> Rest:
         """Returns what remains."""
 
@@ -83,11 +86,16 @@ class RowsTrial:
         self.says_nothing = not len(agreement.theirs)
         self.parts = agreement.parts
         self._unordered = False
+        self._highest = agreement.find_highest()
+        self._last: tuple[OutputRecipe, Wanted | None] | None = None  # the recipe whose rows were made last, and these
         self.near, self.lacks_scores = True, False
 
     def compare(self, recipe: OutputRecipe) -> tuple[Mistake, ...] | None:
         self.near = self.lacks_scores = False
         if self._detector:
+            if self._highest and self._reproduction.exceeds(recipe, self._highest[1]):
+                self.lacks_scores = True
+                return None
             best = self._reproduction.make_best(recipe)
             if best is not None and not self._agreement.contains(best):
                 self.lacks_scores = not self._agreement.contains(best, whole=False)
@@ -106,11 +114,12 @@ class RowsTrial:
 
     def _compare_closed(self, recipe: OutputRecipe, made: int) -> Writing | None:
         """Returns how the device wrote the recipe's rows, if every IoU within float32's rounding of the threshold counts as
-        above it."""
+        above it. The row with the highest score is the same then: rows of which none is the device's are not made again."""
         if (
             recipe.settings.nms == "none"
             or recipe.settings.iou <= CLOSED
             or abs(made - len(self._agreement.theirs)) > MOST_CLOSED
+            or not self._agreement.may_share(self._make(recipe))
         ):
             return None
         closed = replace(recipe, settings=replace(recipe.settings, iou=recipe.settings.iou - CLOSED))
@@ -153,6 +162,10 @@ class RowsTrial:
             return frozenset(), 0.0
         return self._agreement.find_equal_parts(rows), self._agreement.find_share(rows)
 
+    def find_right_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        rows = self._make(recipe)
+        return frozenset() if rows is None else self._agreement.find_right_parts(rows)
+
     def estimate(self, recipe: OutputRecipe) -> float:
         rows = self._make(recipe)
         if rows is None:
@@ -180,6 +193,11 @@ class RowsTrial:
         return ["the rows are not in the order of falling scores"] if self._unordered else []
 
     def _make(self, recipe: OutputRecipe) -> Wanted | None:
+        if self._last is None or self._last[0] is not recipe:
+            self._last = recipe, self._make_rows(recipe)
+        return self._last[1]
+
+    def _make_rows(self, recipe: OutputRecipe) -> Wanted | None:
         if self._detector:
             return self._reproduction.make_rows(recipe)
         result = self._reproduction.make_result(recipe)
@@ -247,6 +265,9 @@ class ArraysTrial:
 
     def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
         return frozenset(), 0.0
+
+    def find_right_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        return frozenset()
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)
@@ -370,6 +391,9 @@ class TextTrial:
 
     def find_equal_parts(self, recipe: OutputRecipe) -> tuple[frozenset[str], float]:
         return frozenset(), 0.0
+
+    def find_right_parts(self, recipe: OutputRecipe) -> frozenset[str]:
+        return frozenset()
 
     def estimate(self, recipe: OutputRecipe) -> float:
         rest = self.measure(recipe)

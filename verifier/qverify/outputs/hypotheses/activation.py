@@ -12,7 +12,7 @@ import numpy as np
 from qverify.decoders.parts.functions import sigmoid, softmax
 from qverify.decoders.parts.selection import Candidates
 from qverify.outputs.recipe import OutputRecipe, Step
-from qverify.outputs.steps import is_detector, list_targets, with_real
+from qverify.outputs.steps import check_highest, is_detector, list_targets, with_real
 
 NAME = "activation"
 FIX = "apply the activation once: look at the last node of the network, which may have applied it already"
@@ -97,7 +97,8 @@ def _more(candidates: Candidates, of_values: bool, of_objectness: bool) -> Candi
     )
 
 
-def _twice(candidates: Candidates, _: OutputRecipe) -> Candidates:
+def _twice(candidates: Candidates, recipe: OutputRecipe) -> Candidates:
+    check_highest(candidates, recipe, lambda v: sigmoid(sigmoid(v)))
     return replace(_more(candidates, True, True), activation="sigmoid")
 
 

@@ -31,6 +31,8 @@ def variants(recipe: OutputRecipe) -> Iterator[tuple[str, OutputRecipe]]:
         return
     for text, change in PLACED.items():
         yield f"keypoints: {text}", recipe.with_step("placed", Step(f"{NAME} {text}", change))
+    said = "x and y exchanged in the input, before the way back to the picture"
+    yield f"keypoints: {said}", recipe.with_step("found", Step(f"{NAME} {said}", PLACED["x and y exchanged"]))
     for text, geometry in GEOMETRY.items():
         yield (
             f"keypoints: {text}",
@@ -60,6 +62,20 @@ def _without_pad(found: Boxes, recipe: OutputRecipe) -> Boxes:
     return _with_points(found, lambda p: p + np.array(placement.pad) / np.array(placement.ratio))
 
 
+def _ratio_left(found: Boxes, recipe: OutputRecipe) -> Boxes:
+    placement = find_placement(recipe.evidence.size, recipe.settings)
+    return _with_points(found, lambda p: p * np.array(placement.ratio))
+
+
+def _stretched(found: Boxes, recipe: OutputRecipe) -> Boxes:
+    size, frame = np.array(recipe.evidence.size), np.array(recipe.settings.frame)
+    if not frame.all():
+        return found
+    placement = find_placement(recipe.evidence.size, recipe.settings)
+    own = np.array(placement.ratio), np.array(placement.pad)
+    return _with_points(found, lambda p: (p * own[0] + own[1]) * (frame / size))
+
+
 def _from_box(found: Boxes, _: OutputRecipe) -> Boxes:
     return _with_points(found, lambda p: p - found.boxes[:, None, :2])
 
@@ -68,6 +84,8 @@ PLACED: dict[str, Any] = {
     "x and y exchanged": lambda found, _: _with_points(found, lambda p: p[..., ::-1]),
     "not brought back to the picture": _not_back,
     "the padding is not cut": _without_pad,
+    "the ratio is not undone": _ratio_left,
+    "taken as stretched: each side by its own ratio": _stretched,
     "relative to the corner of the box": _from_box,
     "mirrored (left and right exchanged)": lambda found, _: _mirrored(found),
     "all x, then all y": lambda found, _: _planar(found),

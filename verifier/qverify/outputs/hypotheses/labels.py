@@ -12,7 +12,9 @@ from qverify.decoders.parts.settings import RESIZES
 from qverify.outputs.recipe import OutputRecipe, Step
 
 NAME = "labels"
-FIX = "number the classes of a mask from 0, and keep its rows and columns"
+FIX = (
+    "number the classes of a mask from 0, keep its rows and columns, and cut the padding before it becomes the picture"
+)
 
 
 def variants(recipe: OutputRecipe) -> Iterator[tuple[str, OutputRecipe]]:
@@ -29,9 +31,15 @@ def variants(recipe: OutputRecipe) -> Iterator[tuple[str, OutputRecipe]]:
     for variant in recipe.with_settings(background=0):
         text = "labels: class 0 left out of the highest value, the number corrected"
         yield text, variant.with_step("rows", Step(f"{NAME} {text}", partial(_apply, change=lambda v: v + 1)))
+    if recipe.settings.frame != (0, 0) and recipe.settings.fit != "stretch":
+        for variant in recipe.with_settings(fit="stretch", through_input=True):
+            yield "labels: the padding is not cut, the whole input becomes the picture", variant
     for fit in ("stretch", "letterbox", "letterbox-top-left"):
         for variant in recipe.with_settings(fit=fit):
-            yield f"labels: the padding is cut as of {fit}", variant
+            yield f"labels: the padding is {CUT[fit]}", variant
+    if recipe.settings.frame not in ((0, 0), recipe.evidence.size):
+        for variant in recipe.with_settings(frame=recipe.evidence.size, fit="stretch"):
+            yield "labels: left in the size of the input", variant
     yield from recipe.vary("activation", ("none", "sigmoid"), "labels: activation")
 
 
@@ -39,6 +47,11 @@ def _apply(values: Any, _: OutputRecipe, change: Any) -> Any:
     return change(values)
 
 
+CUT = {
+    "stretch": "not cut, the map becomes the picture in one step",
+    "letterbox": "cut on both sides",
+    "letterbox-top-left": "cut at the right and at the bottom only",
+}
 CHANGES: dict[str, Any] = {
     "+1": lambda v: v + 1,
     "-1": lambda v: v - 1,

@@ -13,6 +13,7 @@ from qverify.arithmetic import functions64
 from qverify.decoders.parts.functions import sigmoid, softmax
 from qverify.decoders.parts.selection import Candidates
 from qverify.outputs.recipe import Output, OutputRecipe
+from qverify.outputs.steps import check_highest
 from qverify.outputs.tables import DETECTORS, Row
 
 Array = npt.NDArray[Any]
@@ -96,13 +97,17 @@ def _scores_from(by: int) -> Any:
     """Class scores from `by` channels later (earlier if negative) of the row of box, objectness and classes."""
 
     def apply(candidates: Candidates, _: OutputRecipe) -> Candidates:
-        columns, count = _columns(candidates), candidates.values.shape[1]
-        if columns is None:
+        if candidates.parts is None:
             return candidates
-        start = columns.shape[1] - count + by
-        if start < 0:
+        if by > 0:
+            return replace(candidates, values=candidates.values[:, by:])
+        before = candidates.parts(np.arange(len(candidates.values))).numbers
+        if candidates.objectness is not None:
+            before = np.concatenate([before, np.asarray(candidates.objectness, np.float64)[:, None]], axis=1)
+        if before.shape[1] + by < 0:
             return candidates
-        return replace(candidates, values=columns[:, start : start + count])
+        values = np.concatenate([before[:, before.shape[1] + by :], candidates.values], axis=1)
+        return replace(candidates, values=values[:, : candidates.values.shape[1]])
 
     return apply
 
@@ -175,6 +180,7 @@ def _by_sigmoid(change: Callable[[Array], Array]) -> Any:
     def apply(candidates: Candidates, recipe: OutputRecipe) -> Candidates:
         if (recipe.settings.activation or candidates.activation) != "sigmoid":
             return candidates
+        check_highest(candidates, recipe, change)
         objectness = None if candidates.objectness is None else change(np.asarray(candidates.objectness, np.float64))
         values = change(np.asarray(candidates.values, np.float64))
         return replace(candidates, values=values, objectness=objectness, of_values="none", of_objectness="none")

@@ -45,9 +45,11 @@ CONDITIONS: dict[
 }
 
 
-def _kept_where(condition: Callable[[Array, Array, Array, float], Array]) -> Any:
+def _kept_where(condition: Callable[[Array, Array, Array, float], Array], reads_objectness: bool) -> Any:
     def apply(values: Pair, recipe: OutputRecipe) -> Boxes:
         candidates, settings = values[0], recipe.settings
+        if reads_objectness and candidates.objectness is None:
+            raise ValueError("no objectness to compare")
         best = find_best(candidates, settings)
         scores, of_class, objectness = score_parts(candidates, best, settings)
         raw = np.asarray(candidates.values[np.arange(len(best)), best], np.float64)
@@ -336,7 +338,8 @@ def _rows(change: Callable[[Wanted], Wanted]) -> Any:
 
 def _make() -> Iterator[Row]:
     for said, condition in CONDITIONS.items():
-        yield Row("score-threshold", said, "kept", _kept_where(condition), ROWS_OF, False, _plain)
+        step = _kept_where(condition, "objectness" in said or "part" in said)
+        yield Row("score-threshold", said, "kept", step, ROWS_OF, False, _plain)
     for said, change in WRITTEN.items():
         yield Row("score", said, "kept", _written_as(change), ROWS_OF, False, _no_step)
     for said, choose in OTHERS.items():

@@ -25,7 +25,6 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.session.outputs.conventions import list_conventions, say_convention
 from qverify.session.outputs.exchanged_bytes import explain_exchanged
-from qverify.session.outputs.near_scales import find_near_scale
 from qverify.session.outputs.read_sides import BYTES, Quantization, read_device, read_reference
 from qverify.session.outputs.settle_activation import settle_activation
 
@@ -113,6 +112,8 @@ def _compare_outputs(
         share = (deadline - monotonic()) / (len(result.arrays) - len(parts))
         parts[name] = explain_outputs(*prepare(name, result.arrays[name]), share, watch, likely=likely)
         if not parts[name].equal and not parts[name].exact:
+            from qverify.session.outputs.near_scales import find_near_scale
+
             parts[name].near = find_near_scale(name, result.arrays[name], outputs)
         likely |= {cause.family for group in parts[name].exact for e in group for cause in e.causes}
     return [ComparedPart(name, parts[name]) for name in result.arrays]
@@ -134,6 +135,9 @@ def _prepare(
     if rows is not None and corners:
         rows = replace(rows, numbers=order_corners(rows.numbers.reshape(-1, 4, 2)).reshape(-1, CORNERS))
     evidence = _describe(DeviceEvidence(kind, outputs, size, corners=corners), rows)
+    agreement = None if rows is None else Agreement(rows, written.digits, written.cut)
+    if agreement is not None and kind == "boxes":
+        evidence = replace(evidence, most=agreement.find_highest())
     intended = OutputRecipe(decoder.settings, evidence, form)
     reproduction = Reproduction(decoder, written)
     if kind == "classes" and rows is None:
@@ -142,8 +146,8 @@ def _prepare(
         return ArraysTrial(result.arrays, reproduction, "vector"), replace(intended, evidence=of_vector)
     if result.text is not None:
         return TextTrial(result.text, reproduction), intended
-    if rows is not None:
-        return RowsTrial(reproduction, Agreement(rows, written.digits, written.cut), kind == "boxes"), intended
+    if agreement is not None:
+        return RowsTrial(reproduction, agreement, kind == "boxes"), intended
     if kind == "mask":
         return ArraysTrial(result.arrays, reproduction, "mask"), intended
     if kind != "boxes":

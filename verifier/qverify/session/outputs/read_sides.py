@@ -17,7 +17,7 @@ from qverify.files import read_regular
 from qverify.inputs.arrays import parse_npy, read_array_file
 from qverify.outputs.device import DeviceResult, Rows, Written
 from qverify.outputs.hypotheses.stride_padding import MULTIPLES
-from qverify.outputs.read_rows import MAX_FILE_BYTES, read_numbers, read_text_file
+from qverify.outputs.read_rows import INFINITE_SCORE, IS_NAN, MAX_FILE_BYTES, read_numbers, read_text_file
 from qverify.outputs.recipe import Output
 from qverify.printable import printable
 from qverify.sides.dumps.open_dump import open_dump
@@ -213,9 +213,11 @@ def _read_named(arrays: dict[str, Array], path: str, kind: str, form: str) -> De
 
 
 def _finite(numbers: Array, scores: Array | None, classes: Array | None, path: str) -> Rows:
-    if not np.isfinite(numbers).all() or (scores is not None and not np.isfinite(np.asarray(scores, np.float64)).all()):
-        raise UsageError(f"{path}: NaN or infinite numbers")
-    if classes is not None and (np.abs(np.asarray(classes, np.float64)) > 1 << 31).any():
+    if np.isnan(numbers).any() or (scores is not None and np.isnan(np.asarray(scores, np.float64)).any()):
+        raise UsageError(f"{path}: {IS_NAN}")
+    if scores is not None and np.isinf(np.asarray(scores, np.float64)).any():
+        raise UsageError(f"{path}: {INFINITE_SCORE}")
+    if classes is not None and not (np.abs(np.asarray(classes, np.float64)) <= 1 << 31).all():
         raise UsageError(f"{path}: a class that is no small whole number")
     return Rows(
         np.asarray(numbers, np.float64),

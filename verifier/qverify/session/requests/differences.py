@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from qverify.inputs.description import Description
+from typing import TYPE_CHECKING
+
 from qverify.options.given import Given
 from qverify.options.tools import DESCRIBED
-from qverify.session.outputs.compare_outputs import OutputsRequest
+
+if TYPE_CHECKING:
+    from qverify.inputs.description import Description
+    from qverify.session.outputs.compare_outputs import OutputsRequest
 
 
 def read_described(given: Given) -> tuple[Description | None, str]:
@@ -25,6 +29,7 @@ def inputs_diff_request(given: Given) -> tuple[str, str, Description | None, flo
 def outputs_diff_request(given: Given) -> OutputsRequest:
     """Returns the request to compare results with those intended."""
     from qverify.decoders import find_decoder
+    from qverify.session.outputs.compare_outputs import OutputsRequest
     from qverify.session.outputs.output_tables import parse_quantization, parse_written, read_output_tables
 
     tables, decoder = read_output_tables(given["description"]), given["decoder"]

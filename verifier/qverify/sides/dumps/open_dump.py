@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from qverify import profiles
-from qverify.capture.layouts import read_side
-from qverify.capture.reader import is_capture
 from qverify.errors import BadFileError, UsageError
-from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.sides.dumps.array_dump import describes_itself, find_arrays, open_array_dump
-from qverify.sides.dumps.board_dump import read_board_dump
-from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
-from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
 from qverify.sides.dumps.run_npz import read_index, read_run_npz
 from qverify.sides.dumps.unread_files import note_unread
 from qverify.tensors.recording import Recording
 from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
+
+if TYPE_CHECKING:
+    from qverify.model_bin.graph import Graph
 
 _WANTED = (
     "wanted a folder of .npy files, an .npz, a capture, with -m model.bin a dump of run.sh or qvrt infer, "
@@ -33,12 +31,9 @@ def open_dump(
     """Returns the dump at `path`. profile: name of a profile, or "" to recognise the format by content. graph,
     model_sha256: graph and hash of the model of -m, if given. Raises UsageError if two formats are possible,
     BadFileError if the dump cannot be read."""
-    if not profile and is_capture(path):
-        return read_side(path, options.side, options.frame, "dump")
-    if not profile and graph is not None and (run_sh_dump := _find_run_sh_dump(path)):
-        return read_board_dump(run_sh_dump, graph, model_sha256)
-    if not profile and graph is not None and is_qvrt_dump(path):
-        return read_qvrt_dump(path, graph)
+    own = None if profile else _open_own(path, options, graph, model_sha256)
+    if own is not None:
+        return own
     if not profile and (index := read_index(path)) is not None:
         side = read_run_npz(path, index, options.side)
         return side if graph is None else add_scales(side, graph)
@@ -61,13 +56,48 @@ def open_dump(
         arrays = open_array_dump(path, "dump")
         arrays.notes += note_unread(path, None)
         return arrays if graph is None else add_scales(arrays, graph)
-    if graph is not None and os.path.isfile(path):
-        return read_board_dump(path, graph, model_sha256)
-    if (graph is not None or options.dtypes) and is_raw_dump(path):
-        dump = read_raw_dump(path, options, graph)
-        dump.layout = options.layout
-        return dump
+    raw = _open_raw(path, options, graph, model_sha256)
+    if raw is not None:
+        return raw
     raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
+
+
+def _open_own(path: str, options: ReadingOptions, graph: Graph | None, model_sha256: str) -> Recording | None:
+    """Returns the side of a capture, or what qvrt wrote; None for anything else."""
+    if os.path.isdir(path):
+        from qverify.capture.reader import is_capture
+
+        if is_capture(path):
+            from qverify.capture.layouts import read_side
+
+            return read_side(path, options.side, options.frame, "dump")
+    if graph is None:
+        return None
+    from qverify.sides.dumps.board_dump import read_board_dump
+    from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
+
+    if run_sh_dump := _find_run_sh_dump(path):
+        return read_board_dump(run_sh_dump, graph, model_sha256)
+    return read_qvrt_dump(path, graph) if is_qvrt_dump(path) else None
+
+
+def _open_raw(
+    path: str, options: ReadingOptions, graph: Graph | None, model_sha256: str
+) -> Recording | VendorDump | None:
+    """Returns what is in a packed dump of qvrt, or in raw files; None for anything else."""
+    if graph is not None and os.path.isfile(path):
+        from qverify.sides.dumps.board_dump import read_board_dump
+
+        return read_board_dump(path, graph, model_sha256)
+    if graph is None and not options.dtypes:
+        return None
+    from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
+
+    if not is_raw_dump(path):
+        return None
+    dump = read_raw_dump(path, options, graph)
+    dump.layout = options.layout
+    return dump
 
 
 def _content(path: str) -> str:

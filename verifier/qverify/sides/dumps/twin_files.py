@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from qverify.capture.reader import is_capture
 from qverify.errors import BadFileError
 from qverify.sides.dumps.array_dump import find_arrays
 from qverify.tensors.recording import Array, Recording
@@ -37,7 +36,11 @@ def refuse_twins(path: str, recording: Recording, ending: str = ".npy") -> None:
 def is_undescribed(path: str) -> bool:
     """Returns whether this is a folder of .npy files in which nothing but their names states which tensor each has."""
     described = any(os.path.lexists(os.path.join(path, name)) for name in ("manifest.json", "about.txt"))
-    return os.path.isdir(path) and not described and not is_capture(path) and bool(find_arrays(path))
+    if not os.path.isdir(path) or described:
+        return False
+    from qverify.capture.reader import is_capture
+
+    return not is_capture(path) and bool(find_arrays(path))
 
 
 def find_twins(path: str, recording: Recording, ending: str = ".npy") -> Iterator[tuple[str, str, str]]:

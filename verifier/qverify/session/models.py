@@ -277,17 +277,18 @@ def _open_alone(
     that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_composites_inlined
+    from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_subgraphs_inlined
 
     forms = None if arithmetic is None else forms_of(arithmetic)
     operators, signature, steps, host = how
     prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
-    if not operators:
-        prepared = with_composites_inlined(prepared)
+    compiles = not operators or binary is not None
+    if compiles:
+        prepared = with_subgraphs_inlined(prepared)
     try:
-        compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
+        compiled, alone = convert_tflite(prepared, forms, host and compiles)
     except UnsupportedError as error:
-        if not operators or binary is not None:
+        if compiles:
             raise with_next_step(error, tflite.path) from error
         if arithmetic is not None:
             why = f"--arithmetic {arithmetic.name}: the simulator computes it, and does not run this file"

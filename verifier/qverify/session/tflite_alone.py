@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
 from qverify.tflite_model.blocks import operators_of_blocks
 from qverify.tflite_model.composites import inline_composites
+from qverify.tflite_model.control_flow import inline_control_flow
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
@@ -108,14 +109,24 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
 def open_tflite(
     path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
 ) -> tuple[CompiledModel, TfliteAlone]:
-    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites are written as operators."""
-    return convert_tflite(with_composites_inlined(prepare_tflite(path, data)), arithmetic, host)
+    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites, IF and WHILE are written as operators."""
+    return convert_tflite(with_subgraphs_inlined(prepare_tflite(path, data)), arithmetic, host)
 
 
-def with_composites_inlined(prepared: PreparedTflite) -> PreparedTflite:
-    """Returns the file with the operators of composites in their places, if its outputs are the same then on random inputs."""
+def with_subgraphs_inlined(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file with the operators of composites, IF and WHILE in their places, as far as its outputs are the same then on
+    random inputs."""
+    for inline in (inline_control_flow, inline_composites, inline_control_flow):  # each may hold the other
+        prepared = _inlined(prepared, inline)
+    return prepared
+
+
+def _inlined(
+    prepared: PreparedTflite, inline: Callable[[bytes, TfliteModel], tuple[bytes, list[str]]]
+) -> PreparedTflite:
+    """Returns the file as changed by a function, or the same if its outputs are others then."""
     model = prepared.model
-    data, notes = inline_composites(prepared.data, model)
+    data, notes = inline(prepared.data, model)
     if not notes:
         return prepared
     try:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from qverify.arithmetic.forms import NAMES, SUMS_32, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
@@ -14,7 +16,7 @@ from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.errors import BadFileError, BlockedError, NotOnHostError, QVerifyError, UnsupportedError
-from qverify.inputs.random_inputs import random_inputs
+from qverify.inputs.random_inputs import FIRST_STATES, random_inputs
 from qverify.model_bin.graph import LAYERS_OF_BLOCKS, Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
@@ -33,8 +35,10 @@ from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
 from qverify.tflite_model.blocks import operators_of_blocks
 from qverify.tflite_model.composites import inline_composites
+from qverify.tflite_model.constants import read_constant
 from qverify.tflite_model.control_flow import inline_control_flow
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
+from qverify.tflite_model.layout import as_in_onnx
 from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
@@ -42,6 +46,7 @@ from qverify.tflite_model.signatures import describe_others, select_signature
 from qverify.tflite_model.variables import Variable, open_variables
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
+ONE_STEP = "one step, from the first state; not verified: later steps (--steps N)"
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
 MEASURED = ("conv_transpose", "matmul")  # further ops that round so (LITERT.md, Tables of LiteRT)
 
@@ -99,18 +104,29 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
     if steps:
         changed, variables = open_variables(repaired, model)
         if changed is not repaired:
+            how = f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
             notes.append(
-                f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
+                how if variables else f"the variables of {name} are set before they are read: no state is left"
             )
             repaired, model = changed, read_tflite(changed, name)
     return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))
+
+
+def prepare_one_step(path: str, data: bytes, signature: str = "") -> PreparedTflite:
+    """Returns prepare_tflite() of a file that is run once, from its first state: its variables are inputs and outputs if they can
+    be, as they are then for every side."""
+    try:
+        prepared = prepare_tflite(path, data, signature, steps=True)
+    except UnsupportedError:
+        return prepare_tflite(path, data, signature)
+    return replace(prepared, caveats=(*prepared.caveats, ONE_STEP)) if prepared.variables else prepared
 
 
 def open_tflite(
     path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
 ) -> tuple[CompiledModel, TfliteAlone]:
     """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites, IF and WHILE are written as operators."""
-    return convert_tflite(with_subgraphs_inlined(prepare_tflite(path, data)), arithmetic, host)
+    return convert_tflite(with_subgraphs_inlined(prepare_one_step(path, data)), arithmetic, host)
 
 
 def with_subgraphs_inlined(prepared: PreparedTflite) -> PreparedTflite:
@@ -157,7 +173,27 @@ def convert_tflite(
             raise
         converted, compiled, kernels = _convert_in_parts(prepared, arithmetic, error)
     compiled.notes += [*prepared.notes, *([BLOCKS] if kernels == BLOCK_KERNELS else [])]
+    if prepared.variables:
+        compiled.graph.meta[FIRST_STATES] = _first_states(prepared, converted.tensors, compiled.graph)
     return compiled, TfliteAlone(prepared.data, converted, prepared.given, kernels)
+
+
+def _first_states(prepared: PreparedTflite, tensors: Mapping[str, Mapping[str, Any]], graph: Graph) -> dict[str, str]:
+    """Returns the bytes of each variable in a first step, in the layout of the graph, as hex; "" for zeros that the file does not
+    state. tensors: as ConvertedModel.tensors. Raises BadFileError for values that do not fit."""
+    found, variables = dict[str, str](), {v.given: v for v in prepared.variables}
+    for name in graph.inputs:
+        entry = tensors[name]
+        if (variable := variables.get(entry["tfl"])) is None:
+            continue
+        found[name], tensor = "", prepared.model.tensors[variable.given]
+        if variable.initial is not None:
+            try:
+                values = read_constant(np.frombuffer(variable.initial, np.uint8), tensor.dtype, tensor.shape)
+            except ValueError as error:
+                raise BadFileError(f"{prepared.model.file}: the first value of variable {name}: {error}") from error
+            found[name] = as_in_onnx(entry, values).tobytes().hex()
+    return found
 
 
 def _convert_in_parts(
@@ -244,6 +280,8 @@ def open_operators_alone(
         reasons = [*no_converter.lines]
     found = open_operators(model, prepared.data)
     graph = found.opened.graph
+    if prepared.variables:
+        graph.meta[FIRST_STATES] = _first_states(prepared, found.opened.tensors, graph)
     names = {entry["tfl"]: name for name, entry in found.opened.tensors.items()}
     blocks = operators_of_blocks(prepared.data, model)
     layers = [names[o.outputs[0]] for o in blocks if o.outputs[0] in names]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 Content = bytes | memoryview | Pieces
+CANNOT_RUN = "LiteRT cannot run it"  # in the reason of a file on which LiteRT ends its process
 
 
 @dataclass
@@ -357,6 +358,8 @@ def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_convert
 def with_next_step(error: UnsupportedError, path: str, command: str = "") -> UnsupportedError:
     """Returns the refusal of a .tflite with what runs it all the same. command: that of these options, where it is not the one
     that was given."""
+    if CANNOT_RUN in str(error):  # not by itself, either
+        return error
     step = f"Next: {command}-m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
     if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
         step = f"Next: {command}{f'-m {os.path.basename(path)} ' if command else ''}--steps N, which makes the file's variables states of a sequence"

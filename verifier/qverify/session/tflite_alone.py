@@ -40,6 +40,7 @@ from qverify.tflite_model.control_flow import inline_control_flow
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.layout import as_in_onnx
 from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
+from qverify.tflite_model.packed_weights import unpack_weights
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
@@ -131,7 +132,11 @@ def open_tflite(
 
 def with_subgraphs_inlined(prepared: PreparedTflite) -> PreparedTflite:
     """Returns the file with the operators of composites, IF and WHILE in their places, as far as its outputs are the same then on
-    random inputs."""
+    random inputs, and with packed weights as LiteRT's kernels read them, which is a caveat."""
+    data, lines = unpack_weights(prepared.data, prepared.model)
+    if lines:
+        model, caveats = read_tflite(data, prepared.model.file), (*prepared.caveats, *lines)
+        prepared = replace(prepared, model=model, data=data, caveats=caveats)
     for inline in (inline_control_flow, inline_composites, inline_control_flow):  # each may hold the other
         prepared = _inlined(prepared, inline)
     return prepared

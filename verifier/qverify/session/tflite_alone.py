@@ -44,6 +44,7 @@ from qverify.tflite_model.packed_weights import unpack_weights
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
+from qverify.tflite_model.unresolved import CUSTOM, cut_before, find_unresolved
 from qverify.tflite_model.variables import Variable, open_variables
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
@@ -110,7 +111,24 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
                 how if variables else f"the variables of {name} are set before they are read: no state is left"
             )
             repaired, model = changed, read_tflite(changed, name)
-    return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))
+    caveats = (others,) if others else ()
+    return _before_unresolved(PreparedTflite(model, repaired, data, tuple(notes), caveats, tuple(variables)))
+
+
+def _before_unresolved(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file without operators that LiteRT has no kernel for, and what depends on them, which is a caveat. A file with
+    variables stays, and one of which nothing would be left."""
+    while any(o.kind.startswith(CUSTOM) for o in prepared.model.operators) and not prepared.variables:
+        model = prepared.model
+        operator = find_unresolved(model, why_not_reference(model, prepared.data))
+        data, more = (prepared.data, 0) if operator is None else cut_before(prepared.data, model, operator)
+        if operator is None or data is prepared.data:
+            break
+        behind = f", and {count(more, 'operator')} behind it" if more else ""
+        line = f"not verified: {operator.kind.removeprefix(CUSTOM)}, of which LiteRT has no kernel{behind}"
+        changed = read_tflite(data, model.file)
+        prepared = replace(prepared, model=changed, data=data, caveats=(*prepared.caveats, line))
+    return prepared
 
 
 def prepare_one_step(path: str, data: bytes, signature: str = "") -> PreparedTflite:

@@ -33,13 +33,13 @@ from qverify.sides.litert_operators import (
 )
 from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
-from qverify.tflite_model.blocks import operators_of_blocks
+from qverify.tflite_model.blocks import operators_of_blocks, with_weights_as_floats
 from qverify.tflite_model.composites import inline_composites
 from qverify.tflite_model.constants import read_constant
 from qverify.tflite_model.control_flow import inline_control_flow
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
 from qverify.tflite_model.layout import as_in_onnx
-from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
+from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, has_read_blocks, sums_in_32_bits
 from qverify.tflite_model.packed_weights import unpack_weights
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
@@ -151,13 +151,31 @@ def open_tflite(
 def with_subgraphs_inlined(prepared: PreparedTflite) -> PreparedTflite:
     """Returns the file with the operators of composites, IF and WHILE in their places, as far as its outputs are the same then on
     random inputs, and with packed weights as LiteRT's kernels read them, which is a caveat."""
-    data, lines = unpack_weights(prepared.data, prepared.model)
-    if lines:
-        model, caveats = read_tflite(data, prepared.model.file), (*prepared.caveats, *lines)
-        prepared = replace(prepared, model=model, data=data, caveats=caveats)
+    for change in (unpack_weights, _blocks_as_floats):
+        data, lines = change(prepared.data, prepared.model)
+        if lines:
+            model, caveats = read_tflite(data, prepared.model.file), (*prepared.caveats, *lines)
+            prepared = replace(prepared, model=model, data=data, caveats=caveats)
     for inline in (inline_control_flow, inline_composites, inline_control_flow):  # each may hold the other
         prepared = _inlined(prepared, inline)
     return prepared
+
+
+def _blocks_as_floats(data: bytes, model: TfliteModel) -> tuple[bytes, list[str]]:
+    """Returns the file with weights in blocks as floats, and a line on it, if no kernel of LiteRT reads the scales of some; else
+    the file itself and no line."""
+    if not any(t.block for t in model.tensors):
+        return data, []
+    try:
+        operators = operators_of_blocks(data, model)
+        if all(has_read_blocks(model, o) for o in operators):
+            return data, []
+        changed = with_weights_as_floats(data, model)
+    except (BadFileError, UnsupportedError):
+        return data, []
+    first = next(o for o in operators if not has_read_blocks(model, o))
+    line = f"weights in blocks are run as floats (first {first}): no kernels of LiteRT here read their scales"
+    return changed, [line]
 
 
 def _inlined(

@@ -64,8 +64,8 @@ def _places(operator: TfliteOperator, given: tuple[int, ...], made: tuple[int, .
         along.append(np.arange(to)[:, None] * stride + np.arange(width) * dilation - before)
     require(prod(made) * prod(kernel) <= MOST_PLACES, f"{prod(made) * prod(kernel)} places below its kernels")
     flat, within = np.zeros((*made, *kernel), np.int64), np.ones((*made, *kernel), bool)
-    for axis, (size, places) in enumerate(zip(given, along, strict=True)):
-        spread = np.expand_dims(places, [k for k in range(6) if k not in (axis, axis + 3)])
+    for at, (size, places) in enumerate(zip(given, along, strict=True)):
+        spread = np.expand_dims(places, [k for k in range(6) if k not in (at, at + 3)])
         within &= (spread >= 0) & (spread < size)
         flat = flat * size + spread
     return np.where(within, flat, prod(given)).reshape(prod(made), prod(kernel))

@@ -15,6 +15,7 @@ from qverify.session.models import open_models
 from qverify.sides.tflite_tensors import tensors_by_name
 
 from scripts.benchmarks.engine_pythons import NoEngine, engine_python
+from tests.plain.test_engine_kernels import network as not_converted
 from tests.tflite_files import File
 
 STEPS = np.array([0.004, 0.006, 0.008, 0.003, 0.005], np.float32)
@@ -84,6 +85,18 @@ def test_a_tflite_alone_is_equal_in_every_bit(tmp_path, python, capsys):
     assert (status, board["verdict"]) == (0, "PASSED")
     assert len(board["tensors"]) == 2 and all(t["bit_equal"] for t in board["tensors"])
     assert "tflm: 2 of 2 nodes ran on TFLM reference kernels" in out and "taps changed the outputs: no" in out
+
+
+@pytest.mark.engine
+def test_a_file_that_does_not_convert_is_held_to_tflms_own_arithmetic(tmp_path, python, capsys):
+    """Its FULLY_CONNECTED rounds twice, where each set of LiteRT's kernels rounds in another way."""
+    path, _ = not_converted(tmp_path)
+    status, report = run(str(path), tmp_path, "-b", "local", "--runtime", f"tflm,python={python}")
+    pair = pair_of(report, "reference", "board")
+    row = next(t for t in pair["tensors"] if t["name"] == "y")
+    assert (status, pair["verdict"], row["bit_equal"]) == (0, "PASSED", False)
+    assert row["forced"]["limit"] == "every byte is that of TFLM's arithmetic"
+    assert "as other kernels of LiteRT and TFLM's arithmetic round in their own way" in capsys.readouterr().out
 
 
 @pytest.mark.engine

@@ -18,8 +18,9 @@ from qverify.errors import UnsupportedError
 from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import is_part, units
 from qverify.session.host_sides import HostSides
-from qverify.session.tflite_alone import open_tflite
+from qverify.session.models import open_models
 from qverify.sides.simulator import Simulator
+from qverify.tflite_model.convert import convert
 from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.read_tflite import read_tflite
 
@@ -177,11 +178,23 @@ def test_packed_weights_beside_integers_are_equal(weights: str, kind: str, act: 
 @pytest.mark.parametrize(
     ("weights", "kind", "act"), [("int2", "CONV_2D", "float32"), ("int4", "DEPTHWISE_CONV_2D", "int16")]
 )
-def test_packed_weights_that_litert_reads_as_bytes_are_refused(weights: str, kind: str, act: str) -> None:
+def test_packed_weights_that_litert_reads_as_bytes_are_run_as_bytes(
+    weights: str, kind: str, act: str, tmp_path: Path
+) -> None:
+    data = product(kind, weights, act=act)
     with pytest.raises(
         UnsupportedError, match=f"weights of {weights} beside an input of {act}, which LiteRT's kernels"
     ):
-        open_tflite("m.tflite", product(kind, weights, act=act))
+        convert(read_tflite(data, "m.tflite"))
+    models = opened(data, tmp_path)
+    assert [
+        c for c in models.caveats if f"weights of {weights} that LiteRT's kernels do not unpack are run as int8" in c
+    ]
+    if act == "int16":
+        assert compared(models) == {"y": 0}
+        return
+    difference, largest = apart(data, tmp_path)
+    assert difference <= ULPS * largest
 
 
 def test_constants_of_a_dequantize_are_floats() -> None:
@@ -278,12 +291,20 @@ def test_weights_in_blocks_have_the_kernels_that_read_them_as_reference(tmp_path
 
 
 @pytest.mark.parametrize(("dtype", "block"), [("int2", 32), ("int8", 32), ("int4", 16)])
-def test_weights_in_blocks_that_the_reference_does_not_read_are_refused(dtype, block, tmp_path, capsys):
+def test_weights_in_blocks_that_no_kernels_read_are_run_as_floats(dtype, block, tmp_path, capsys):
     path = tmp_path / "m.tflite"
     path.write_bytes(in_blocks(dtype, block))
-    assert main(["-m", str(path), "-b", "local", "-r", "True"]) == 2
-    said = capsys.readouterr().err
-    assert (
-        f"weights of {dtype} with a scale for each block of {block}, which LiteRT's reference kernels do not read"
-        in said
-    )
+    assert main(["-m", str(path), "-b", "local", "-r", "True"]) == 0
+    line = "weights in blocks are run as floats (first operator 0 (FULLY_CONNECTED)): no kernels of LiteRT here read their scales"
+    assert capsys.readouterr().out.count(line) == 3
+    read = read_tflite(path.read_bytes(), "m.tflite")
+    weights, steps, bias = (read.tensors[i].data for i in (3, 2, 4))
+    models = open_models([str(path)])
+    prepared = random_inputs(models.graph, 0)
+    made = HostSides(models).run(prepared, True).recordings["simulator"].tensors["y"]
+    real = weights.astype(np.float64) * np.repeat(steps.astype(np.float64), block, axis=1)
+    assert np.allclose(made, prepared.arrays()["x"].astype(np.float64) @ real.T + bias, rtol=0, atol=1e-4)
+    with pytest.raises(
+        UnsupportedError, match=f"weights of {dtype} with a scale for each block of {block}, which LiteRT's reference"
+    ):
+        convert(read)

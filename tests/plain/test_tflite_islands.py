@@ -233,9 +233,7 @@ def test_a_stream_begins_with_its_state_and_what_it_keeps_is_compared(tmp_path: 
     path.write_bytes(stateful())
     assert main(["-m", str(path), "-b", "local", "-r", "True", "--json", str(report)]) == 0
     said = json.loads(report.read_text())
-    assert [n["why"] for n in said["on_host"]] == [
-        "past (READ_VARIABLE): it gives the state with which every run begins"
-    ]
+    assert not said["on_host"] and any("one step, from the first state" in line for line in said["caveats"])
     assert all({t["name"] for t in p["tensors"]} == {"both", "now", "y"} for p in said["pairs"])
     models = open_models([str(path)])
     recordings = HostSides(models).run(random_inputs(models.graph), True).recordings
@@ -293,3 +291,53 @@ def test_a_tensor_without_values_is_not_called_damage():
     with pytest.raises(BadFileError, match=r"operator 0 \(ADD\) reads tensor 1, which has no values") as error:
         read_tflite(f.written(), "m.tflite")
     assert "damaged" not in str(error.value)
+
+
+def of_dynamic_range() -> tuple[bytes, str]:
+    """Returns a UNIDIRECTIONAL_SEQUENCE_LSTM of floats with weights of int8, and a FULLY_CONNECTED."""
+    f, units, size, steps = File(), 6, 5, 4
+    x = f.tensor("x", [1, steps, size], "float32", None)
+    rows = [(f"w{k}", [units, size if k < 4 else units]) for k in range(8)]
+    weights = [f.tensor(n, s, "int8", 0.01, 0, RNG.integers(-127, 128, s)) for n, s in rows]
+    biases = [f.tensor(f"b{k}", [units], "float32", None, value=RNG.normal(size=units)) for k in range(4)]
+    states = [f.tensor(n, [1, units], "float32", None) for n in ("hidden", "cell")]
+    for i in states:
+        f.tensors[i].isVariable = True
+    y, flat = (
+        f.tensor("lstm", [1, steps, units], "float32", None),
+        f.tensor("flat", [1, steps * units], "float32", None),
+    )
+    inputs = [x, *weights, -1, -1, -1, *biases, -1, -1, *states, -1, -1, -1, -1]
+    how = {"fusedActivationFunction": 4, "timeMajor": False, "cellClip": 0.0, "projClip": 0.0}
+    f.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [y], "UnidirectionalSequenceLSTMOptions", **how)
+    dims = f.tensor("dims", [2], "int32", None, value=np.array([1, steps * units]))
+    f.operator("RESHAPE", [y, dims], [flat], "ReshapeOptions", newShape=[1, steps * units])
+    w = f.tensor("w", [3, steps * units], "float32", None, value=RNG.normal(size=(3, steps * units)))
+    z = f.tensor("z", [1, 3], "float32", None)
+    f.operator("FULLY_CONNECTED", [flat, w, -1], [z], "FullyConnectedOptions")
+    f.inputs, f.outputs = [x], [z]
+    return f.written(), "UNIDIRECTIONAL_SEQUENCE_LSTM"
+
+
+def of_a_spectrum() -> tuple[bytes, str]:
+    """Returns a front end of RFFT2D, whose complex numbers no side compares, and a FULLY_CONNECTED."""
+    f = File()
+    x, length = f.tensor("x", [1, 64], "float32", None), f.tensor("length", [2], "int32", None, value=np.array([1, 64]))
+    spectrum, size = (f.tensor(n, [1, 33], "float32", None) for n in ("spectrum", "size"))
+    f.tensors[spectrum].type = schema().TensorType.COMPLEX64
+    q = f.tensor("q", [1, 33], "int8", 0.2, -128)
+    f.operator("RFFT2D", [x, length], [spectrum], "Rfft2dOptions")
+    f.operator("COMPLEX_ABS", [spectrum], [size])
+    f.operator("QUANTIZE", [size], [q])
+    f.inputs, f.outputs = [x], [dense(f, q, "y", 4)]
+    return f.written(), "RFFT2D"
+
+
+@pytest.mark.parametrize("made", [of_dynamic_range, of_a_spectrum])
+def test_parts_that_stay_on_the_host_leave_the_rest_verified(made: Any, tmp_path: Path):
+    data, kind = made()
+    path, report = tmp_path / "m.tflite", tmp_path / "r.json"
+    path.write_bytes(data)
+    assert main(["-m", str(path), "-b", "local", "-r", "True", "--json", str(report)]) == 0
+    assert kind in [n["op"] for n in json.loads(report.read_text())["on_host"]]
+    assert main(["-m", str(path), "-b", "local", "--runtime", "litert", "-r", "True"]) == 0

@@ -18,6 +18,7 @@ from qverify.compare.kernel_sets import (
     judge_by_kernels,
     leave_wholly_different_open,
     leave_wide_limit_open,
+    sets_of,
 )
 from qverify.compare.limits import BITS, Limit, choose_foreign_limit, limit_for
 from qverify.compare.paired_values import bits_equal
@@ -90,7 +91,9 @@ class Forcing:
         self._stored: dict[tuple[str, int], tuple[Array, Array | str]] = {}
         self._unreadable: dict[str, str] = {}
         self._fitting: dict[str, list[str] | None] = {}  # the arithmetics that give every element, by unit
-        self._kernel_sets = KernelSets((kernel_sets or {}) if is_foreign(judged.b.recording) else {})
+        self._kernel_sets = KernelSets(
+            sets_of(kernel_sets or {}, judged.b.recording.engine) if is_foreign(judged.b.recording) else {}
+        )
         # What shipped_arithmetics.find_rounded_otherwise() returns, set by who forces all units.
         self.rounded_otherwise: dict[str, Forced] = {}
         self.giving: dict[str, list[str]] = {}  # sets of kernels that give every byte of a recorded output, by its name

@@ -27,11 +27,17 @@ KEYS = {
     "LiteRT's default kernels": "litert-optimized",
     "XNNPACK": "litert-xnnpack",
 }  # of documented_rounding.NAMES, by the name of a set
+OF_ENGINES = {"TFLM's arithmetic": "tflm"}  # sets that only this engine has, with the name of its shipped arithmetic
 ONE_SIDED = 16  # elements at least that differ in one direction, for it to be a finding
 WHOLLY = 0.25  # of the variance: two kernels of one operator whose outputs are farther apart compute different things
 MIN_ELEMENTS = 8  # of outputs of which that can be said
 ACCEPTED = "every byte is that of {}"
 ELSEWHERE_SHARE = 2.0**-6  # of the largest value: floats of another machine that are farther apart are a finding
+
+
+def sets_of(run: Mapping[str, RunUnit], engine: str) -> dict[str, RunUnit]:
+    """Returns the sets of kernels that a side of this engine may have: that of another engine is none."""
+    return {name: function for name, function in run.items() if OF_ENGINES.get(name, engine) == engine}
 
 
 class KernelSets:

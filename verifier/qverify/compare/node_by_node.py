@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from qverify.compare.documented_rounding import NAMES
 from qverify.compare.judge import Judged, conclude, describe_alike
+from qverify.compare.kernel_sets import ACCEPTED, OF_ENGINES
 from qverify.compare.limits import float_inside
 from qverify.compare.regions import Region
 from qverify.compare.stated_arithmetic import StatedArithmetic, find_after_unstated
@@ -110,7 +111,9 @@ def judge_node_by_node(
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     choices = _list_choices(units, {row.name for row in rows}, kernels)
     how = _describe_open_arithmetic(stated, graph, units, forced) if stated is not None else NAMES.get(kernels, "")
-    how = how or ("other kernels of LiteRT" if graph.is_of_operators else "")
+    if graph.is_of_operators and not how:
+        engines = [k for k in OF_ENGINES if any(f.limit == ACCEPTED.format(k) for f in forced.values())]
+        how = " and ".join(["other kernels of LiteRT", *engines])
     judged.pair.node_by_node = NodeByNode(len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), how)
     conclude(judged)
     judged.pair.notes += [*([strict] if judged.pair.verdict != "FAILED" else []), *choices]

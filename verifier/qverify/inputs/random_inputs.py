@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from qverify.errors import BadFileError
 from qverify.inputs.buffers import random_bytes
 from qverify.inputs.described_inputs import described_inputs
 from qverify.model_bin.graph import Graph, Node
@@ -13,6 +14,8 @@ from qverify.tensors.spec import TensorSpec
 
 INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # ops whose output has the same indices
 PICKING = ("gather", "gather_elements", "gather_nd")  # ops whose output has some of the first input's indices
+FIRST_STATES = "first_states"  # in a graph's meta: the bytes of the variables that are inputs, as hex; "" for zeros
+STATE = "the first state"  # the source of such an input
 LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
 INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # ops that use the second input as indices
 
@@ -101,13 +104,32 @@ def _random_floats(graph: Graph, spec: TensorSpec, generator: np.random.Generato
     return np.asarray(real if spec.dtype == "float32" else real.clip(-LARGEST_FLOAT16, LARGEST_FLOAT16), spec.dtype)
 
 
+def first_state(graph: Graph, name: str) -> bytes | None:
+    """Returns the aligned bytes of an input that is a variable of the network, as a first step reads it; None for another input.
+    Raises BadFileError if what the graph states does not fit the input."""
+    stated = graph.meta.get(FIRST_STATES, {})
+    if not isinstance(stated, dict) or name not in stated:
+        return None
+    spec, text = graph.spec(name), str(stated[name])
+    try:
+        data = bytes.fromhex(text) if text else bytes(spec.valid_bytes)
+    except ValueError:
+        data = b""
+    if len(data) != spec.valid_bytes:
+        raise BadFileError(f"model.bin: its first state of {name!r} is {len(data)} bytes, wanted {spec.valid_bytes}")
+    return spec.aligned_bytes(np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape))
+
+
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
-    """Returns random inputs. One PCG64 stream is used for all inputs, in the order of the graph."""
+    """Returns random inputs, but the first states of variables. One PCG64 stream is used for all inputs, in the order of the graph."""
     generator = np.random.Generator(np.random.PCG64(seed))
     inputs, described = [], described_inputs(graph)
     frames = {f.roi: f.description.frame for f in described.values() if f.roi is not None and f.description is not None}
     for name in graph.inputs:
         spec = graph.spec(name)
+        if (state := first_state(graph, name)) is not None:
+            inputs.append(PreparedInput(spec, state, STATE))
+            continue
         wanted = described[name].description if name in described else None
         if name in frames:
             data = _make_random_roi(frames[name], generator)

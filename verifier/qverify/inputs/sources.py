@@ -19,7 +19,7 @@ from qverify.inputs.description import Description
 from qverify.inputs.description_keys import describe_differences, make_normalization_key, make_values_key
 from qverify.inputs.draft import draft_description
 from qverify.inputs.formats import BYTES, SIGNED, YUV420
-from qverify.inputs.random_inputs import quantization_of, random_inputs
+from qverify.inputs.random_inputs import STATE, first_state, quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -167,7 +167,8 @@ class InputRequirement:
         called: the network's name for it.
         description: the description, or None if the spec is sufficient.
         fed: whether the graph input takes the description's buffer itself.
-        fixed: the values of an ROI, which comes from no file, or None.
+        fixed: the aligned bytes of an input that comes from no file, an ROI or the first state of a variable, or None.
+        source: what they are, for reports.
         draft: draft of a description (inputs.draft) if model.bin has none, else "".
     """
 
@@ -175,15 +176,14 @@ class InputRequirement:
     called: str
     description: Description | None = None
     fed: bool = False
-    fixed: tuple[int, ...] | None = None
+    fixed: bytes | None = None
     draft: str = ""
+    source: str = ""
 
     def prepared(self, path: str) -> PreparedInput:
         """Returns the prepared input from a file. Raises UsageError if the file does not fit."""
         if self.fixed is not None:
-            return PreparedInput(
-                self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
-            )
+            return PreparedInput(self.spec, self.fixed, self.source)
         try:
             return PreparedInput(self.spec, self.read_bytes(path), path, is_bgr=self._is_bgr)
         except UndescribedError as error:
@@ -267,13 +267,15 @@ def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequireme
             wanted = description_for_tensor({**in_model.table, **given}, spec) if given else in_model.description
             _check_same_buffer(in_model, wanted)
         draft = "" if in_model is not None else draft_description(called, spec, quantization_of(graph, name))
-        requirements[name] = InputRequirement(spec, called, wanted, raw, draft=draft)
+        requirements[name] = InputRequirement(spec, called, wanted, raw, first_state(graph, name), draft, STATE)
     for in_model in described.values():
         if in_model.roi is not None:
+            roi = _choose_roi(requirements[in_model.tensor].description)
             requirements[in_model.roi] = InputRequirement(
                 graph.spec(in_model.roi),
                 f"{in_model.name}.roi",
-                fixed=_choose_roi(requirements[in_model.tensor].description),
+                fixed=np.array(roi, "<i4").tobytes(),
+                source=f"roi {','.join(map(str, roi))}",
             )
     return requirements
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from qverify.compare.kernel_sets import OF_ENGINES
 from qverify.session.engine_sides import EngineSides
 from qverify.session.models import Models
 from qverify.tensors.free_memory import return_free_memory
@@ -114,9 +115,17 @@ class HostSides:
         return functions
 
     def kernel_sets(self) -> dict[str, Any]:
-        """Returns functions that compute one unit of a .tflite with other kernels of LiteRT than the reference's, by their
-        names; {} of any other model."""
-        return {} if self._models.alone is None or not self._run_reference else self.reference().kernel_sets
+        """Returns functions that compute one unit of a .tflite with other kernels than the reference's, by their names: those of
+        LiteRT, and of a file that is not converted those of engines whose arithmetic is shipped; {} of any other model."""
+        if self._models.alone is None or not self._run_reference:
+            return {}
+        found = dict(self.reference().kernel_sets)
+        if self._models.graph.is_of_operators:
+            from qverify.session.engine_kernels import EngineKernels
+
+            alone = self._models.alone
+            found |= {name: EngineKernels(alone, key).run_unit for name, key in OF_ENGINES.items()}
+        return found
 
     @property
     def distrusted(self) -> list[str]:

@@ -14,6 +14,7 @@ from qverify.arithmetic.workers import submit
 from qverify.compare.stated_arithmetic import read_stated
 from qverify.compiler.compile_model import CompiledModel
 from qverify.errors import BadFileError, BlockedError, FloatModelError, UnsupportedError, UsageError
+from qverify.inputs.random_inputs import FIRST_STATES
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode, encode_pieces
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 
 Content = bytes | memoryview | Pieces
+CANNOT_RUN = "LiteRT cannot run it"  # in the reason of a file on which LiteRT ends its process
 
 
 @dataclass
@@ -277,22 +279,32 @@ def _open_alone(
     that the .tflite does not compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
-    from qverify.session.tflite_alone import convert_tflite, prepare_tflite, with_composites_inlined
+    from qverify.session.tflite_alone import convert_tflite, prepare_one_step, prepare_tflite, with_subgraphs_inlined
 
     forms = None if arithmetic is None else forms_of(arithmetic)
     operators, signature, steps, host = how
-    prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
-    if not operators:
-        prepared = with_composites_inlined(prepared)
+    compiles = not operators or binary is not None
+    if compiles and not steps:
+        prepared = prepare_one_step(tflite.path, tflite.data, signature)
+    else:
+        prepared = prepare_tflite(tflite.path, tflite.data, signature, steps)
+    if compiles:
+        prepared = with_subgraphs_inlined(prepared)
     try:
-        compiled, alone = convert_tflite(prepared, forms, host and (not operators or binary is not None))
+        compiled, alone = convert_tflite(prepared, forms, host and compiles)
     except UnsupportedError as error:
-        if not operators or binary is not None:
+        if compiles:
             raise with_next_step(error, tflite.path) from error
         if arithmetic is not None:
             why = f"--arithmetic {arithmetic.name}: the simulator computes it, and does not run this file"
             raise UsageError(f"{why}: {error}") from error
-        return _open_operators(prepared, files, error)
+        try:
+            return _open_operators(prepared, files, error)
+        except (BadFileError, UnsupportedError):  # a variable without a first value, for one
+            again = prepare_one_step(tflite.path, tflite.data, signature)
+            if not again.variables:
+                raise
+            return _open_operators(again, files, error)
     under = "in LiteRT's arithmetic" if arithmetic is None else f"under the arithmetic {arithmetic.name}"
     notes = [*compiled.notes, f"the .tflite was converted and compiled {under}"]
     data = encode(compiled.graph)
@@ -302,6 +314,8 @@ def _open_alone(
             raise BadFileError(
                 f"{binary.path}: not what {os.path.basename(tflite.path)} compiles to; leave it out, or give the quantized ONNX"
             )
+        given_graph.meta.pop(FIRST_STATES, None)
+        given_graph.meta |= {k: v for k, v in compiled.graph.meta.items() if k == FIRST_STATES}
         compiled.graph = given_graph
     tflite_and_map, rows = (alone.data, alone.converted.tensors), [f.row() for f in files]
     islands = [describe_islands(compiled.graph.islands)] if compiled.graph.islands else []
@@ -324,8 +338,9 @@ def _variables(prepared: PreparedTflite, graph: Graph) -> tuple[State, ...]:
     except ValueError:
         why = f"{count(number, 'variable')} beside inputs or outputs that are left out"
         raise UnsupportedError(f"{model.file}: {why}") from None
-    pairs = zip(model.outputs[-number:], model.inputs[-number:], prepared.variables, strict=True)
-    return tuple(State(made[o], given[i], raw=variable.initial, found=True) for o, i, variable in pairs)
+    first = {name: bytes.fromhex(text) or None for name, text in graph.meta[FIRST_STATES].items()}
+    pairs = zip(model.outputs[-number:], model.inputs[-number:], strict=True)
+    return tuple(State(made[o], given[i], raw=first[given[i]], found=True) for o, i in pairs)
 
 
 def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_converter: UnsupportedError) -> Models:
@@ -343,6 +358,8 @@ def _open_operators(prepared: PreparedTflite, files: list[ModelFile], no_convert
 def with_next_step(error: UnsupportedError, path: str, command: str = "") -> UnsupportedError:
     """Returns the refusal of a .tflite with what runs it all the same. command: that of these options, where it is not the one
     that was given."""
+    if CANNOT_RUN in str(error):  # not by itself, either
+        return error
     step = f"Next: {command}-m {os.path.basename(path)} --runtime litert -b BOARD, which needs no converter"
     if "READ_VARIABLE" in str(error) or "ASSIGN_VARIABLE" in str(error):
         step = f"Next: {command}{f'-m {os.path.basename(path)} ' if command else ''}--steps N, which makes the file's variables states of a sequence"

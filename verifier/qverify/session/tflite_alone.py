@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from qverify.arithmetic.forms import NAMES, SUMS_32, FormsOfOps
 from qverify.compare.identify.arithmetic_file import forms_of_ops
@@ -14,7 +16,7 @@ from qverify.compiler.forms_of_nodes import REQUANTIZED, find_without_form
 from qverify.compiler.litert_islands import with_litert_islands
 from qverify.compiler.stated_quantization import Quantization, Stated
 from qverify.errors import BadFileError, BlockedError, NotOnHostError, QVerifyError, UnsupportedError
-from qverify.inputs.random_inputs import random_inputs
+from qverify.inputs.random_inputs import FIRST_STATES, random_inputs
 from qverify.model_bin.graph import LAYERS_OF_BLOCKS, Graph
 from qverify.plural import count
 from qverify.session.stated_arithmetics import open_arithmetic
@@ -31,16 +33,22 @@ from qverify.sides.litert_operators import (
 )
 from qverify.sides.litert_reference import LiteRtReference
 from qverify.sides.operator_graph import shape_inputs
-from qverify.tflite_model.blocks import operators_of_blocks
+from qverify.tflite_model.blocks import operators_of_blocks, with_weights_as_floats
 from qverify.tflite_model.composites import inline_composites
+from qverify.tflite_model.constants import read_constant
+from qverify.tflite_model.control_flow import inline_control_flow
 from qverify.tflite_model.convert import ConvertedModel, check_runnable, convert, convert_in_parts
-from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, sums_in_32_bits
+from qverify.tflite_model.layout import as_in_onnx
+from qverify.tflite_model.operators_with_weights import CONVOLUTIONS, has_read_blocks, sums_in_32_bits
+from qverify.tflite_model.packed_weights import unpack_weights
 from qverify.tflite_model.read_tflite import TfliteModel, read_tflite
 from qverify.tflite_model.repair import repair
 from qverify.tflite_model.signatures import describe_others, select_signature
+from qverify.tflite_model.unresolved import CUSTOM, cut_before, find_unresolved
 from qverify.tflite_model.variables import Variable, open_variables
 
 REFERENCE_KERNELS = "litert-reference"  # the shipped arithmetic of LiteRT's reference kernels
+ONE_STEP = "one step, from the first state; not verified: later steps (--steps N)"
 ROUNDING = "gemmlowp"  # of a model.bin from a .tflite alone: that of LiteRT's convolutions
 MEASURED = ("conv_transpose", "matmul")  # further ops that round so (LITERT.md, Tables of LiteRT)
 
@@ -98,24 +106,84 @@ def prepare_tflite(path: str, data: bytes, signature: str = "", steps: bool = Fa
     if steps:
         changed, variables = open_variables(repaired, model)
         if changed is not repaired:
+            how = f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
             notes.append(
-                f"{count(len(variables), 'variable')} of {name} as inputs and outputs, so that every side gets them"
+                how if variables else f"the variables of {name} are set before they are read: no state is left"
             )
             repaired, model = changed, read_tflite(changed, name)
-    return PreparedTflite(model, repaired, data, tuple(notes), (others,) if others else (), tuple(variables))
+    caveats = (others,) if others else ()
+    return _before_unresolved(PreparedTflite(model, repaired, data, tuple(notes), caveats, tuple(variables)))
+
+
+def _before_unresolved(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file without operators that LiteRT has no kernel for, and what depends on them, which is a caveat. A file with
+    variables stays, and one of which nothing would be left."""
+    while any(o.kind.startswith(CUSTOM) for o in prepared.model.operators) and not prepared.variables:
+        model = prepared.model
+        operator = find_unresolved(model, why_not_reference(model, prepared.data))
+        data, more = (prepared.data, 0) if operator is None else cut_before(prepared.data, model, operator)
+        if operator is None or data is prepared.data:
+            break
+        behind = f", and {count(more, 'operator')} behind it" if more else ""
+        line = f"not verified: {operator.kind.removeprefix(CUSTOM)}, of which LiteRT has no kernel{behind}"
+        changed = read_tflite(data, model.file)
+        prepared = replace(prepared, model=changed, data=data, caveats=(*prepared.caveats, line))
+    return prepared
+
+
+def prepare_one_step(path: str, data: bytes, signature: str = "") -> PreparedTflite:
+    """Returns prepare_tflite() of a file that is run once, from its first state: its variables are inputs and outputs if they can
+    be, as they are then for every side."""
+    try:
+        prepared = prepare_tflite(path, data, signature, steps=True)
+    except UnsupportedError:
+        return prepare_tflite(path, data, signature)
+    return replace(prepared, caveats=(*prepared.caveats, ONE_STEP)) if prepared.variables else prepared
 
 
 def open_tflite(
     path: str, data: bytes, arithmetic: FormsOfOps | None = None, host: bool = False
 ) -> tuple[CompiledModel, TfliteAlone]:
-    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites are written as operators."""
-    return convert_tflite(with_composites_inlined(prepare_tflite(path, data)), arithmetic, host)
+    """Returns convert_tflite() of the file's first subgraph, with the same errors. Composites, IF and WHILE are written as operators."""
+    return convert_tflite(with_subgraphs_inlined(prepare_one_step(path, data)), arithmetic, host)
 
 
-def with_composites_inlined(prepared: PreparedTflite) -> PreparedTflite:
-    """Returns the file with the operators of composites in their places, if its outputs are the same then on random inputs."""
+def with_subgraphs_inlined(prepared: PreparedTflite) -> PreparedTflite:
+    """Returns the file with the operators of composites, IF and WHILE in their places, as far as its outputs are the same then on
+    random inputs, and with packed weights as LiteRT's kernels read them, which is a caveat."""
+    for change in (unpack_weights, _blocks_as_floats):
+        data, lines = change(prepared.data, prepared.model)
+        if lines:
+            model, caveats = read_tflite(data, prepared.model.file), (*prepared.caveats, *lines)
+            prepared = replace(prepared, model=model, data=data, caveats=caveats)
+    for inline in (inline_control_flow, inline_composites, inline_control_flow):  # each may hold the other
+        prepared = _inlined(prepared, inline)
+    return prepared
+
+
+def _blocks_as_floats(data: bytes, model: TfliteModel) -> tuple[bytes, list[str]]:
+    """Returns the file with weights in blocks as floats, and a line on it, if no kernel of LiteRT reads the scales of some; else
+    the file itself and no line."""
+    if not any(t.block for t in model.tensors):
+        return data, []
+    try:
+        operators = operators_of_blocks(data, model)
+        if all(has_read_blocks(model, o) for o in operators):
+            return data, []
+        changed = with_weights_as_floats(data, model)
+    except (BadFileError, UnsupportedError):
+        return data, []
+    first = next(o for o in operators if not has_read_blocks(model, o))
+    line = f"weights in blocks are run as floats (first {first}): no kernels of LiteRT here read their scales"
+    return changed, [line]
+
+
+def _inlined(
+    prepared: PreparedTflite, inline: Callable[[bytes, TfliteModel], tuple[bytes, list[str]]]
+) -> PreparedTflite:
+    """Returns the file as changed by a function, or the same if its outputs are others then."""
     model = prepared.model
-    data, notes = inline_composites(prepared.data, model)
+    data, notes = inline(prepared.data, model)
     if not notes:
         return prepared
     try:
@@ -146,7 +214,27 @@ def convert_tflite(
             raise
         converted, compiled, kernels = _convert_in_parts(prepared, arithmetic, error)
     compiled.notes += [*prepared.notes, *([BLOCKS] if kernels == BLOCK_KERNELS else [])]
+    if prepared.variables:
+        compiled.graph.meta[FIRST_STATES] = _first_states(prepared, converted.tensors, compiled.graph)
     return compiled, TfliteAlone(prepared.data, converted, prepared.given, kernels)
+
+
+def _first_states(prepared: PreparedTflite, tensors: Mapping[str, Mapping[str, Any]], graph: Graph) -> dict[str, str]:
+    """Returns the bytes of each variable in a first step, in the layout of the graph, as hex; "" for zeros that the file does not
+    state. tensors: as ConvertedModel.tensors. Raises BadFileError for values that do not fit."""
+    found, variables = dict[str, str](), {v.given: v for v in prepared.variables}
+    for name in graph.inputs:
+        entry = tensors[name]
+        if (variable := variables.get(entry["tfl"])) is None:
+            continue
+        found[name], tensor = "", prepared.model.tensors[variable.given]
+        if variable.initial is not None:
+            try:
+                values = read_constant(np.frombuffer(variable.initial, np.uint8), tensor.dtype, tensor.shape)
+            except ValueError as error:
+                raise BadFileError(f"{prepared.model.file}: the first value of variable {name}: {error}") from error
+            found[name] = as_in_onnx(entry, values).tobytes().hex()
+    return found
 
 
 def _convert_in_parts(
@@ -233,6 +321,8 @@ def open_operators_alone(
         reasons = [*no_converter.lines]
     found = open_operators(model, prepared.data)
     graph = found.opened.graph
+    if prepared.variables:
+        graph.meta[FIRST_STATES] = _first_states(prepared, found.opened.tensors, graph)
     names = {entry["tfl"]: name for name, entry in found.opened.tensors.items()}
     blocks = operators_of_blocks(prepared.data, model)
     layers = [names[o.outputs[0]] for o in blocks if o.outputs[0] in names]

@@ -64,10 +64,16 @@ def _body(module: Any, source: Any, graph: Any, operator: Any) -> list[Any] | No
     index = {int(a): int(b) for inner, outer in ends for a, b in zip(inner, outer, strict=True)}
     if len(index) < len(body.inputs) + len(body.outputs) or min(index.values(), default=0) < 0:
         return None
-    if any(not _alike(body.tensors[a], graph.tensors[b]) for a, b in index.items()):
+    return placed(graph, body, index)
+
+
+def placed(graph: Any, body: Any, index: dict[int, int]) -> list[Any] | None:
+    """Returns the operators of a subgraph with the numbers of tensors of `graph`, to which its other tensors are added; None if they
+    would not compute the same. index: tensors of the subgraph that are tensors of `graph`; receives all others."""
+    if any(not alike(body.tensors[a], graph.tensors[b]) for a, b in index.items()):
         return None
     made = {int(i) for o in body.operators for i in o.outputs}
-    if any(t.isVariable for t in body.tensors) or not made.issuperset(map(int, body.outputs)):
+    if any(t.isVariable for t in body.tensors) or not {*map(int, body.outputs)} <= made | {*map(int, body.inputs)}:
         return None
     for inner, tensor in enumerate(body.tensors):
         if inner not in index:
@@ -85,7 +91,7 @@ def _renumbered(operator: Any, index: Mapping[int, int]) -> Any:
     return moved
 
 
-def _alike(a: Any, b: Any) -> bool:
+def alike(a: Any, b: Any) -> bool:
     """Returns whether two tensors have the same type, dims and quantization."""
     return a.type == b.type and [*_listed(a.shape)] == [*_listed(b.shape)] and _quantized(a) == _quantized(b)
 

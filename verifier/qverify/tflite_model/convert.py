@@ -13,6 +13,7 @@ from typing import Any
 from qverify.errors import BlockedError, NotOnHostError, UnsupportedError
 from qverify.plural import count
 from qverify.tflite_model.activation_types import check_types
+from qverify.tflite_model.conv3d import conv_3d
 from qverify.tflite_model.elementwise import ELEMENTWISE
 from qverify.tflite_model.float_constants import with_float_constants
 from qverify.tflite_model.fold import fold
@@ -28,6 +29,7 @@ from qverify.tflite_model.writer import Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
+    "CONV_3D": conv_3d,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
     "BATCH_MATMUL": batch_matmul,
@@ -53,9 +55,19 @@ OF_STATE = {
     "READ_VARIABLE": "it gives the state with which every run begins",
     **dict.fromkeys(STATE_KINDS, "it keeps the state of the file"),
 }
-WITH_OPTIONAL_INPUTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", *RECURRENT)
+WITH_OPTIONAL_INPUTS = ("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", *RECURRENT)
 CHECK_THEMSELVES = {  # operators that may read or write tensors that are not quantized
-    *("QUANTIZE", "DEQUANTIZE", "BATCH_MATMUL", "TRANSPOSE_CONV", "ARG_MAX", "ARG_MIN", "REDUCE_MAX", "REDUCE_MIN"),
+    *(
+        "QUANTIZE",
+        "DEQUANTIZE",
+        "CONV_3D",
+        "BATCH_MATMUL",
+        "TRANSPOSE_CONV",
+        "ARG_MAX",
+        "ARG_MIN",
+        "REDUCE_MAX",
+        "REDUCE_MIN",
+    ),
     *ELEMENTWISE,
     *MOVEMENTS,
     *RECURRENT,

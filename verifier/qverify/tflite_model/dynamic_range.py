@@ -12,7 +12,7 @@ from qverify.tflite_model.writer import Writer
 LEAST = 1e-30  # stands for a range of 0, all of whose elements are 0
 
 
-class _Steps:
+class Steps:
     """Writes float nodes whose outputs are parts of the computation of one tensor, and are not compared."""
 
     def __init__(self, writer: Writer, name: str):
@@ -38,7 +38,7 @@ def quantized_symmetric(writer: Writer, x: str, name: str, axes: Sequence[int]) 
     """Returns the names of x in steps of its scale, -127 to 127, and of the scale.
 
     name: of the tensor that the operator makes. axes: those over which a scale is common."""
-    step = _Steps(writer, name)
+    step = Steps(writer, name)
     largest = step("ReduceMax", step("Abs", x), axes=list(axes), keepdims=1)
     largest = step("Max", largest, step.constant(LEAST))
     whole = step.rounded(step("Mul", x, step("Div", step.constant(127.0), largest)))
@@ -49,7 +49,7 @@ def quantized_symmetric(writer: Writer, x: str, name: str, axes: Sequence[int]) 
 def quantized_asymmetric(writer: Writer, x: str, name: str, axes: Sequence[int]) -> tuple[str, str]:
     """Returns the names of x in steps of its scale, less the zero point of its range, and of the scale; otherwise as
     quantized_symmetric()."""
-    step = _Steps(writer, name)
+    step = Steps(writer, name)
     zero = step.constant(0.0)
     low = step("Min", step("ReduceMin", x, axes=list(axes), keepdims=1), zero)
     high = step("Max", step("ReduceMax", x, axes=list(axes), keepdims=1), zero)

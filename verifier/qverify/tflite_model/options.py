@@ -15,6 +15,10 @@ OPTIONS: dict[
     str, tuple[str, tuple[str, ...]]
 ] = {  # operator to the name of its options table in the schema, and the fields read
     "CONV_2D": ("Conv2DOptions", (*DILATED, "QuantizedBiasType")),
+    "CONV_3D": (
+        "Conv3DOptions",
+        ("Padding", ACTIVATION, *(f"Stride{a}" for a in "DHW"), *(f"Dilation{a}Factor" for a in "DHW")),
+    ),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*DILATED, "DepthMultiplier")),
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",

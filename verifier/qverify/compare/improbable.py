@@ -114,7 +114,7 @@ def _find_below_decimals(q: Question, at: Array) -> Improbable | None:
     apart = _measure_apart(q.made.reshape(-1), q.recorded.reshape(-1), beyond)
     if not _lies_on_one_side(q, beyond, apart, channels=False):
         return None
-    outward = np.count_nonzero(apart * q.made.reshape(-1)[beyond] > 0)
+    outward = int(np.count_nonzero(apart * q.made.reshape(-1)[beyond] > 0))
     side = {0: "all nearer to zero", len(beyond): "all farther from zero"}.get(outward, "all on one side")
     below = f"{side}, each by less than half a unit of the last decimal ({q.half:g})"
     return Improbable(beyond, f"up to {largest:.2g}", one_sided=True, truncated=False, below=below)

@@ -10,6 +10,7 @@ import pytest
 from onnx import numpy_helper
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
+from qverify.compare.identify.fit import FEW_ELEMENTS, ONE_SCALE
 from qverify.errors import BadFileError
 
 from tests.conftest import MODELS
@@ -47,9 +48,11 @@ def test_every_mode_is_found_and_simulates_the_recording(
     network: Path, tmp_path: Path, rounding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given, written = dump(network, tmp_path, rounding), tmp_path / "chip.toml"
-    assert main(["identify", str(given), "-m", str(network), "-o", str(written)]) == 0
+    assert main(["identify", str(given), "-m", str(network), "-o", str(written)]) == 3
     ops = read_arithmetic(str(written)).ops
     assert {*ops} == {"conv", "add", "global_average_pool"}
+    assert not ops["conv"].why and ops["add"].why == ONE_SCALE
+    assert ops["global_average_pool"].why.startswith(f"{ONE_SCALE}; {FEW_ELEMENTS}")
     assert all(rounding in (o.form, *o.alike) for o in ops.values()), ops
     assert ops["conv"].form == rounding and (ops["conv"].decided or 0) > 0
     out = capsys.readouterr().out
@@ -318,3 +321,19 @@ def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_
     op = read_arithmetic(str(written)).ops["global_average_pool"]
     assert op.form == "half up, sum divided by their number first to 1 fraction bit (floor)"
     assert op.why == SEVERAL_MEANS and len({f.rpartition(", sum ")[2] for f in (op.form, *op.alike)}) > 1
+
+
+def test_every_form_that_one_scale_does_not_tell_apart_is_listed(tmp_path: Path) -> None:
+    """A product that is multiplied by 16 fraction bits, halves to even, has the bytes of narrow multipliers of other rules."""
+    m = Qdq("int8", seed=3)
+    x = m.input((1, 4, 6, 6))
+    m.outputs.append(m.quantize(m.op("Mul", [x, x], "a")))
+    model, chip, written = tmp_path / "mul.onnx", tmp_path / "chip.toml", tmp_path / "x.toml"
+    model.write_bytes(m.model().SerializeToString())
+    form = "half even, multiplier of 16 fraction bits"
+    chip.write_text(GOOD.replace("op.conv", "op.mul").replace("gemmlowp", form))
+    assert main(["compile", str(model), "-o", str(tmp_path / "m.bin"), "--arithmetic", str(chip)]) == 0
+    assert main(["infer", "-m", str(tmp_path / "m.bin"), "--side", "simulator", "-o", str(tmp_path / "dump")]) == 0
+    assert main(["identify", str(tmp_path / "dump"), "-m", str(model), "-o", str(written)]) == 3
+    op = read_arithmetic(str(written)).ops["mul"]
+    assert op.why == ONE_SCALE and form in (op.form, *op.alike) and len({*op.alike}) == len(op.alike)

@@ -17,7 +17,7 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MEANS, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
-from qverify.compare.identify.solve import Triples, neighbours
+from qverify.compare.identify.solve import MOST_FORMS, Triples, neighbours
 from qverify.compare.identify.solve import solve as solve_sums
 from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.compare.identify.solve_means import Means, solve_means
@@ -32,11 +32,15 @@ Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES, *WRONG_KERNELS)
 ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
+ONE_SCALE = "all elements have one scale: nothing shows how others are multiplied"
+FEW_ELEMENTS = "there are few elements, which a form that is not listed may give, too"
 SEVERAL_MEANS = "several ways to round the mean give every element: other sizes and scales may tell which"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
 MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
+LEAST_ELEMENTS = 64  # fewer are said to be few
+MOST_LISTED = 2000  # forms that are listed where little decides
 MOST_SOLVED = 24  # solved forms that are listed
 MOST_NEIGHBOURS = 12  # forms near a form of the catalogue that are listed
 LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
@@ -183,7 +187,42 @@ def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedO
     every = [m for members in by_op.values() for m in members]
     if not solving:
         return [_fit_op(op, members, every, False) for op, members in by_op.items()]
-    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
+    found = [one for op, members in by_op.items() for one in _fit_kinds(op, members, every)]
+    return [_doubt_little(one, _of_key(one.op, by_op[one.op.partition(", ")[0]], found)) for one in found]
+
+
+def _of_key(key: str, members: list[RecordedUnit], found: list[LearnedOp]) -> list[RecordedUnit]:
+    """Returns the units of an op that a key stands for beside the others that were found."""
+    return [
+        m
+        for m in members
+        if (one := find_of_node({f.op: f for f in found}, m.unit.nodes[0], m.graph)) and one.op == key
+    ]
+
+
+def _doubt_little(op: LearnedOp, members: list[RecordedUnit]) -> LearnedOp:
+    """Returns the op with every form that gives the same bytes, and the doubt in words, if it has one scale only, or few
+    elements. Functions of one element do not decide."""
+    some = [m for m in members if not KINDS["of a function"](m.unit.nodes[0], m.graph)]
+    if not op.form or not some or any(m.triples is None for m in some) or op.why == ONLY_POWERS:
+        return op
+    doubts = [ONE_SCALE] if _has_one_scale(some) else []
+    doubts += [FEW_ELEMENTS] if sum(m.recorded.size for m in some) < LEAST_ELEMENTS else []
+    if not doubts:
+        return op
+    listed = [*map(str, solve([m.fewest for m in some if m.fewest is not None], MOST_LISTED))]
+    doubts += [f"more than {MOST_LISTED} forms give them"] if len(listed) >= MOST_LISTED else []
+    known = {str(Form.parse(f)) for f in (op.form, *op.alike)}
+    alike = (*op.alike, *(f for f in listed if f not in known))
+    return replace(op, alike=alike, why="; ".join([*([op.why] if op.why else []), *doubts]))
+
+
+def _has_one_scale(members: list[RecordedUnit]) -> bool:
+    """Returns whether all sums are multiplied by one scale, or all operands of additions by one pair of scales."""
+    scales = [np.asarray(m.rounded.exact.scales, np.float64) for m in members if m.rounded.exact is not None]
+    if any(isinstance(m.triples, Additions) for m in members):
+        return len({s.tobytes() for s in scales}) == 1
+    return len(np.unique(np.concatenate([s.reshape(-1) for s in scales]))) == 1
 
 
 def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:
@@ -275,13 +314,13 @@ def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:
     return (found[:MOST_SOLVED], held_out) if found else None
 
 
-def solve(shown: Sequence[Triples]) -> list[Form]:
-    """Returns the forms that are solved from sums of one scale, or from additions."""
+def solve(shown: Sequence[Triples], most: int = MOST_FORMS) -> list[Form]:
+    """Returns the forms that are solved from sums of one scale, or from additions, at most about `most`."""
     additions = [one for one in shown if isinstance(one, Additions)]
     if additions:
-        return solve_additions(additions) if len(additions) == len(shown) else []
+        return solve_additions(additions, most) if len(additions) == len(shown) else []
     means = [one for one in shown if isinstance(one, Means)]
-    return solve_sums(shown) or (solve_means(means) if means and len(means) == len(shown) else [])
+    return solve_sums(shown, most) or (solve_means(means, most) if means and len(means) == len(shown) else [])
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:

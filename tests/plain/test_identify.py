@@ -10,7 +10,6 @@ import pytest
 from onnx import numpy_helper
 from qverify.cli.main import main
 from qverify.compare.identify.arithmetic_file import read_arithmetic, to_text
-from qverify.compare.identify.fit import FEW_ELEMENTS, ONE_SCALE
 from qverify.errors import BadFileError
 
 from tests.conftest import MODELS
@@ -48,11 +47,9 @@ def test_every_mode_is_found_and_simulates_the_recording(
     network: Path, tmp_path: Path, rounding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given, written = dump(network, tmp_path, rounding), tmp_path / "chip.toml"
-    assert main(["identify", str(given), "-m", str(network), "-o", str(written)]) == 3
+    assert main(["identify", str(given), "-m", str(network), "-o", str(written)]) == 0
     ops = read_arithmetic(str(written)).ops
     assert {*ops} == {"conv", "add", "global_average_pool"}
-    assert not ops["conv"].why and ops["add"].why == ONE_SCALE
-    assert ops["global_average_pool"].why.startswith(f"{ONE_SCALE}; {FEW_ELEMENTS}")
     assert all(rounding in (o.form, *o.alike) for o in ops.values()), ops
     assert ops["conv"].form == rounding and (ops["conv"].decided or 0) > 0
     out = capsys.readouterr().out
@@ -85,7 +82,7 @@ def test_each_op_has_its_own_form(network: Path, tmp_path: Path) -> None:
         if unit.nodes[0].op in ("add", "global_average_pool"):
             tensors |= Simulator(graph).run_unit(unit, {n: tensors[n] for n in unit.inputs})
     np.savez(tmp_path / "mixed.npz", **tensors)
-    assert main(["identify", str(tmp_path / "mixed.npz"), "-m", str(network), "-o", str(written)]) == 3
+    assert main(["identify", str(tmp_path / "mixed.npz"), "-m", str(network), "-o", str(written)]) == 0
     assert forms(written) == {"conv": "gemmlowp", "add": "ref-exact", "global_average_pool": "ref-exact"}
 
 
@@ -134,7 +131,7 @@ def test_parameters_are_solved_from_a_recording(network: Path, tmp_path: Path) -
     binary = tmp_path / "m.bin"
     assert main(["compile", str(network), "-o", str(binary), "--arithmetic", str(tmp_path / chip)]) == 0
     assert main(["infer", "-m", str(binary), "--side", "simulator", "-o", str(tmp_path / "dump")]) == 0
-    assert main(["identify", str(tmp_path / "dump"), "-m", str(network), "-o", str(written)]) == 3
+    assert main(["identify", str(tmp_path / "dump"), "-m", str(network), "-o", str(written)]) == 0
     ops = read_arithmetic(str(written)).ops
     assert ops["conv"].form == form and (ops["conv"].decided or 0) > 100
     assert 4000 < (ops["conv"].held_out or 0) < 5300
@@ -190,7 +187,7 @@ def test_a_file_is_read_as_it_was_written(network: Path, tmp_path: Path) -> None
     given = dump(network, tmp_path, "mul15")
     written = tmp_path / "chip.toml"
     words = ["--name", 'a "chip"', "--engine", "firmware 2.1\x7f"]
-    assert main(["identify", str(given), "-m", str(network), "-o", str(written), *words]) == 3
+    assert main(["identify", str(given), "-m", str(network), "-o", str(written), *words]) == 0
     read = read_arithmetic(str(written))
     assert (read.name, read.engine) == ('a "chip"', "firmware 2.1\x7f")
     assert to_text(read) == written.read_text()
@@ -243,9 +240,9 @@ def test_the_input_of_the_network_stands_for_what_the_dump_lacks(
     np.savez(tmp_path / "inner.npz", **{n: v for n, v in tensors.items() if n != "in0"})
     np.savez(tmp_path / "all.npz", **{**tensors, "in0": given})
     capsys.readouterr()
-    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network)]) == 3
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network)]) == 0
     assert "taken from the recording: " in capsys.readouterr().out
-    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network), "-i", str(tmp_path / "x.npy")]) == 3
+    assert main(["identify", str(tmp_path / "inner.npz"), "-m", str(network), "-i", str(tmp_path / "x.npy")]) == 0
     out = capsys.readouterr().out
     assert "taken from the recording" not in out and "tensors bit-equal, first" not in out
     assert main(["identify", str(tmp_path / "all.npz"), "-m", str(network), "-i", str(tmp_path / "other.npy")]) == 2
@@ -279,7 +276,7 @@ def test_forms_near_the_named_one_that_give_every_element_are_alike(network: Pat
     model, written = tmp_path / "mul.onnx", tmp_path / "chip.toml"
     model.write_bytes(m.model().SerializeToString())
     given = dump(model, tmp_path, "ref-exact")
-    assert main(["identify", str(given), "-m", str(model), "-o", str(written)]) == 3
+    assert main(["identify", str(given), "-m", str(model), "-o", str(written)]) == 0
     op = read_arithmetic(str(written)).ops["mul"]
     assert op.form == "ref-exact" and len({*op.alike}) == len(op.alike)
     narrow = [f for f in op.alike if f.startswith("half up, multiplier of 1")]
@@ -320,20 +317,4 @@ def test_a_mean_that_is_rounded_first_is_solved_with_a_doubt(network: Path, tmp_
     assert main(["identify", str(tmp_path / "mean.npz"), "-m", str(network), "-o", str(written)]) == 3
     op = read_arithmetic(str(written)).ops["global_average_pool"]
     assert op.form == "half up, sum divided by their number first to 1 fraction bit (floor)"
-    assert op.why.startswith(SEVERAL_MEANS) and len({f.rpartition(", sum ")[2] for f in (op.form, *op.alike)}) > 1
-
-
-def test_every_form_that_one_scale_does_not_tell_apart_is_listed(tmp_path: Path) -> None:
-    """A product that is multiplied by 16 fraction bits, halves to even, has the bytes of narrow multipliers of other rules."""
-    m = Qdq("int8", seed=3)
-    x = m.input((1, 4, 6, 6))
-    m.outputs.append(m.quantize(m.op("Mul", [x, x], "a")))
-    model, chip, written = tmp_path / "mul.onnx", tmp_path / "chip.toml", tmp_path / "x.toml"
-    model.write_bytes(m.model().SerializeToString())
-    form = "half even, multiplier of 16 fraction bits"
-    chip.write_text(GOOD.replace("op.conv", "op.mul").replace("gemmlowp", form))
-    assert main(["compile", str(model), "-o", str(tmp_path / "m.bin"), "--arithmetic", str(chip)]) == 0
-    assert main(["infer", "-m", str(tmp_path / "m.bin"), "--side", "simulator", "-o", str(tmp_path / "dump")]) == 0
-    assert main(["identify", str(tmp_path / "dump"), "-m", str(model), "-o", str(written)]) == 3
-    op = read_arithmetic(str(written)).ops["mul"]
-    assert op.why == ONE_SCALE and form in (op.form, *op.alike) and len({*op.alike}) == len(op.alike)
+    assert op.why == SEVERAL_MEANS and len({f.rpartition(", sum ")[2] for f in (op.form, *op.alike)}) > 1

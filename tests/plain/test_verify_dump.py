@@ -134,6 +134,17 @@ def test_an_output_or_a_layer_that_was_not_paired_is_missing(digits, dump, input
     assert all(lacking in line and "INCONCLUSIVE" in line for line in lines(capsys) if "Arm" in line)
 
 
+def test_tensors_that_only_the_engine_has_are_left_out_and_said(digits, dump, inputs, tmp_path, capsys):
+    folder = layers(dump, tmp_path / "layers")
+    for name in ("conv1_accumulator", "workspace"):
+        np.save(folder / f"{name}.npy", np.arange(12, dtype=np.int32))
+    assert verify(digits, folder, "-i", inputs[0], "-r", "True") == 0
+    assert (
+        "2 tensors are in the dump and not in the ONNX, and not compared, first conv1_accumulator"
+        in capsys.readouterr().out
+    )
+
+
 def test_the_options_of_a_dump_are_those_of_compare(digits, dump, inputs, tmp_path, capsys):
     st, row = tmp_path / "st_ai_output", np.load(dump / "prob.npy")
     st.mkdir()
@@ -189,7 +200,7 @@ def test_a_stated_arithmetic_is_that_of_the_simulator_beside_the_dump(digits, in
     model, chip, toml = digits / "digits_quant.onnx", str(tmp_path / "chip"), str(tmp_path / "chip.toml")
     assert main(["compile", str(model), "-o", str(tmp_path / "c.bin"), "--rounding", "gemmlowp"]) == 0
     assert main(["infer", "-m", str(tmp_path / "c.bin"), "--side", "simulator", "-i", inputs[0], "-o", chip]) == 0
-    assert main(["identify", chip, "-m", str(model), "-o", toml]) in (0, 3)
+    assert main(["identify", chip, "-m", str(model), "-o", toml]) == 0
     capsys.readouterr()
     assert verify(digits, chip, "-i", inputs[0], "-r", "True", "--arithmetic", toml) == 0
     (line,) = lines(capsys)

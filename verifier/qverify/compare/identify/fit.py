@@ -32,15 +32,11 @@ Read = Callable[[str], Array | None]  # a recorded tensor as the graph stores it
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]  # as the reference computes a unit
 FORMS = (REFERENCE, *LEGAL, *MISTAKES, *WRONG_KERNELS)
 ONLY_POWERS = "every scale here is a power of two: nothing shows how others are multiplied"
-ONE_SCALE = "all elements have one scale: nothing shows how others are multiplied"
-FEW_ELEMENTS = "there are few elements, which a form that is not listed may give, too"
 SEVERAL_MEANS = "several ways to round the mean give every element: other sizes and scales may tell which"
 AT_TIE = 2.0**-40  # of the value in LSB; closer, it lies at a tie
 MOST_KINDS = 2  # into which the nodes of an op are divided, beside the others
 LEAST_OF_KIND = 2  # nodes of a kind that has a form of its own
 MIXING = 2654435761  # an odd number by which neighbouring elements come into either half
-LEAST_ELEMENTS = 64  # fewer are said to be few
-MOST_LISTED = 2000  # forms that are listed where little decides
 MOST_SOLVED = 24  # solved forms that are listed
 MOST_NEIGHBOURS = 12  # forms near a form of the catalogue that are listed
 LEAST_DECIDED = 8  # elements that must tell a solved form from those of the catalogue
@@ -187,42 +183,7 @@ def fit(recorded: Iterable[RecordedUnit], solving: bool = True) -> list[LearnedO
     every = [m for members in by_op.values() for m in members]
     if not solving:
         return [_fit_op(op, members, every, False) for op, members in by_op.items()]
-    found = [one for op, members in by_op.items() for one in _fit_kinds(op, members, every)]
-    return [_doubt_little(one, _of_key(one.op, by_op[one.op.partition(", ")[0]], found)) for one in found]
-
-
-def _of_key(key: str, members: list[RecordedUnit], found: list[LearnedOp]) -> list[RecordedUnit]:
-    """Returns the units of an op that a key stands for beside the others that were found."""
-    return [
-        m
-        for m in members
-        if (one := find_of_node({f.op: f for f in found}, m.unit.nodes[0], m.graph)) and one.op == key
-    ]
-
-
-def _doubt_little(op: LearnedOp, members: list[RecordedUnit]) -> LearnedOp:
-    """Returns the op with every form that gives the same bytes, and the doubt in words, if it has one scale only, or few
-    elements. Functions of one element do not decide."""
-    some = [m for m in members if not KINDS["of a function"](m.unit.nodes[0], m.graph)]
-    if not op.form or not some or any(m.triples is None for m in some) or op.why == ONLY_POWERS:
-        return op
-    doubts = [ONE_SCALE] if _has_one_scale(some) else []
-    doubts += [FEW_ELEMENTS] if sum(m.recorded.size for m in some) < LEAST_ELEMENTS else []
-    if not doubts:
-        return op
-    listed = [*map(str, solve([m.fewest for m in some if m.fewest is not None], MOST_LISTED))]
-    doubts += [f"more than {MOST_LISTED} forms give them"] if len(listed) >= MOST_LISTED else []
-    known = {str(Form.parse(f)) for f in (op.form, *op.alike)}
-    alike = (*op.alike, *(f for f in listed if f not in known))
-    return replace(op, alike=alike, why="; ".join([*([op.why] if op.why else []), *doubts]))
-
-
-def _has_one_scale(members: list[RecordedUnit]) -> bool:
-    """Returns whether all sums are multiplied by one scale, or all operands of additions by one pair of scales."""
-    scales = [np.asarray(m.rounded.exact.scales, np.float64) for m in members if m.rounded.exact is not None]
-    if any(isinstance(m.triples, Additions) for m in members):
-        return len({s.tobytes() for s in scales}) == 1
-    return len(np.unique(np.concatenate([s.reshape(-1) for s in scales]))) == 1
+    return [found for op, members in by_op.items() for found in _fit_kinds(op, members, every)]
 
 
 def _fit_kinds(op: str, members: list[RecordedUnit], every: list[RecordedUnit]) -> list[LearnedOp]:

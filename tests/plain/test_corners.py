@@ -13,7 +13,7 @@ from qverify.compare.identify.fit import RecordedUnit, collect
 from qverify.compare.probing.contradictions import describe_contradiction, describe_few
 from qverify.compare.probing.corners import Corner, find_corner
 from qverify.compare.probing.explain import explain_nodes
-from qverify.compare.probing.parts import Mask, Places
+from qverify.compare.probing.parts import Mask, Places, join_names
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.units import units
 from qverify.report.learned import LearnedOp
@@ -34,6 +34,11 @@ def convolutions() -> list[RecordedUnit]:
     for k, channels in enumerate((8, 9, 7)):
         m.outputs.append(m.quantize(m.op("Conv", [x, m.weight((channels, 6, 3, 3), axis=0)], f"d{k}", strides=[2, 2])))
     m.outputs.append(m.quantize(m.op("Conv", [b, m.weight((9, 21, 3, 3), axis=0)], "c", strides=[2, 2])))
+    return run(m)
+
+
+def run(m: Qdq) -> list[RecordedUnit]:
+    """Returns the convolutions of a model as the reference computes them, on random inputs."""
     graph = compile_model(m.model().SerializeToString(), "m.onnx", CompilerOptions(check=False)).graph
     simulator, random = Simulator(graph, None), np.random.default_rng(3)
     values: dict[str, Any] = {n: random.normal(0, 1, graph.spec(n).shape).astype(np.float32) for n in graph.inputs}
@@ -61,6 +66,20 @@ def mantissas(p: Places) -> Any:
     return np.frexp(p.scales)[0].reshape(p.shape)
 
 
+def tail(p: Places, vector: int, last: int | None = None) -> Any:
+    """Returns the end of a tensor that is one run, with this axis as the last."""
+    order = np.moveaxis(np.zeros(p.shape, bool), last, -1) if last is not None else np.zeros(p.shape, bool)
+    flat = np.ascontiguousarray(order).reshape(-1)
+    flat[flat.size // vector * vector :] = True
+    made = flat.reshape(order.shape)
+    return np.moveaxis(made, -1, last) if last is not None else made
+
+
+def plane_tail(p: Places, vector: int) -> Any:
+    place = np.arange(p.shape[2] * p.shape[3]).reshape(p.shape[2:])
+    return np.broadcast_to(place >= place.size // vector * vector, p.shape)
+
+
 @pytest.mark.parametrize(
     ("part", "name"),
     [
@@ -69,6 +88,9 @@ def mantissas(p: Places) -> Any:
         (lambda p: p.along(1, np.arange(p.shape[1]) >= p.shape[1] // 4 * 4), "the channels beyond whole vectors of 4"),
         (lambda p: p.along(0, np.arange(2) > 0), "batch items after the first"),
         (lambda p: sums(p) < 0, "negative sums"),
+        (lambda p: tail(p, 8), "the elements of the tensor beyond whole vectors of 8"),
+        (lambda p: tail(p, 16, last=1), "the elements of the tensor with channels last beyond whole vectors of 16"),
+        (lambda p: plane_tail(p, 4), "the elements of each plane beyond whole vectors of 4"),
         (lambda p: np.abs(sums(p)) >= 1 << 13, "sums of 2^13 or more in magnitude"),
         (lambda p: mantissas(p) < 0.625, "scales whose mantissa is between 0.5 and 0.625"),
         (lambda p: p.whole(p.kernel == (1, 1)), "1x1 kernels"),
@@ -133,3 +155,51 @@ def test_a_solved_form_is_none_where_two_of_the_catalogue_explain_as_much(convol
     assert explain_nodes(plain, members) == plain
     named = LearnedOp("conv", TWICE_HALF_UP, 6, 9, 20, "half up", (), held_out=9)
     assert explain_nodes(named, members) == named
+
+
+def test_parts_that_hold_the_same_elements_are_all_named(convolutions: list[RecordedUnit]) -> None:
+    names = ["the last column of an odd number of columns", "the columns beyond whole vectors of 8"]
+    names += ["the columns beyond whole vectors of 4, or fewer", "column 8"]
+    said = "the last column of an odd number of columns or the columns beyond whole vectors of 4, or beyond whole vectors of 8"
+    assert join_names(names) == f"{said} or column 8"
+    some = [m for m in convolutions if m.recorded.shape[3] == 11]
+    corner = find_corner(spoil(some, lambda p: p.along(3, np.arange(11) >= 8)), solved=False)
+    assert corner is not None
+    assert "the columns beyond whole vectors of 4, or beyond whole vectors of 8" in corner.part
+
+
+def test_a_form_inside_a_part_is_solved(convolutions: list[RecordedUnit]) -> None:
+    form = "half up, multiplier of 7 bits"
+    last = [Places(m).along(3, np.arange(m.made.shape[3]) == m.made.shape[3] - 1) for m in convolutions]
+    members = [
+        replace(m, recorded=np.where(mask, m.compute(form), m.made).astype(m.made.dtype))
+        for m, mask in zip(convolutions, last, strict=True)
+    ]
+    corner = find_corner(members, solved=False)
+    assert corner is not None and (corner.part, corner.inside) == ("the last column", form)
+
+
+def test_a_bias_that_saturates_is_named() -> None:
+    some = biased()
+    biases = np.concatenate([np.asarray(Places(m).biases).reshape(-1) for m in some])
+    bits = int(np.percentile(biases, 60)).bit_length() - 1
+    assert 0.1 < np.mean(biases >= 1 << bits) < 0.7
+    corner = find_corner(spoil(some, lambda p: np.asarray(p.biases) >= 1 << bits), solved=False)
+    assert corner is not None and f"biases of 2^{bits} or more in magnitude" in corner.part
+
+
+def test_nodes_with_several_scales_are_a_part(convolutions: list[RecordedUnit]) -> None:
+    several = [m for m in convolutions if Places(m).channel_scales.size > 1]
+    members = [*spoil(several, lambda p: p.whole(True)), *biased(), *biased(9), *biased(11), *biased(13)]
+    corner = find_corner(members, solved=False)
+    assert corner is not None and "nodes with several scales" in corner.part
+
+
+def biased(seed: int = 7) -> list[RecordedUnit]:
+    """Two convolutions with biases and one scale each, as the reference computes them."""
+    m = Qdq("int8", seed=seed)
+    x = m.quantize(m.input((1, 6, 13, 11)))
+    for channels in (16, 21):
+        weight = m.weight((channels, 6, 3, 3))
+        m.outputs.append(m.quantize(m.op("Conv", [x, weight, m.bias(x, weight, channels)])))
+    return run(m)

@@ -62,7 +62,7 @@ def test_the_mode_of_a_board_is_found(tmp_path: Path, rounding: str, capsys: pyt
     learned = read_arithmetic(str(written)).ops
     assert {op: o.form for op, o in learned.items()} == dict.fromkeys(ops.split(","), rounding)
     assert learned["conv"].decided and learned["conv"].nodes >= 14
-    assert "asks 33 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
+    assert "asks 34 probes of 3 ops in 3 models; 6 runs" in capsys.readouterr().err
 
 
 def test_parameters_are_solved_and_shown_on_probes_asked_after(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_learning_goes_on_after_a_run_that_failed(
     assert main(words) == 3
     _, error = capsys.readouterr().err.splitlines()
     assert error.startswith("qverify: answer 5, probe 'mul") and said in error
-    assert f"4 answers of 9 kept in {written}.probes: the same command goes on there" in error
+    assert f"4 answers of 10 kept in {written}.probes: the same command goes on there" in error
     assert not written.exists()
     assert main(words) == 0
     assert "4 of them answered before; 10 runs" in capsys.readouterr().err

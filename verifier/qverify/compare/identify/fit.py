@@ -17,7 +17,7 @@ from qverify.compare.arithmetics import Rounded
 from qverify.compare.catalogue import LEGAL, MEANS, MISTAKES, RULES, WRONG_KERNELS, choose_name
 from qverify.compare.error_bounds.region import MOVING
 from qverify.compare.find_arithmetics import EVIDENCE_BITS, find_arithmetics, needs_evidence
-from qverify.compare.identify.solve import Triples, neighbours
+from qverify.compare.identify.solve import MOST_FORMS, Triples, neighbours
 from qverify.compare.identify.solve import solve as solve_sums
 from qverify.compare.identify.solve_additions import Additions, solve_additions
 from qverify.compare.identify.solve_means import Means, solve_means
@@ -275,13 +275,13 @@ def _solve(members: list[RecordedUnit]) -> tuple[list[Form], int] | None:
     return (found[:MOST_SOLVED], held_out) if found else None
 
 
-def solve(shown: Sequence[Triples]) -> list[Form]:
-    """Returns the forms that are solved from sums of one scale, or from additions."""
+def solve(shown: Sequence[Triples], most: int = MOST_FORMS) -> list[Form]:
+    """Returns the forms that are solved from sums of one scale, or from additions, at most about `most`."""
     additions = [one for one in shown if isinstance(one, Additions)]
     if additions:
-        return solve_additions(additions) if len(additions) == len(shown) else []
+        return solve_additions(additions, most) if len(additions) == len(shown) else []
     means = [one for one in shown if isinstance(one, Means)]
-    return solve_sums(shown) or (solve_means(means) if means and len(means) == len(shown) else [])
+    return solve_sums(shown, most) or (solve_means(means, most) if means and len(means) == len(shown) else [])
 
 
 def _count_ties(members: list[RecordedUnit]) -> tuple[int, int] | None:

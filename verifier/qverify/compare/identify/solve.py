@@ -79,8 +79,8 @@ class Triples:
         return np.asarray(np.clip(value + self.zero, *self.limits))
 
 
-def solve(triples: Sequence[Triples]) -> list[Form]:
-    """Returns the forms that give every element of all of these, the simplest first, at most MOST_FORMS."""
+def solve(triples: Sequence[Triples], most: int = MOST_FORMS) -> list[Form]:
+    """Returns the forms that give every element of all of these, the simplest first, at most `most`."""
     if not triples:
         return []
     small = _Sample(triples)
@@ -88,7 +88,7 @@ def solve(triples: Sequence[Triples]) -> list[Form]:
     for form in small.forms():
         if all(t.is_given_by(form) for t in triples):
             found.append(form)
-            if len(found) >= MOST_FORMS:
+            if len(found) >= most:
                 break
     return sorted(found, key=complexity)
 

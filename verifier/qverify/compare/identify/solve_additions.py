@@ -92,8 +92,8 @@ def _sum_code(form: Form) -> int:
     return (RULES.index(alone.rounding) << 8 if alone is not None else 0) | (ZERO_BIT if form.zero_inside else 0)
 
 
-def solve_additions(shown: Sequence[Additions]) -> list[Form]:
-    """Returns the forms that give every element of all of these, the simplest first, at most MOST_FORMS."""
+def solve_additions(shown: Sequence[Additions], most: int = MOST_FORMS) -> list[Form]:
+    """Returns the forms that give every element of all of these, the simplest first, at most about `most`."""
     samples = [_choose(one) for one in shown]
     found = list[Form]()
     for form, with_rule in _families():
@@ -101,7 +101,7 @@ def solve_additions(shown: Sequence[Additions]) -> list[Form]:
         for made in dict.fromkeys(f for rule in rules for f in _with_zero(with_rule(form, rule))):
             if all(s.is_given_by(made) for s in samples) and all(s.is_given_by(made) for s in shown):
                 found.append(made)
-        if len(found) >= MOST_FORMS:
+        if len(found) >= most:
             break
     return sorted(found, key=complexity)
 

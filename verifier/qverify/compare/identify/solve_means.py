@@ -64,19 +64,19 @@ class Means(Triples):
         return means - ((self.stored << first.fraction) if first.stored else 0)
 
 
-def solve_means(shown: Sequence[Means]) -> list[Form]:
-    """Returns the forms that round a mean first and give every element of all of these, the simplest first, at most
-    MOST_FORMS."""
+def solve_means(shown: Sequence[Means], most: int = MOST_FORMS) -> list[Form]:
+    """Returns the forms that round a mean first and give every element of all of these, the simplest first, at most about
+    `most`."""
     few = [one.take(np.arange(0, one.acc.size, max(1, one.acc.size // FEW))) for one in shown]
     found = list[Form]()
     for first in _firsts():
-        once, twice = (_rules(few, first, slack) for slack in (ONCE, TWICE))
+        once, twice = _rules(few, first)
         if not twice:
             continue
         samples, every = ([one.after(first) for one in some] for some in (few, shown))
         given = (f for f in _thens(once, twice) if all(one.is_given_by(f) for one in (*samples, *every)))
         found += [replace(form, method=str(first)) for form in islice(given, MOST_OF_ONE)]
-        if len(found) >= MOST_FORMS:
+        if len(found) >= most:
             break
     return sorted(found, key=complexity)
 
@@ -91,17 +91,30 @@ def _firsts() -> Iterator[MeanFirst]:
                         yield MeanFirst(fraction, rule, reciprocal, stored)
 
 
-def _rules(some: Sequence[Means], first: MeanFirst, slack: float) -> list[str]:
-    """Returns the rules of the last step that may make the integers of these means. slack: steps by which what is rounded
-    may be off."""
+def _rules(some: list[Means], first: MeanFirst) -> tuple[list[str], list[str]]:
+    """Returns the rules of the last step that may make the integers of these means, if it rounds once, and if it rounds
+    twice. What excludes all comes first in `some` after that: it excludes most of the others, too."""
     low, high, outward, inward = 0.0, 0.0, 0.0, 0.0
-    for one in some:
+    found: tuple[list[str], list[str]] = [], []
+    for at, one in enumerate(some):
         inner = (one.out > one.limits[0]) & (one.out < one.limits[1])
         steps = (one.divide(first) * (one.ratio / (1 << first.fraction)))[inner]
         rest = steps - (one.out - one.zero)[inner]
         low, high = min(low, rest.min(initial=0.0)), max(high, rest.max(initial=0.0))
         towards = rest * np.sign(steps)
         outward, inward = max(outward, towards.max(initial=0.0)), min(inward, towards.min(initial=0.0))
+        once, twice = (_possible((low, high), (outward, inward), slack) for slack in (ONCE, TWICE))
+        found = once, twice
+        if not twice:
+            some.insert(0, some.pop(at))
+            break
+    return found
+
+
+def _possible(ends: tuple[float, float], towards: tuple[float, float], slack: float) -> list[str]:
+    """Returns the rules that may leave these rests. ends: the smallest and the largest. towards: the largest away from 0, and
+    the largest towards it, which is negative. slack: steps by which what is rounded may be off."""
+    (low, high), (outward, inward) = ends, towards
     found = [*HALVES] if low >= -0.5 - slack and high <= 0.5 + slack else []
     found += ["floor"] if low >= -slack and high <= 1 + slack else []
     found += ["ceiling"] if low >= -1 - slack and high <= slack else []

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qverify.arithmetic.forms import NAMES, REFERENCE, Form
 from qverify.arithmetic.functions64 import log2_of
 from qverify.compare.catalogue import MISTAKES
-from qverify.compare.identify.fit import RecordedUnit, solve, triples_of
-from qverify.compare.identify.solve import Triples
-from qverify.compare.probing.parts import Mask, Places, fixed_parts, shown_parts
+from qverify.compare.identify.fit import MIXING, RecordedUnit, solve, triples_of
+from qverify.compare.identify.solve import MOST_FORMS, Triples
+from qverify.compare.probing.parts import Mask, Places, fixed_parts, join_names, shown_parts
 
+Part = tuple[tuple[str, ...], list[Mask]]  # its names, and its elements of each unit
 MOST_WRONG = 0.6  # share of the elements that do not follow
 MOST_SHARE = 0.75  # of the elements that are a part, unless it is whole nodes
 LEAST_WRONG = 3  # elements
+LEAST_INSIDE = 32  # elements that must confirm a form that is solved inside a part
 EVIDENCE_BITS = 12.0  # that the elements do not lie in a part by chance, which is as large as it is
 NODE_BITS = 2.5  # the same of whole nodes
-MOST_NAMED = 3  # parts that are named
 
 
 @dataclass(frozen=True, slots=True)
 class Corner:
     """A part of all tensors that does not follow. form: what gives every element outside it. part: its name, and those of
-    others that hold the same elements. inside: a form of the catalogue that gives every element inside it, or ""."""
+    others that hold the same elements. inside: a form that gives every element inside it, or ""."""
 
     form: str
     part: str
@@ -45,13 +46,13 @@ def find_corner(members: Sequence[RecordedUnit], solved: bool) -> Corner | None:
 
 
 def _find_of_catalogue(every: Sequence[Places]) -> Corner | None:
-    best: tuple[tuple[bool, bool, int], Corner] | None = None  # and its order
+    best: tuple[tuple[bool, bool, int], Corner, list[Mask]] | None = None  # its order, and the part
     fixed, tried = _fixed(every), list(list_wrong(every))
     most = max((_count_right(wrong) for _, wrong in tried), default=0)
     for form, wrong in tried:
         found = [
-            (sum(int(np.count_nonzero(m)) for m in masks), name, masks)
-            for name, masks in (*fixed.items(), *shown_parts(every, wrong))
+            (sum(int(np.count_nonzero(m)) for m in masks), names, masks)
+            for names, masks in (*fixed, *((((name,), masks) for name, masks in shown_parts(every, wrong))))
             if not any((w & ~m).any() for w, m in zip(wrong, masks, strict=True)) and _is_shown(wrong, masks, most)
         ]
         if not found:
@@ -60,9 +61,30 @@ def _find_of_catalogue(every: Sequence[Places]) -> Corner | None:
         inside = _form_at(every, masks)
         order = form in MISTAKES, not inside, size
         if best is None or order < best[0]:
-            names = [name for other, name, _ in found if other == size]
-            best = order, Corner(form, " or ".join(names[:MOST_NAMED]), inside)
-    return best[1] if best else None
+            named = [name for other, names, _ in found if other == size for name in names]
+            best = order, Corner(form, join_names(named), inside), masks
+    if best is None:
+        return None
+    corner, masks = best[1:]
+    return corner if corner.inside else replace(corner, inside=_solve_inside(every, masks))
+
+
+def _solve_inside(every: Sequence[Places], masks: Sequence[Mask]) -> str:
+    """Returns the simplest form that is solved from every second element of a part and gives the others, too; "" without
+    one."""
+    halves = [
+        _triples_at([(p.member, m & _half(p, half)) for p, m in zip(every, masks, strict=True)]) for half in (0, 1)
+    ]
+    if halves[0] is None or halves[1] is None or sum(t.acc.size for t in halves[1]) < LEAST_INSIDE:
+        return ""
+    found = solve([t.fewest() for t in halves[0]])
+    return next((str(f) for f in found if all(t.is_given_by(f) for t in halves[1])), "")
+
+
+def _half(places: Places, number: int) -> Mask:
+    """Returns a mask of one half of the elements, 0 or 1."""
+    every = np.arange(places.member.recorded.size)
+    return np.asarray((every * MIXING >> 7) % 2 == number).reshape(places.shape)
 
 
 def _count_right(wrong: Sequence[Mask]) -> int:
@@ -81,19 +103,18 @@ def _is_shown(wrong: Sequence[Mask], masks: Sequence[Mask], most: int) -> bool:
     return count >= LEAST_WRONG and size <= MOST_SHARE * total and bool(count * log2_of(total / size) >= EVIDENCE_BITS)
 
 
-def _fixed(every: Sequence[Places]) -> dict[str, list[Mask]]:
-    """Returns the parts that all units have, without those that have the same elements as one before."""
+def _fixed(every: Sequence[Places]) -> list[Part]:
+    """Returns the parts that all units have: the names of those that have the same elements, and their masks."""
     parts = dict[str, list[Mask]]()
     for one in every:
         for name, mask in fixed_parts(one):
             parts.setdefault(name, []).append(mask)
-    seen, found = set[bytes](), dict[str, list[Mask]]()
+    found = dict[bytes, Part]()
     for name, masks in parts.items():
-        same = b"".join(np.packbits(m).tobytes() for m in masks)
-        if len(masks) == len(every) and same not in seen:
-            found[name] = masks
-        seen.add(same)
-    return found
+        if len(masks) == len(every):
+            same = b"".join(np.packbits(m).tobytes() for m in masks)
+            found[same] = (*(found[same][0] if same in found else ()), name), masks
+    return [*found.values()]
 
 
 def list_wrong(every: Sequence[Places]) -> Iterator[tuple[str, list[Mask]]]:
@@ -141,14 +162,28 @@ def _triples_at(pairs: Iterable[tuple[RecordedUnit, Mask]]) -> list[Triples] | N
 
 def _find_solved(every: Sequence[Places]) -> Corner | None:
     """Returns the smallest of the parts that are known beforehand outside which a solved form gives every element."""
-    parts = _fixed(every)
-    sizes = {n: sum(int(np.count_nonzero(m)) for m in masks) for n, masks in parts.items()}
+    sized = [(sum(int(np.count_nonzero(m)) for m in masks), names, masks) for names, masks in _fixed(every)]
     most = sum(p.member.recorded.size for p in every) // 2
-    for name in sorted((n for n in parts if 0 < sizes[n] <= most), key=lambda n: sizes[n]):
-        outside = _triples_at([(p.member, ~mask) for p, mask in zip(every, parts[name], strict=True)])
-        if outside is None:
-            return None
-        forms: Sequence[Form] = solve([t.fewest() for t in outside])
-        if forms:
-            return Corner(str(forms[0]), name, _form_at(every, parts[name]))
-    return None
+    parts = [(names, masks) for size, names, masks in sorted(sized, key=lambda p: p[0]) if 0 < size <= most]
+    found = _first_solved(every, parts)
+    if found is None:
+        return None
+    names, masks = found
+    return Corner(str(_solve_outside(every, masks)[0]), join_names(names), _form_at(every, masks))
+
+
+def _first_solved(every: Sequence[Places], parts: Sequence[Part]) -> Part | None:
+    """Returns the first of these parts outside which a solved form gives every element. What no form gives outside of all of
+    them is given outside of none."""
+    union = [np.logical_or.reduce(masks) for masks in zip(*(masks for _, masks in parts), strict=True)]
+    if not union or not _solve_outside(every, union, 1):
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return _first_solved(every, parts[:half]) or _first_solved(every, parts[half:])
+
+
+def _solve_outside(every: Sequence[Places], masks: Sequence[Mask], most: int = MOST_FORMS) -> Sequence[Form]:
+    outside = _triples_at([(p.member, ~mask) for p, mask in zip(every, masks, strict=True)])
+    return [] if outside is None else solve([t.fewest() for t in outside], most)

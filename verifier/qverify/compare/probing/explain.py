@@ -116,9 +116,8 @@ def _explain(op: LearnedOp, members: Sequence[RecordedUnit], names: Mapping[str,
     form = max(FORMS, key=lambda f: len(held[f]))
     if 2 * len(held[form]) >= len(members):
         but = f"of {len(held[form])} of {len(members)} probes"
-        return replace(
-            op, parts=parts, why=f"{NOT_ONE}: {form} gives every element {but}; {_list(members, form, names)}"
-        )
+        what = f"no form: {form} gives every element {but}, which may be one other form, or several"
+        return replace(op, parts=parts, why=f"{what}; {_list(members, form, names)}")
     if (corner := find_corner(members, solved=True)) is not None:
         return replace(op, parts=parts, why=f"{NOT_ONE}: {corner}; {_list(members, corner.form, names)}")
     lost = [names.get(m.output, m.unit.name) for m in members if not m.fitting]

@@ -26,7 +26,7 @@ from qverify.compare.probing.draws import (
 from qverify.tensors.one_op import OneOp, Operand
 
 TRIES = 40  # draws of scales
-PAIRS = ((1, 5, 7, 9), (1, 16, 8, 8))  # shapes of the operands of additions and products
+PAIRS = ((1, 5, 7, 9), (1, 16, 8, 8), (1, 5, 5, 13))  # shapes of the operands of additions and products
 POOLS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("pool 3x3 padded", (1, 5, 9, 11), {"kernel_shape": [3, 3], "pads": [1] * 4}),
     ("pool 3x3 padding counted", (1, 5, 9, 11), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}),
@@ -60,6 +60,7 @@ def draw_pairs(op: str, dtype: str, turn: int = 0) -> Iterator[OneOp]:
         (f"{op} whole", PAIRS[1], NEAR, 1.0),
         (op, PAIRS[0], EXACT, 1.0),
         (f"{op} whole", PAIRS[1], EXACT, 1.0),
+        (f"{op} long", PAIRS[2], EXACT, 1.0),
     ):
         name, random = _named(words, kind, dtype, turn)
         if kind == EXACT:

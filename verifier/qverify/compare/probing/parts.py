@@ -14,8 +14,11 @@ from qverify.compare.identify.fit import RecordedUnit, triples_of
 from qverify.compare.identify.solve import Triples
 
 Mask = npt.NDArray[np.bool_]
-VECTORS = (16, 8, 4)  # elements of a vector
+VECTORS = (32, 16, 8, 4)  # elements of a vector
 MANTISSA_BITS = 3  # by which scales are grouped
+BEYOND, OR_FEWER = " beyond whole vectors of ", ", or fewer"  # in names of parts
+MOST_NAMED = 4  # parts that hold the same elements
+WEIGHTED = ("conv", "conv_transpose", "fully_connected", "matmul")  # with a scale for each channel
 WINDOWED = ("conv", "average_pool")
 
 
@@ -35,6 +38,23 @@ class Places:
         """The scale of each sum; None if it has none, or several."""
         found = None if self.triples is None else self.triples.scale.get("")
         return found if found is not None and found.size == self.member.recorded.size else None
+
+    @property
+    def biases(self) -> npt.NDArray[np.int64] | None:
+        """The magnitude of each element's bias, int64; None where the op has none that is constant."""
+        node, graph = self.member.unit.nodes[0], self.member.graph
+        if node.op not in ("conv", "fully_connected") or len(node.inputs) < 3 or node.inputs[2] not in graph.constants:
+            return None
+        bias = np.abs(graph.constants[node.inputs[2]].astype(np.int64).reshape(-1))
+        axis = 1 if node.op == "conv" else len(self.shape) - 1
+        size = [self.shape[axis] if i == axis else 1 for i in range(len(self.shape))]
+        return np.broadcast_to(bias.reshape(size), self.shape) if bias.size == self.shape[axis] else None
+
+    @property
+    def channel_scales(self) -> npt.NDArray[np.float64]:
+        """The different scales of the sums; empty if the unit scales no single sum."""
+        exact = self.member.rounded.exact
+        return np.unique(exact.scales) if exact is not None and exact.operands is None else np.zeros(0)
 
     @property
     def kernel(self) -> tuple[int, int] | None:
@@ -81,9 +101,10 @@ def fixed_parts(places: Places) -> Iterator[tuple[str, Mask]]:
         yield f"the first {word}", places.along(axis, first)
         for vector in VECTORS:
             rest = index >= size // vector * vector
-            yield f"the {word}s beyond whole vectors of {vector}", places.along(axis, rest & (size > vector))
-            yield f"the {word}s beyond whole vectors of {vector}, or fewer", places.along(axis, rest)
+            yield f"the {word}s{BEYOND}{vector}", places.along(axis, rest & (size > vector))
+            yield f"the {word}s{BEYOND}{vector}{OR_FEWER}", places.along(axis, rest)
         yield f"tensors with an odd number of {word}s", places.whole(bool(size % 2))
+    yield from _flat_tails(shape)
     if len(shape) in (2, 4):
         yield "batch items after the first", places.along(0, np.arange(shape[0]) > 0)
     yield "windows that touch the padding", _touches_padding(places)
@@ -91,6 +112,39 @@ def fixed_parts(places: Places) -> Iterator[tuple[str, Mask]]:
         acc = places.triples.acc.reshape(shape)
         yield "negative sums", acc < 0
         yield "sums above 0", acc > 0
+
+
+def _flat_tails(shape: tuple[int, ...]) -> Iterator[tuple[str, Mask]]:
+    """Yields the ends of tensors whose elements a kernel takes in one run, whatever their axes are: of the whole tensor, also
+    with channels last, of each image and of each plane."""
+    if len(shape) < 2:
+        return
+    size = int(np.prod(shape))
+    runs = {"elements of the tensor": np.arange(size).reshape(shape)}
+    if len(shape) == 4:
+        n, c, h, w = shape
+        runs["elements of the tensor with channels last"] = np.arange(size).reshape(n, h, w, c).transpose(0, 3, 1, 2)
+        runs["elements of each plane"] = np.arange(h * w).reshape(1, 1, h, w)
+    if shape[0] > 1:
+        runs["elements of each image"] = np.arange(size // shape[0]).reshape(1, *shape[1:])
+    for words, place in runs.items():
+        for vector in VECTORS:
+            rest = place >= place.size // vector * vector
+            yield f"the {words}{BEYOND}{vector}", np.broadcast_to(rest & (place.size > vector), shape)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Returns names of parts that hold the same elements in words: vectors of several lengths are one part, and what names
+    a part less simply is left out."""
+    lengths = dict[str, list[int]]()
+    for name in names:
+        words, beyond, number = name.removesuffix(OR_FEWER).partition(BEYOND)
+        if beyond:
+            lengths[words] = sorted({*lengths.get(words, []), int(number)})
+        elif not any(name.startswith(f"{known} of an odd number") for known in lengths):
+            lengths.setdefault(name, [])
+    parts = [w + ", or".join(f"{BEYOND}{n}" for n in several) for w, several in lengths.items()]
+    return " or ".join(parts[:MOST_NAMED])
 
 
 def _touches_padding(places: Places) -> Mask:
@@ -118,6 +172,7 @@ def shown_parts(every: Sequence[Places], wrong: Sequence[Mask]) -> Iterator[tupl
     """
     yield from _one_index(every, wrong)
     yield from _large_sums(every, wrong)
+    yield from _large_biases(every, wrong)
     yield from _mantissas(every, wrong)
     yield from _nodes(every, wrong)
 
@@ -152,6 +207,13 @@ def _large_sums(every: Sequence[Places], wrong: Sequence[Mask]) -> Iterator[tupl
             yield f"sums of 2^{bits} or more in magnitude", [s >= 1 << bits for s in known]
 
 
+def _large_biases(every: Sequence[Places], wrong: Sequence[Mask]) -> Iterator[tuple[str, list[Mask]]]:
+    biases = [p.biases if p.biases is not None else np.zeros(p.shape, np.int64) for p in every]
+    least = min((int(b[mask].min()) for b, mask in zip(biases, wrong, strict=True) if mask.any()), default=0)
+    if (bits := least.bit_length() - 1) > 0:
+        yield f"biases of 2^{bits} or more in magnitude", [b >= 1 << bits for b in biases]
+
+
 def _mantissas(every: Sequence[Places], wrong: Sequence[Mask]) -> Iterator[tuple[str, list[Mask]]]:
     scales = [p.scales for p in every]
     known = [s.reshape(p.shape) for s, p in zip(scales, every, strict=True) if s is not None]
@@ -183,3 +245,13 @@ def _nodes(every: Sequence[Places], wrong: Sequence[Mask]) -> Iterator[tuple[str
             yield name, [p.whole(size(p) >= least) for p in every]
     yield "1x1 kernels", [p.whole(p.kernel == (1, 1)) for p in every]
     yield "kernels larger than 1x1", [p.whole(p.kernel not in (None, (1, 1))) for p in every]
+    if any(p.member.unit.nodes[0].op in WEIGHTED for p in every):
+        several = [p.channel_scales.size > 1 for p in every]
+        general = [bool((np.frexp(p.channel_scales)[0] != 0.5).any()) for p in every]
+        yield "nodes with several scales", [p.whole(of) for p, of in zip(every, several, strict=True)]
+        both = [a and b for a, b in zip(several, general, strict=True)]
+        yield (
+            "nodes with several scales that are no powers of two",
+            [p.whole(of) for p, of in zip(every, both, strict=True)],
+        )
+        yield "nodes with scales that are no powers of two", [p.whole(of) for p, of in zip(every, general, strict=True)]

@@ -38,7 +38,8 @@ def test_faults_in_a_model_change_what_lies_at_their_places_first() -> None:
     assert len(kinds) >= 8 and kinds <= {*MODEL_KINDS}
 
 
-def test_faults_in_a_dump_change_it(tmp_path: Path) -> None:
+def test_faults_in_a_dump_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     chance, kinds = random.Random(3), set[str]()
     for number in range(60):
         fault = draw_dump_fault(ROWS, ("q", "c"), True, chance)

@@ -203,11 +203,12 @@ class _Rewriting:
         )
         part = replace(x, interior=True, integer_reference=False)
         quotient, half, real = (self._declare(f"{y.name}@{n}", part) for n in ("quotient", "half", "real"))
-        self.nodes += [
-            Node(quotient, "elementwise_float", (x.name, step), (quotient,), (DIVIDE, 0, 0), node.covers, node.integer_reference),
-            Node(half, "half_float", (quotient,), (half,), (), node.covers, node.integer_reference),
-            Node(real, "elementwise_float", (half, larger), (real,), (MULTIPLY, 0, 0), node.covers, node.integer_reference),
-        ]
+        for name, op, inputs, words in (
+            (quotient, "elementwise_float", (x.name, step), (DIVIDE, 0, 0)),
+            (half, "half_float", (quotient,), ()),
+            (real, "elementwise_float", (half, larger), (MULTIPLY, 0, 0)),
+        ):
+            self.nodes.append(Node(name, op, inputs, (name,), words, node.covers, node.integer_reference))
         return replace(node, inputs=(real, *node.inputs[1:]))
 
     def _set(self, name: str, value: Array) -> None:

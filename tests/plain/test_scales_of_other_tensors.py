@@ -74,6 +74,7 @@ def test_an_output_by_a_scale_of_no_tensor(factor: float, shown: str) -> None:
     [
         lambda v, s: v + 3 * s * np.random.default_rng(4).normal(0, 1, SHAPE),  # rounding
         lambda v, s: v + 40 * s,  # an offset
+        lambda v, s: v * 1.0004,  # shown as a factor of 1
         lambda v, s: 1.02 * v + 3 * s * np.random.default_rng(4).normal(0, 1, SHAPE),  # a scale within rounding
         lambda v, s: np.maximum(v, 0),
         lambda v, s: -v,

@@ -52,7 +52,7 @@ def test_a_shipped_arithmetic_gives_what_the_engine_computed(engine: str, tmp_pa
         held.add(learned.op)
         if not np.array_equal(unit.made, unit.recorded):
             apart.add(learned.op)
-    known = {op.op for op in arithmetic.ops.values() if op.form}
+    known = {op.op for op in arithmetic.ops.values() if op.form} - {"quantize"}  # test_quantization_of_htp.py
     assert held == known
     assert OWN.get(engine, set()) <= apart
 

@@ -187,6 +187,16 @@ def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
     return q.astype(dtype)
 
 
+def quantize_in_float16(x: Array, scale: float, zero_point: int, dtype: str) -> Array:
+    """Returns clip(v + z) in dtype, v the float16 nearest to fl32(x/s), rounded to an integer, halves away from zero: how
+    Qualcomm's HTP quantizes. NaN becomes the minimum of the type. x: float32."""
+    limits = np.iinfo(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        v = (x / np.float32(scale)).astype(np.float16).astype(np.float64)
+    q = np.nan_to_num(np.copysign(np.floor(np.abs(v) + 0.5), v), nan=-np.inf)
+    return np.clip(q + zero_point, int(limits.min), int(limits.max)).astype(dtype)
+
+
 def dynamic_parameters(x: Array) -> tuple[Array, int]:
     """Returns scale (float32) and zero point of uint8 for the range of x, which includes 0 (NUMERICS.md,
     dynamic_quantize)."""

@@ -43,9 +43,10 @@ SEGMENTS, SUMS_32 = "function in segments", "sums of 32 bits"  # of int16
 ZERO_IN_SUM, ONE_SHIFT = "zero point in units of the sum", "multipliers of one shift and a constant in 256ths"
 FLOAT_STEPS = "bias and zero point added in float32"
 ZEROS_APART, HELD = "product of the zero points scaled apart", "product rounded to 16 bits first"
+HALF_QUOTIENT = "quotient in float16"
 LOWEST, BYTE_PAIRS = "zero point of the lowest code", "products of bytes added in pairs of 16 bits"
 METHODS = (
-    *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS, FLOAT_STEPS, ZEROS_APART, HELD),
+    *(ZERO_IN_SUM, ONE_SHIFT, LOWEST, BYTE_PAIRS, FLOAT_STEPS, ZEROS_APART, HELD, HALF_QUOTIENT),
     *(QUOTIENT, DIVIDED, WHOLE_ZERO, FLOAT_MEAN, FLOAT_PRODUCT, FIXED_EXPONENTIALS, EXPONENTIAL_TABLE, FLOAT_FUNCTION),
     *(PLACES, WEIGHTS_11, ROWS_FIRST, WEIGHTS_FIRST, SEGMENTS, SUMS_32),
 )

@@ -10,7 +10,13 @@ from functools import cached_property, partial
 import numpy as np
 
 from qverify.compare.accumulators import CHANNEL_AXIS, NodeSums
-from qverify.compare.arithmetics_of_kernels import list_functions, list_kernels_of_sums, list_resizes, list_softmax
+from qverify.compare.arithmetics_of_kernels import (
+    list_functions,
+    list_kernels_of_sums,
+    list_quantizations,
+    list_resizes,
+    list_softmax,
+)
 from qverify.compare.arithmetics_of_one_dnn import list_byte_pairs
 from qverify.compare.arithmetics_of_ops import (
     Compute,
@@ -89,6 +95,8 @@ class Rounded:
                 return list_pools(first, self.graph, self.given)
             if first.op == "softmax":
                 return list_softmax(first, self.graph, self.given), None
+            if first.op == "quantize":
+                return list_quantizations(first, self.graph, self.given), None
             if first.op == "resize_linear":
                 return list_resizes(first, self.graph, self.given), None
             if first.op == "concat":

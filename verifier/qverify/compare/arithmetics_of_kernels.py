@@ -31,6 +31,7 @@ from qverify.compare.catalogue import (
     FLOAT_PRODUCT,
     HTP_DEPTHWISE,
     HTP_MUL,
+    HTP_QUANTIZE,
     HTP_SOFTMAX,
     HTP_SUMS,
     LITERT_FUNCTION,
@@ -206,6 +207,19 @@ def list_functions(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict
         return table[stored[at].astype(np.int64) - lowest]
 
     return {LITERT_FUNCTION: compute}
+
+
+def list_quantizations(node: Node, graph: Graph, given: Mapping[str, Array]) -> dict[str, Compute]:
+    """Returns the arithmetic of the HTP's quantization of floats to 8 bits, by name."""
+    y, x = graph.spec(node.outputs[0]), given[node.inputs[0] or ""].reshape(-1)
+    if len(y.scale) != 1 or y.numpy_dtype.itemsize > 1 or x.dtype != Single:
+        return {}
+
+    def compute(at: At) -> Array:
+        assert not isinstance(at, Sums | Pair)
+        return float32.quantize_in_float16(x[at], y.scale[0], y.zero_point[0], y.dtype)
+
+    return {HTP_QUANTIZE: compute}
 
 
 Axis = tuple[Array, ...]  # the two samples of each output, and their weights

@@ -17,7 +17,11 @@ MODES, CONVERT, TWICE_HALF_UP, DOWN = forms.MODES, forms.CONVERT, forms.TWICE_HA
 FLOOR = "pow2-floor"
 FLOOR_MEANS = f"{FLOOR}, {forms.MEANS}"  # by their number of elements, which need not be a power of two
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OWN_KERNELS = ("softmax", "resize_linear")  # ops that round no single sum: their arithmetics are those of kernels
+OWN_KERNELS = (
+    "softmax",
+    "resize_linear",
+    "quantize",
+)  # ops that round no single sum: their arithmetics are those of kernels
 OPS = (*SUMS, "average_pool", "lookup", "concat", *OWN_KERNELS)  # the ops that the catalogue knows
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 
@@ -46,13 +50,15 @@ HTP_SUMS = f"half up, multiplier of 11 bits, 4 fraction bits kept first (floor),
 HTP_DEPTHWISE = f"mul15, {forms.ZERO_IN_SUM}"
 HTP_ADD = f"half up, multiplier of 14 bits, {forms.ONE_SHIFT}"
 HTP_MUL, HTP_CHANGE = f"mul15, {forms.ZEROS_APART}", f"mul15, {forms.HELD}"
+HTP_QUANTIZE = f"half away from zero, {forms.HALF_QUOTIENT}"
 OPENVINO_SUMS = f"half even, {forms.FLOAT_STEPS}"
 HTP_SOFTMAX = f"half even, {forms.LOWEST}"
 BYTE_PAIRS = f"half even, {forms.ZERO}, {forms.BYTE_PAIRS}"
 KERNELS = (  # do not scale one sum as a rounding mode does
     *(LITERT_POOL, LITERT_MEAN, OPTIMIZED_MEAN, XNNPACK_MEAN, FLOAT_PRODUCT, XNNPACK_ADD),
     *(LITERT_SOFTMAX, OPTIMIZED_SOFTMAX, LITERT_FUNCTION),
-    *(HTP_SUMS, HTP_DEPTHWISE, HTP_ADD, HTP_MUL, HTP_CHANGE, HTP_SOFTMAX, BYTE_PAIRS, OPENVINO_SUMS),
+    *(HTP_SUMS, HTP_DEPTHWISE, HTP_ADD, HTP_MUL, HTP_CHANGE, HTP_QUANTIZE, HTP_SOFTMAX, BYTE_PAIRS),
+    OPENVINO_SUMS,
     *(LITERT_RESIZE, XNNPACK_RESIZE, LITERT_RESIZE_FLOAT, OPTIMIZED_RESIZE_FLOAT),
 )
 # What engines are known to compute wrongly: named and never accepted, unless a board is stated to compute so
@@ -81,6 +87,7 @@ COARSE_KERNELS = (
     HTP_SUMS,
     HTP_ADD,
     HTP_MUL,
+    HTP_QUANTIZE,
     *WRONG_KERNELS,
 )
 OWN_SUMS = (BYTE_PAIRS,)  # do not rise with the sum of the node
@@ -106,7 +113,7 @@ def describe(name: str) -> str:
 
 SHIPPED = {  # shipped arithmetics, and what of the catalogue only they are
     "esp32-s3": ("pow2-half-up",),
-    "htp": (HTP_SUMS, HTP_ADD, HTP_MUL),
+    "htp": (HTP_SUMS, HTP_ADD, HTP_MUL, HTP_QUANTIZE),
 }
 
 

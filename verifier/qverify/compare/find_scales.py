@@ -58,7 +58,7 @@ def _describe(judged: Judged, graph: Graph | None, name: str) -> str:
         lies = f"{name}: every value {within(judged.pair.b)} lies {abs(steps)} steps {where} that {within(judged.pair.a)}, but for rounding"
         return f"{lies}: {_describe_zero_point(steps, own)}"
     ratio = find_factor(a, b)
-    if not ratio or not holds(ratio, FAR):
+    if not ratio or not holds(ratio, FAR) or f"{ratio:.3g}" == "1":  # few values, off by a step
         return ""
     larger = f"{ratio:.3g} times as large {within(judged.pair.b)} as {within(judged.pair.a)}"
     return f"{name} is {larger}, and equal otherwise, but for rounding: a scale"

@@ -31,7 +31,7 @@ class StatedArithmetic:
 
         if isinstance(unit, Region) or any(graph.spec(o).numpy_dtype.kind == "f" for o in unit.outputs):
             return False
-        node = unit.nodes[0]
+        node = unit.nodes[-1 if unit.op == "quantize" else 0]
         return node.op in MOVING or (node.name not in self.without and bool(find_of_node(self.forms, node, graph)))
 
     def states_all(self, units: Iterable[Unit], graph: Graph) -> bool:

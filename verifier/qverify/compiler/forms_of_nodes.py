@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.forms import (
+    HALF_QUOTIENT,
     HELD,
     REFERENCE,
     SCALES,
@@ -35,7 +36,9 @@ MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 REQUANTIZED = (*PRODUCTS, *MEANS, "add")
 MOVED = ("lookup", "concat")  # ops that change the quantization of their operands
 METHODS_OF_CHANGES = (HELD,)  # of a change of the quantization
-WITH_FORMS = (*REQUANTIZED, *MOVED, "softmax", "resize_linear")
+WITH_FORMS = (*REQUANTIZED, *MOVED, "softmax", "resize_linear", "quantize")
+NUDGE = 2.0**-13  # by which a float16 is enlarged, so that its halves are rounded away from zero
+MULTIPLY, DIVIDE = 2, 3  # functions of elementwise_float
 MAX_REASONS = 8  # reasons why nodes lack their form that are printed
 CHOOSING = ("max_pool", "top_k")  # ops that choose values and compute none
 
@@ -91,6 +94,8 @@ class _Rewriting:
             return self._with_stated(node, form, reals[node.inputs[-1] or ""], stated)
         if self._is_real(node):  # of floats, which no form is about
             return node
+        if node.op == "quantize":
+            return self._quantize_in_float16(node, form)
         if form.method and not (node.op in MOVED and form.method in METHODS_OF_CHANGES):
             constants, node = with_method(node, self.graph, form, reals.get(node.inputs[-1] or ""))
             for name, value in constants.items():
@@ -179,6 +184,32 @@ class _Rewriting:
             self.nodes.append(Node(changed, "lookup", (x.name, source), (changed,), (), node.covers, False))
             inputs[k] = changed
         return replace(node, inputs=tuple(inputs))
+
+    def _quantize_in_float16(self, node: Node, form: Form) -> Node:
+        """Returns the quantization of an input of the network whose quotient is rounded to float16 first, then to an integer,
+        halves away from zero: x / s, rounded to float16, times (1 + NUDGE) * s is what the node quantizes."""
+        x, y = self.graph.spec(node.inputs[0] or ""), self.graph.spec(node.outputs[0])
+        if form != Form("half away from zero", method=HALF_QUOTIENT):
+            raise ValueError(f"{str(form)!r} is no form of it")
+        if x.name not in self.graph.inputs or x.dtype != "float32":
+            raise ValueError(f"{x.name} is no float32 input of the network")
+        if len(y.scale) != 1 or y.numpy_dtype.itemsize > 1:
+            raise ValueError(f"{y.name} is {y.dtype} with {len(y.scale)} scales, wanted 8 bits and one scale")
+        one = (1,) * len(x.shape)
+        factors = [np.full(one, s, np.float32) for s in (y.scale[0], np.float32(y.scale[0]) * np.float32(1 + NUDGE))]
+        step, larger = (
+            self._add(f"{y.name}@{n}", v, TensorSpec("", "float32", one))
+            for n, v in zip(("step", "larger"), factors, strict=True)
+        )
+        part = replace(x, interior=True, integer_reference=False)
+        quotient, half, real = (self._declare(f"{y.name}@{n}", part) for n in ("quotient", "half", "real"))
+        for name, op, inputs, words in (
+            (quotient, "elementwise_float", (x.name, step), (DIVIDE, 0, 0)),
+            (half, "half_float", (quotient,), ()),
+            (real, "elementwise_float", (half, larger), (MULTIPLY, 0, 0)),
+        ):
+            self.nodes.append(Node(name, op, inputs, (name,), words, node.covers, node.integer_reference))
+        return replace(node, inputs=(real, *node.inputs[1:]))
 
     def _set(self, name: str, value: Array) -> None:
         self.constants[name] = value

@@ -99,7 +99,8 @@ def units(graph: Graph) -> list[Unit]:
         ops = [n.op for n in nodes if n.op not in ("quantize", "dequantize")]
         if len(ops) > MOST_NAMED:
             ops = list(dict.fromkeys(ops))
-        op = last.op if len(nodes) == 1 else "+".join(ops) or last.op
+        own = last.op == "quantize" and all(is_part(o, last.name) for n in nodes[:-1] for o in n.outputs)
+        op = last.op if len(nodes) == 1 or own else "+".join(ops) or last.op
         exact = all(n.integer_reference for n in nodes)
         all_units.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
     return all_units

@@ -21,7 +21,7 @@ import numpy as np
 STEPS = 5  # by how much an altered element or channel is off, in whole steps
 
 
-def main(words: list[str]) -> int:
+def run(words: list[str]) -> int:
     with open(words[0], encoding="utf-8") as file:
         fault = json.load(file)
     with open(words[3], encoding="utf-8") as file:
@@ -111,4 +111,4 @@ def _moved(value: Any, step: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

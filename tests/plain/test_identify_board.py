@@ -89,7 +89,7 @@ def test_learning_goes_on_after_a_run_that_failed(
     assert f"4 answers of 10 kept in {written}.probes: the same command goes on there" in error
     assert not written.exists()
     assert main(words) == 0
-    assert "4 of them answered before; 10 runs" in capsys.readouterr().err
+    assert "4 of them answered before; 12 runs" in capsys.readouterr().err
     op = read_arithmetic(str(written)).ops["mul"]
     assert op.form == "multiplier of 8 fraction bits"
     assert int(state.read_text()) == 9 + 4 + 2 * (op.nodes - 4) + 2  # the first, the last and the first new one again

@@ -23,7 +23,13 @@ from qverify.compare.find_arithmetics import (
     measure_evidence,
     needs_evidence,
 )
-from qverify.compare.improbable import Improbable, Question, find_beyond_two_passes, find_improbable
+from qverify.compare.improbable import (
+    Improbable,
+    Question,
+    find_beyond_two_passes,
+    find_improbable,
+    is_shifted_in_all_rows,
+)
 from qverify.compare.multiples import describe_multiple
 from qverify.compare.paired_values import bits_equal
 from qverify.model_bin.graph import Graph
@@ -143,6 +149,10 @@ def _judge_two_passes(foreign: ForeignUnit, measured: Forced) -> Forced | None:
         return None
     beyond, largest, beyond_both = found
     limit = f"the probable error of a mean and a variance in two passes, up to {largest:.2g}"
+    if not beyond.size and is_shifted_in_all_rows(_ask(foreign)):
+        about = describe_direction(foreign.made, foreign.recorded)
+        why = f"all that differs lies on one side of the exact value, in every row; {about}"
+        return replace(measured, verdict="INCONCLUSIVE", limit=limit, why=why, unexplained=measured.mismatched or 0)
     if not beyond.size:
         return replace(measured, verdict="PASSED", limit=limit)
     some = count(len(beyond), "element", "differs", "differ")

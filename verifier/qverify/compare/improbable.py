@@ -10,9 +10,9 @@ import numpy as np
 
 from qverify.compare.accumulators import NodeSums
 from qverify.compare.channels import CHANNEL_AXIS
-from qverify.compare.documented_rounding import Checked, check_floats, check_integers, find_differing
+from qverify.compare.documented_rounding import SHARE, Checked, check_floats, check_integers, find_differing
 from qverify.compare.error_bounds import chain, integer_sums
-from qverify.compare.error_bounds.bounded_values import Array, NoBound, Whole
+from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, Whole
 from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented
 from qverify.compare.error_bounds.probable import probable_errors
 from qverify.model_bin.graph import Graph
@@ -20,6 +20,7 @@ from qverify.model_bin.units import Unit
 from qverify.plural import count
 
 FEW = 8  # elements that may lie on one side by chance
+LEAST_ROWS = 4  # whose means are hardly all rounded to one side
 LARGE_SHARE = (
     0.75  # of a channel's elements, from which they are the channel's; of elements, from which they have a direction
 )
@@ -118,6 +119,22 @@ def _find_below_decimals(q: Question, at: Array) -> Improbable | None:
     side = {0: "all nearer to zero", len(beyond): "all farther from zero"}.get(outward, "all on one side")
     below = f"{side}, each by less than half a unit of the last decimal ({q.half:g})"
     return Improbable(beyond, f"up to {largest:.2g}", one_sided=True, truncated=False, below=below)
+
+
+def is_shifted_in_all_rows(q: Question) -> bool:
+    """Returns whether all elements of a norm that are not the exact value lie on one side of it, in so many rows that the
+    roundings of their means do not explain it."""
+    node, recorded = q.unit.nodes[-1], q.recorded.reshape(-1)
+    rows = q.recorded.size // node.words[0] if node.op == "layer_norm" else len(q.recorded) * node.words[0]
+    if rows < LEAST_ROWS or q.made.dtype.kind != "f":
+        return False
+    at, apart = np.arange(recorded.size), list[Array]()
+    for where, value in evaluate_documented(q.unit, q.output, q.graph, q.given, at, q.kernels, q.outputs, q.sums):
+        assert isinstance(value, Real)
+        off = recorded[where].astype(np.float64) - value.value
+        apart.append(off[np.abs(off) > SHARE * np.abs(value.value) + q.half])
+    every = np.concatenate(apart)
+    return len(every) >= FEW and bool((every > 0).all() or (every < 0).all())
 
 
 def find_beyond_two_passes(q: Question) -> tuple[Array, float, bool] | None:

@@ -17,11 +17,8 @@ MODES, CONVERT, TWICE_HALF_UP, DOWN = forms.MODES, forms.CONVERT, forms.TWICE_HA
 FLOOR = "pow2-floor"
 FLOOR_MEANS = f"{FLOOR}, {forms.MEANS}"  # by their number of elements, which need not be a power of two
 SUMS = ("conv", "conv_transpose", "fully_connected", "matmul", "add", "mul", "global_average_pool", "reduce_mean")
-OWN_KERNELS = (
-    "softmax",
-    "resize_linear",
-    "quantize",
-)  # ops that round no single sum: their arithmetics are those of kernels
+# Ops that round no single sum: their arithmetics are those of kernels.
+OWN_KERNELS = ("softmax", "resize_linear", "quantize")
 OPS = (*SUMS, "average_pool", "lookup", "concat", *OWN_KERNELS)  # the ops that the catalogue knows
 MEANS = ("average_pool", "global_average_pool", "reduce_mean")
 

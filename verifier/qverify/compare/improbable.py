@@ -123,13 +123,20 @@ def _find_below_decimals(q: Question, at: Array) -> Improbable | None:
 
 def is_shifted_in_all_rows(q: Question) -> bool:
     """Returns whether all elements of a norm that are not the exact value lie on one side of it, in so many rows that the
-    roundings of their means do not explain it."""
-    node, recorded = q.unit.nodes[-1], q.recorded.reshape(-1)
-    rows = q.recorded.size // node.words[0] if node.op == "layer_norm" else len(q.recorded) * node.words[0]
-    if rows < LEAST_ROWS or q.made.dtype.kind != "f":
+    roundings of their means do not explain it; also where the exact values cannot be computed, which proves nothing."""
+    norm = next((n for n in q.unit.nodes if n.op in ("layer_norm", "group_norm")), None)
+    if norm is None or q.made.dtype.kind != "f":
+        return False
+    recorded = q.recorded.reshape(-1)
+    rows = recorded.size // norm.words[0] if norm.op == "layer_norm" else len(q.recorded) * norm.words[0]
+    if rows < LEAST_ROWS:
         return False
     at, apart = np.arange(recorded.size), list[Array]()
-    for where, value in evaluate_documented(q.unit, q.output, q.graph, q.given, at, q.kernels, q.outputs, q.sums):
+    try:
+        parts = list(evaluate_documented(q.unit, q.output, q.graph, q.given, at, q.kernels, q.outputs, q.sums))
+    except (NoBound, TooMany, ValueError, IndexError, MemoryError):
+        return True
+    for where, value in parts:
         assert isinstance(value, Real)
         off = recorded[where].astype(np.float64) - value.value
         apart.append(off[np.abs(off) > SHARE * np.abs(value.value) + q.half])

@@ -136,7 +136,7 @@ def judge_all(
 
 @dataclass(slots=True)
 class _Job:
-    """What judge_all() was given, and what it has found so far.
+    """One call of judge_all(): its arguments, and what was found so far.
 
     Attributes:
         graph ... later: the arguments of judge_all().

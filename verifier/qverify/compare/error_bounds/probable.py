@@ -27,7 +27,7 @@ TRUNCATED = ("toward zero", "down")
 
 @dataclass(slots=True)
 class Probable:
-    """What is allowed at present. truncates: whether accumulators that cut off instead of rounding count as well. two_passes:
+    """The errors that bound_sum() allows at present. truncates: whether accumulators that cut off instead of rounding count as well. two_passes:
     whether a variance is the mean of squares of differences from the mean, never a difference of means. used: whether any sum
     was bounded so."""
 
